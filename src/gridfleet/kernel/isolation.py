@@ -9,7 +9,6 @@ therefore halved after it too. A smaller number of items also relieves a slow da
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext
 from typing import Final, TypeVar
 
 import httpx
@@ -23,7 +22,7 @@ from gridfleet.kernel.cause import caused_by
 from gridfleet.kernel.db import UNSTORABLE, DatabaseError, limit_statements, storable
 from gridfleet.kernel.security.keyring import DecryptionFailed, UnknownKeyVersion
 
-__all__ = ["is_poison", "isolate", "may_be_poison", "note_set_aside", "reason_of", "took_too_long"]
+__all__ = ["SECONDS_OF_SEVERAL", "is_poison", "isolate", "may_be_poison", "note_set_aside", "reason_of", "took_too_long"]
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +40,7 @@ _OUTAGES: Final = (
 )
 _AWAY: Final = ("08", "53", "57P")
 """Prefixes of SQLSTATEs: connection, server resources, server shutdown."""
-_SECONDS_OF_SEVERAL: Final = 5.0
+SECONDS_OF_SEVERAL: Final = 5.0
 """Time of a statement for several items after a failure. A single item has the usual time."""
 
 
@@ -116,7 +115,7 @@ async def isolate(
     if not items:
         return
     try:
-        with limit_statements(_SECONDS_OF_SEVERAL) if len(items) > 1 else nullcontext():
+        with limit_statements(SECONDS_OF_SEVERAL if len(items) > 1 else None):
             await process(items)
     except Exception as error:
         if not may_be_poison(error):

@@ -95,8 +95,14 @@ def after_commit(db: Connection, callback: Callable[[], object]) -> None:
 
 
 @contextmanager
-def limit_statements(seconds: float) -> Iterator[None]:
-    """Limit the time of each statement in transactions that begin in the block, instead of the pool's 30 seconds."""
+def limit_statements(seconds: float | None) -> Iterator[None]:
+    """Limit the time of each statement in transactions that begin in the block, instead of the pool's 30 seconds.
+
+    None leaves the limit that is in force.
+    """
+    if seconds is None:
+        yield
+        return
     token = _statement_seconds.set(seconds)
     try:
         yield

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import nullcontext
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
@@ -15,7 +14,7 @@ from gridfleet.domains.telemetry.rollups import store
 from gridfleet.domains.telemetry.rollups.models import Level, SetAsideHour, Stale
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, limit_statements
-from gridfleet.kernel.isolation import is_poison, note_set_aside, reason_of, took_too_long
+from gridfleet.kernel.isolation import SECONDS_OF_SEVERAL, is_poison, note_set_aside, reason_of, took_too_long
 
 __all__ = ["close_hour", "ensure_partitions_ahead", "roll_up", "set_aside_hours"]
 
@@ -24,8 +23,6 @@ GRACE: Final = timedelta(minutes=5)
 _HOURS_A_TRANSACTION: Final = 200
 _HOURS_A_TURN: Final = 48
 """More if fewer sources than fill a transaction have their turn."""
-_SECONDS_OF_SEVERAL: Final = 5.0
-"""Time of a statement for several hours after one that took too long. A single hour has the usual time."""
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -74,7 +71,7 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
         stale: list[Stale] = []
         is_short = was_slow and limit > 1
         try:
-            with limit_statements(_SECONDS_OF_SEVERAL) if is_short else nullcontext():
+            with limit_statements(SECONDS_OF_SEVERAL if is_short else None):
                 async with database.transaction() as db:
                     if not await store.lock(db):
                         return done
