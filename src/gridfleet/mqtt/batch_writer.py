@@ -62,7 +62,8 @@ class BatchWriter:
         Returns:
             None if a message makes the batch fail, or may: `write` then reads the messages again, in smaller numbers.
         """
-        if any(map(self._is_slow, deliveries)):
+        slow, _ = self._divide(deliveries)
+        if slow:
             return None
         try:
             return await until_it_works(partial(self._read, deliveries), may_be_poison)
@@ -82,15 +83,23 @@ class BatchWriter:
                 return
             except Exception as error:
                 log.warning("batch cannot be stored", messages=len(deliveries), error=reason_of(error))
-        slow = [delivery for delivery in deliveries if self._is_slow(delivery)]
-        others = [delivery for delivery in deliveries if not self._is_slow(delivery)] if slow else deliveries
+        slow, others = self._divide(deliveries)
         await isolate(Consumer.INGEST, others, self._write_again, self._set_aside, attrgetter("request_id"))
         write_slow = partial(self._write_slow, monotonic() + _SLOW_SHARE_SECONDS)
         for delivery in slow:
             await isolate(Consumer.INGEST, [delivery], write_slow, self._set_aside, attrgetter("request_id"))
 
-    def _is_slow(self, delivery: Delivery) -> bool:
-        return bool(self._slow_until) and self._slow_until.get(_plant_of(delivery), 0.0) > monotonic()
+    def _divide(self, deliveries: Sequence[Delivery]) -> tuple[Sequence[Delivery], Sequence[Delivery]]:
+        """Return the deliveries of plants that count as slow, and the other ones."""
+        if not self._slow_until:
+            return [], deliveries
+        now = monotonic()
+        self._slow_until = {plant: until for plant, until in self._slow_until.items() if until > now}
+        slow: list[Delivery] = []
+        others: list[Delivery] = []
+        for delivery in deliveries:
+            (slow if _plant_of(delivery) in self._slow_until else others).append(delivery)
+        return slow, others
 
     async def _read(self, deliveries: Sequence[Delivery]) -> Batch:
         with self._invalidating():
@@ -157,9 +166,7 @@ class BatchWriter:
         await self._store(await self._pipeline.refuse_unstorable(delivery))
 
     def _note_slow(self, delivery: Delivery) -> None:
-        now = monotonic()
-        self._slow_until = {plant: until for plant, until in self._slow_until.items() if until > now}
-        self._slow_until[_plant_of(delivery)] = now + _SLOW_PLANT_SECONDS
+        self._slow_until[_plant_of(delivery)] = monotonic() + _SLOW_PLANT_SECONDS
         log.error("messages of a plant take too long", plant_id=_plant_of(delivery), seconds=_SLOW_PLANT_SECONDS)
 
 
