@@ -161,29 +161,35 @@ class PartnerLink:
             The acknowledgement of the message, or None if the key has ended.
         """
         failures = 0
+        refused_for: Exception | None = None
         for pause in itertools.chain(_RETRY_SECONDS, itertools.repeat(_RETRY_SECONDS[-1])):
             try:
-                unstorable = failures >= _TRIES
                 async with self._work.turns:
-                    with limit_statements(_REFUSAL_SECONDS) if unstorable else contextlib.nullcontext():
+                    with limit_statements(_REFUSAL_SECONDS if refused_for else None):
                         async with self._work.database.transaction() as db:
-                            return await self._take_once(db, message, unstorable=unstorable)
+                            ack = await self._take_once(db, message, unstorable=refused_for is not None)
             except Exception as error:
                 end_if_cancelled()
-                if took_too_long(error) and failures >= _TRIES:
-                    failures = 0  # The refusal took too long too: the database is slow, not the message.
+                if refused_for is not None and took_too_long(error):
+                    # The refusal took too long too: the database is slow, not the message.
+                    failures, refused_for = 0, None
                 elif may_be_poison(error):
+                    if refused_for is not None:
+                        # The refusal cannot be stored either. Retried forever, the message would block all that follow.
+                        note_set_aside(Consumer.PARTNER_COMMANDS, refused_for)
+                        log.critical("cannot be stored as set aside", reason=reason_of(error), exc_info=error)
+                        return PartnerAck.REJECTED
                     # The first failure may be caused by another process that handles the same messageId at this moment.
                     failures += 1
                     if failures == _TRIES:
-                        note_set_aside(Consumer.PARTNER_COMMANDS, error)
-                    elif failures > _TRIES:
-                        # The refusal cannot be stored either. Retried forever, the message would block all that follow.
-                        log.critical("cannot be stored as set aside", reason=reason_of(error), exc_info=error)
-                        return PartnerAck.REJECTED
+                        refused_for = error
                     continue
                 log.warning("cannot process command, retrying", error=type(error).__name__, seconds=pause)
                 await asyncio.sleep(pause)
+                continue
+            if refused_for is not None and ack is not None:
+                note_set_aside(Consumer.PARTNER_COMMANDS, refused_for)
+            return ack
         raise RuntimeError("the pauses ended")
 
     async def _take_once(self, db: Connection, message: Inbound, *, unstorable: bool) -> PartnerAck | None:
