@@ -217,18 +217,17 @@ class Pipeline:
         """
         payload = message.payload
         snapshots: list[_Snapshot] = []
-        is_refused = False
         if bytes(payload)[:1] != b"[":
             snapshots.append(_read_snapshot(plant, payload, "payload", message.id, batch.now))
         else:
-            for index, raw in enumerate(parse_snapshots(message)):
+            parsed = parse_snapshots(message)
+            for index, raw in enumerate(parsed):
                 try:
                     snapshots.append(_read_snapshot(plant, raw, f"payload.{index}", message.id, batch.now))
                 except Refusal as refusal:
                     _refuse(batch, plant, delivery, refusal)
-                    is_refused = True
-        if is_refused and not snapshots:
-            return False
+            if parsed and not snapshots:
+                return False
         if lacking := [entry for snapshot in snapshots for entry in snapshot.lacking]:
             await self._make_room(plant, lacking)
         for snapshot in snapshots:

@@ -113,8 +113,7 @@ async def counts(db: Connection, org: OrgScope, plant_id: UUID | None) -> RuleCo
         " FROM alert_rule WHERE organization_id = %(org)s",
         {"org": org.organization_id, "plant": plant_id},
     )
-    found = await cursor.fetchone()
-    assert found is not None
+    [found] = await cursor.fetchall()
     return found
 
 

@@ -23,6 +23,7 @@ from gridfleet.kernel.db.queries import fetch_count
 _COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_TRAILER = b"\xff\xff"
 _ROWS_PER_CHUNK = 2_000
+_OWN_NAMES: Final = "'' = ALL (l.units) AND NOT true = ANY (l.counters) AND num_nonnulls(VARIADIC l.minimums || l.maximums) = 0"
 
 
 async def ensure_sources(db: Connection, plant_ids: Sequence[UUID]) -> None:
@@ -54,9 +55,6 @@ async def sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[
     for plant_id, source_id, external_id in await cursor.fetchall():
         found.setdefault(plant_id, []).append(Source(source_id, external_id))
     return found
-
-
-_OWN_NAMES: Final = "'' = ALL (l.units) AND NOT true = ANY (l.counters) AND num_nonnulls(VARIADIC l.minimums || l.maximums) = 0"
 
 
 async def used_layouts(db: Connection, source_ids: Sequence[int]) -> dict[int, list[SourceLayout]]:
