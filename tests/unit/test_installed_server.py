@@ -38,7 +38,9 @@ def test_no_port_mapper_is_left(tmp_path: Path, function: str, left: list[str]) 
     command = f". {tmp_path}/packages.sh; {function} RabbitMQ rabbitmq-server rabbitmq-server rabbitmq"
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     try:
-        done = subprocess.run(["sh", "-eu", "-c", command], env=environment, cwd=tmp_path, capture_output=True, check=False, timeout=60)
+        done = subprocess.run(
+            ["sh", "-eu", "-c", command], env=environment, cwd=tmp_path, capture_output=True, check=False, timeout=60
+        )
         assert done.returncode == 0, done.stderr
         assert [process.name() for process in _listening(port)] == left
         assert not policy.exists()
