@@ -124,8 +124,8 @@ async def test_a_taken_port_is_named(service: Served) -> None:
 
 def test_other_methods_and_odd_requests_get_an_answer_of_ours(service: Served) -> None:
     for request, status in [
-        (b"BREW /api/v1/health HTTP/1.1\r\nHost: x\r\n\r\n", b"404"),
-        (b"OPTIONS /api/v1/health HTTP/1.1\r\nHost: x\r\n\r\n", b"404"),
+        (b"BREW /api/v1/health HTTP/1.1\r\nHost: x\r\n\r\n", b"405"),
+        (b"OPTIONS /nowhere HTTP/1.1\r\nHost: x\r\n\r\n", b"404"),
         (b"GET /api/v1/health HTTP/1.1\r\nHost: not/a/host\r\n\r\n", b"400"),
         (b"GET /api/v1/plants/%00%ff HTTP/1.1\r\nHost: x\r\n\r\n", b"401"),
     ]:
@@ -133,3 +133,30 @@ def test_other_methods_and_odd_requests_get_an_answer_of_ours(service: Served) -
         assert received.split()[1] == status
         assert b"x-request-id: " in received
         assert b'"details":[' in received
+
+
+def test_head_and_options_leave_a_kept_connection_usable(service: Served) -> None:
+    """A body after the header of a HEAD would be read as the next response."""
+    with httpx.Client(base_url=service.url) as client:
+        got = client.get("/docs/page.js")
+        for _ in range(2):
+            head = client.head("/docs/page.js")
+            assert (head.status_code, head.content) == (200, b"")
+            assert head.headers["content-length"] == str(len(got.content))
+            options = client.options("/docs/page.js")
+            assert (options.status_code, options.headers["allow"]) == (204, "GET, HEAD, OPTIONS")
+            assert client.head("/api/v1/nowhere").status_code == 404
+            assert client.get("/api/v1/health").json()["status"] == "ok"
+
+
+def test_head_of_a_history_has_the_status_of_get(service: Served) -> None:
+    plant = httpx.post(
+        f"{service.url}/api/v1/plants",
+        headers=service.headers,
+        json={"name": "P", "serialNumber": "HEAD-1", "type": "GATEWAY"},
+    ).json()["id"]
+    query = {"plantId": plant, "from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
+    for changed, status in [({}, 200), ({"to": "x"}, 400), ({"plantId": "0192f0c1-2c1a-7c3e-9b0a-3d1f5a2b4c6d"}, 404)]:
+        head = httpx.head(f"{service.url}/api/v1/telemetry", params={**query, **changed}, headers=service.headers)
+        assert (head.status_code, head.content) == (status, b"")
+        assert head.headers["content-type"] == "application/json"

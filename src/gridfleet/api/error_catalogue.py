@@ -47,7 +47,7 @@ CATALOGUE: Final[dict[str, CodeStatus]] = {
     "ACCOUNT_LOCKED": _forbidden("too many failed logins; applies to the right password too", "wait 15 minutes"),
     "INVITATION_EXPIRED": _forbidden("the invitation is older than seven days", "ask for a new one"),
     "DEVICE_TEMPLATE_SYSTEM_READONLY": _forbidden("system templates cannot be changed", "copy it under another name"),
-    "NOT_FOUND": _not_found("no such route, or no such record", "check the address and the method"),
+    "NOT_FOUND": _not_found("no such route, or no such record", "check the address"),
     "ORGANIZATION_NOT_FOUND": _not_found("no such organisation", "list the organisations"),
     "MEMBER_NOT_FOUND": _not_found("the organisation has no member with this id", "list the members"),
     "INVITATION_NOT_FOUND": _not_found("no such invitation, or it was revoked", "ask for a new one"),
@@ -58,6 +58,9 @@ CATALOGUE: Final[dict[str, CodeStatus]] = {
     "SUB_DEVICE_NOT_FOUND": _not_found("the plant has no sub-device with this external id", "list the plant's sub-devices"),
     "DEVICE_TEMPLATE_NOT_FOUND": _not_found("no such template", "list the templates"),
     "API_KEY_NOT_FOUND": _not_found("no such API key", "list the keys"),
+    "METHOD_NOT_ALLOWED": CodeStatus(
+        405, "Method Not Allowed", "the route has no such method", "use a method that the header `Allow` names"
+    ),
     "CONFLICT": _conflict(
         "the record exists already, or another record depends on it", "choose another name, or delete what depends on it"
     ),

@@ -60,14 +60,14 @@ def declare_things(**options: Any) -> None:
         return body.thing
 
 
-async def test_unknown_routes_and_methods_answer_not_found(browse: Browse) -> None:
+async def test_unknown_routes_answer_not_found(browse: Browse) -> None:
     declare_things(codes=("INVALID_UUID",))
     async with browse() as client:
         for method, path in [
             ("GET", "/"),
-            ("GET", f"/api/v1/things/{SOME_ID}"),
+            ("GET", f"/api/v1/things/{SOME_ID}/parts"),
             ("BREW", "/"),
-            ("OPTIONS", "/api/v1/things/x"),
+            ("OPTIONS", "/api/v1/things"),
         ]:
             answer = await client.request(method, path)
             assert answer.status_code == 404

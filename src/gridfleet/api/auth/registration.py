@@ -161,6 +161,7 @@ async def check_invitation(call: Call, db: Connection, body: InvitationCheck) ->
         "INTERNAL_SERVER_ERROR",
     ),
     bad_input="INVITATION_TOKEN_MISSING",
+    has_effect=True,
 )
 async def confirm_accept(call: Call, db: Connection, query: ConfirmQuery) -> ConfirmResponse:
     """Accept an invitation. A user with an account becomes a member; others continue with the registration."""

@@ -23,7 +23,7 @@ from gridfleet.api.http.access_log import open_access_log
 from gridfleet.api.http.bodies import ClientGone, decode_json, read_body
 from gridfleet.api.http.call import Call
 from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint, import_handlers
-from gridfleet.api.http.errors import RecordBusy, UndeclaredCode, error_response, security_headers
+from gridfleet.api.http.errors import MethodNotAllowed, RecordBusy, UndeclaredCode, error_response, security_headers
 from gridfleet.api.http.inputs import read, read_query
 from gridfleet.api.http.json_out import to_json
 from gridfleet.api.http.responses import (
@@ -46,7 +46,7 @@ from gridfleet.kernel.redis_link import RedisAway
 
 __all__ = ["Application", "create_app", "query_pairs"]
 
-_METHODS: Final = UNSAFE | {"GET"}
+_METHODS: Final = UNSAFE | {"GET", "HEAD", "OPTIONS"}
 
 _UNMATCHED: Final = "-"
 """Route label of requests that match no route."""
@@ -106,14 +106,18 @@ class Application:
         with tracing.span("HTTP", "server", parent=call.headers.get("traceparent"), request_id=call.request_id) as span:
             trace_id = tracing.trace_id()
             try:
-                bound = None
-                if method != "other" and _HOST.match(call.headers.get("host", "-").encode("latin-1")) is None:
+                node, values = self._routes.find(segments)
+                if _HOST.match(call.headers.get("host", "-").encode("latin-1")) is None:
                     response: ASGIApp = error_response(call, self._headers, ValidationFailed(), "BAD_REQUEST")
-                elif method == "other" or (bound := self._find(scope, segments)) is None:
+                elif not node.endpoints:
                     response = error_response(call, self._headers, NotFound())
-                else:
+                elif (bound := node.bound(method)) is not None:
                     route = bound.path
+                    scope["path_params"] = dict(zip(bound.parameter_names, values, strict=True))
                     response = await bound(call, scope, receive)
+                else:
+                    route = node.path
+                    response = self._describe_methods(call, method, node.methods)
                 await response(scope, receive, watch)
             finally:
                 seconds = time.perf_counter() - started
@@ -129,21 +133,12 @@ class Application:
         if call.bug is not None:
             raise call.bug
 
-    def _find(self, scope: Scope, segments: list[str]) -> "BoundEndpoint | None":
-        """Return the endpoint of a request and put the path parameters into its scope, or None if no route matches."""
-        node, values = self._routes, []
-        for segment in segments:
-            child = node.children.get(segment)
-            if child is None:
-                child = node.children.get(_ANY)
-                values.append(segment)
-            if child is None:
-                return None
-            node = child
-        bound = node.endpoints.get(scope["method"])
-        if bound is not None:
-            scope["path_params"] = dict(zip(bound.parameter_names, values, strict=True))
-        return bound
+    def _describe_methods(self, call: Call, method: str, methods: list[str]) -> Response:
+        """Return the response to OPTIONS, or to a method that the path does not have. Both name the path's methods."""
+        if method != "OPTIONS":
+            return error_response(call, self._headers, MethodNotAllowed(methods))
+        allowed: list[Header] = [(b"x-request-id", call.request_id.encode()), (b"allow", ", ".join(methods).encode())]
+        return Response(204, allowed + self._headers)
 
 
 _ANY: Final = "/"
@@ -157,12 +152,43 @@ class _Node:
     children: "dict[str, _Node]" = field(default_factory=dict)
     endpoints: "dict[str, BoundEndpoint]" = field(default_factory=dict)
 
+    @property
+    def path(self) -> str:
+        """The path of its endpoints."""
+        return next(iter(self.endpoints.values())).path
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods that a request of this path may have."""
+        return sorted({"OPTIONS", *self.endpoints, *(["HEAD"] if self.bound("HEAD") else [])})
+
+    def bound(self, method: str) -> "BoundEndpoint | None":
+        """Return the endpoint of a method. That of HEAD is the one of GET, unless it has an effect."""
+        found = self.endpoints.get("GET" if method == "HEAD" else method)
+        return None if found is not None and found.has_effect and method == "HEAD" else found
+
+    def find(self, segments: Iterable[str]) -> "tuple[_Node, list[str]]":
+        """Return the node of a path, and the values of its parameters. A node without endpoints means that no route matches."""
+        node, values = self, []
+        for segment in segments:
+            child = node.children.get(segment)
+            if child is None:
+                child = node.children.get(_ANY)
+                values.append(segment)
+            if child is None:
+                return _NOWHERE, []
+            node = child
+        return node, values
+
     def add(self, endpoint: Endpoint, bound: "BoundEndpoint") -> None:
         """Add a path below this node."""
         node = self
         for segment in endpoint.path.strip("/").split("/"):
             node = node.children.setdefault(_ANY if segment.startswith("{") else segment, _Node())
         node.endpoints[endpoint.method] = bound
+
+
+_NOWHERE: Final = _Node()
 
 
 class BoundEndpoint:
@@ -172,6 +198,7 @@ class BoundEndpoint:
         self._endpoint = endpoint
         self._state = state
         self.path = endpoint.path
+        self.has_effect = endpoint.has_effect
         self.parameter_names = [parameter.name for parameter in endpoint.path_parameters]
         self._guard = Guard(endpoint.caller, endpoint.codes, self._path_id, state)
         self._admits = endpoint.caller.kind not in (CallerKind.PUBLIC, CallerKind.INTERNAL)

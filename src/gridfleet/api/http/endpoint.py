@@ -86,6 +86,8 @@ class Endpoint:
         max_body_bytes: The largest accepted body in bytes.
         kept_seconds: The maximum age of a cached response in seconds. A cached response may depend only on organisation,
             visible plants, path and query, and may not hold a secret. A write through REST in the organisation invalidates it.
+        has_effect: Whether a GET changes something that cannot be repeated. A HEAD is then refused, because programs send it to
+            check a link.
         handler: The function that was decorated. The attributes below are read from it.
         path_parameters: The parameters of the path, in its order.
         arguments: The names of the handler's arguments.
@@ -112,6 +114,7 @@ class Endpoint:
     content_types: tuple[str, ...] = ("application/json",)
     max_body_bytes: int = MAX_BODY_BYTES
     kept_seconds: float = 0
+    has_effect: bool = False
     handler: Callable[..., Awaitable[Any]] = field(init=False)
     path_parameters: tuple[PathParameter, ...] = field(init=False)
     arguments: frozenset[str] = field(init=False)
@@ -139,6 +142,8 @@ class Endpoint:
             self.method != "GET" or self.caller.everywhere or not {"org", "db"} <= self.arguments or "call" in self.arguments
         ):
             raise TypeError(f"{where}: only a GET in an organisation that uses no more than org and db can be cached")
+        if self.has_effect and self.method != "GET":
+            raise TypeError(f"{where}: only a GET is declared to have an effect")
         named = (*self.codes, *filter(None, (self.bad_path_id, self.bad_input)))
         if missing := [code for code in named if code not in CATALOGUE]:
             raise TypeError(f"{where}: unknown codes {missing}")

@@ -11,11 +11,35 @@ from gridfleet.api.http.call import Call
 from gridfleet.api.http.responses import Header, Response
 from gridfleet.kernel.errors import CodedError, TooManyRequests
 
-__all__ = ["PayloadTooLarge", "RecordBusy", "UndeclaredCode", "envelope", "error_response", "security_headers"]
+__all__ = [
+    "MethodNotAllowed",
+    "PayloadTooLarge",
+    "RecordBusy",
+    "UndeclaredCode",
+    "envelope",
+    "error_response",
+    "security_headers",
+]
 
 _JSON: Final[Header] = (b"content-type", b"application/json")
 
 _encode = msgspec.json.Encoder().encode
+
+
+class MethodNotAllowed(CodedError):
+    """The path has endpoints, but none of the request's method. `methods` are those that it has."""
+
+    code = "METHOD_NOT_ALLOWED"
+    message = "The path has no such method."
+
+    def __init__(self, methods: Sequence[str]) -> None:
+        super().__init__()
+        self.methods = methods
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The `Allow` header."""
+        return {"allow": ", ".join(self.methods)}
 
 
 class PayloadTooLarge(CodedError):

@@ -59,6 +59,12 @@ _TEXTS: Final = {
 }
 """Content types other than JSON: suffix of the response's name, description, and an example."""
 
+_DESCRIPTION: Final = """\
+Storage and solar plants, their telemetry, and the people and partners who run them.
+
+Every path answers OPTIONS with status 204 and its methods in `allow`, without a login. HEAD answers the status and headers of
+GET, except for a GET that works once. Any other method is refused with METHOD_NOT_ALLOWED and `allow`."""
+
 _TAGS: Final = {
     "account": "Pages for the links in mails.",
     "admin": "Administration of the service by SuperAdmins.",
@@ -112,7 +118,7 @@ def build_document(endpoints: Iterable[Endpoint], *, version: str, base_url: str
         "info": {
             "title": "Gridfleet",
             "version": version,
-            "description": "Storage and solar plants, their telemetry, and the people and partners who run them.",
+            "description": _DESCRIPTION,
             "contact": {"name": "Gridfleet"},
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

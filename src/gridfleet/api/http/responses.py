@@ -71,7 +71,7 @@ class Asset:
 
 @dataclass(slots=True)
 class Response:
-    """A complete response: an ASGI application that sends header and body."""
+    """A complete response: an ASGI application that sends header and body, or only the header if the request is a HEAD."""
 
     status: int
     headers: Sequence[Header]
@@ -79,13 +79,16 @@ class Response:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
-        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
-        await send({"type": "http.response.body", "body": self.body, "more_body": False})
+        headers, body = self.headers, self.body
+        if scope["method"] == "HEAD" and body:
+            headers, body = [*headers, (b"content-length", str(len(body)).encode())], b""
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 @dataclass(slots=True)
 class StreamedResponse:
-    """A streamed response whose first chunk has already been read."""
+    """A streamed response whose first chunk has already been read. The response to a HEAD ends after the header."""
 
     status: int
     headers: Sequence[Header]
@@ -97,6 +100,9 @@ class StreamedResponse:
         client_left = asyncio.create_task(_disconnected(receive), name="client left")
         try:
             await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+            if scope["method"] == "HEAD":
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                return
             await send({"type": "http.response.body", "body": self.first, "more_body": True})
             async for chunk in self.chunks:
                 if client_left.done():  # sending to a closed connection does not raise

@@ -36,6 +36,7 @@ async def provision_plant(call: Call, org: OrgScope, db: Connection, id: UUID) -
     "/api/v1/plants/{id}/provision/download",
     caller=org_member(OrgRole.ORG_ADMIN),
     codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
+    has_effect=True,
 )
 async def download_provisioning_package(call: Call, org: OrgScope, db: Connection, id: UUID) -> ProvisioningPackage:
     """Return the package as a file: provision a PENDING plant, or repeat the response of `provision` once within 15 minutes."""
