@@ -24,7 +24,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "audit/store": (
         "an event names its organisation itself; old and excess events of all are deleted alike",
-        "insert count_lately",
+        "insert_all count_lately",
     ),
     "notifications/store": (
         "an alert names the organisation whose members are notified; one queue serves all organisations",

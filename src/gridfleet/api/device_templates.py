@@ -23,6 +23,7 @@ from gridfleet.domains.device_templates.models import (
     TemplateLevel,
 )
 from gridfleet.domains.device_templates.rules import action_complaints, signal_complaints
+from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 
 Name = Annotated[str, Field(min_length=1, max_length=120)]
@@ -129,10 +130,11 @@ async def list_device_templates(db: Connection, query: TemplateFilter) -> list[D
     codes=("VALIDATION_ERROR", "CONFLICT", *S),
     success=201,
 )
-async def create_device_template(db: Connection, body: NewDeviceTemplate) -> DeviceTemplate:
+async def create_device_template(caller: UserCaller, db: Connection, body: NewDeviceTemplate) -> DeviceTemplate:
     """Create a template."""
     return await catalogue.create_template(
         db,
+        caller.as_actor,
         name=body.name,
         type=body.type,
         level=body.level,
@@ -159,12 +161,13 @@ async def get_device_template(db: Connection, id: UUID) -> DeviceTemplate:
     caller=super_admin(code="FORBIDDEN"),
     codes=("VALIDATION_ERROR", "DEVICE_TEMPLATE_SYSTEM_READONLY", "DEVICE_TEMPLATE_NOT_FOUND", *S),
 )
-async def update_device_template(db: Connection, id: UUID, body: DeviceTemplatePatch) -> DeviceTemplate:
+async def update_device_template(caller: UserCaller, db: Connection, id: UUID, body: DeviceTemplatePatch) -> DeviceTemplate:
     """Change a template. Omitted members stay as they are.
 
     Changed signals increase the version, or take the next free version of the name. Stored values stay readable.
     """
-    return await catalogue.update_template(db, id, TemplateChanges(body.name, body.signals, body.actions))
+    changes = TemplateChanges(body.name, body.signals, body.actions)
+    return await catalogue.update_template(db, caller.as_actor, id, changes)
 
 
 @endpoint(
@@ -173,7 +176,7 @@ async def update_device_template(db: Connection, id: UUID, body: DeviceTemplateP
     caller=super_admin(code="FORBIDDEN"),
     codes=("INVALID_UUID", "DEVICE_TEMPLATE_SYSTEM_READONLY", "DEVICE_TEMPLATE_NOT_FOUND", "DEVICE_TEMPLATE_IN_USE", *S),
 )
-async def delete_device_template(db: Connection, id: UUID) -> Message:
+async def delete_device_template(caller: UserCaller, db: Connection, id: UUID) -> Message:
     """Delete a template that no sub-device and no plant uses."""
-    await catalogue.delete_template(db, id)
+    await catalogue.delete_template(db, caller.as_actor, id)
     return Message("The template is deleted.")

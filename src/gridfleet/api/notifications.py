@@ -33,7 +33,7 @@ async def list_notification_logs(db: Connection, query: PageQuery) -> Page[Notif
 @endpoint("POST", "/api/v1/notifications/push-tokens", caller=session(), codes=_CODES, success=201)
 async def register_push_token(caller: UserCaller, db: Connection, body: NewPushToken) -> PushToken:
     """Register a device of the caller for push. A device of another user is moved to the caller."""
-    return await push_tokens.register_token(db, caller.user_id, body.token, body.platform)
+    return await push_tokens.register_token(db, caller, body.token, body.platform)
 
 
 @endpoint(
@@ -45,5 +45,5 @@ async def register_push_token(caller: UserCaller, db: Connection, body: NewPushT
 )
 async def delete_push_token(caller: UserCaller, db: Connection, token: str) -> Message:
     """Delete a device of the caller. An unknown device is not an error."""
-    await push_tokens.delete_token(db, caller.user_id, token)
+    await push_tokens.delete_token(db, caller, token)
     return Message("The push token is not registered any more.")

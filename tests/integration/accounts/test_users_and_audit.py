@@ -77,7 +77,8 @@ async def test_who_reads_which_events(people: People) -> None:
     own = (await people.call("GET", "/audit-events", who=boss, org=org.id)).json()
     assert {event["organizationId"] for event in own["data"]} == {str(org.id)}
     assert set(own["data"][0]) == {
-        *("id", "event", "organizationId", "actorType", "actorId", "subjectType", "subjectId", "details", "ip", "createdAt")
+        *("id", "event", "organizationId", "actorType", "actorId", "subjectType", "subjectId", "plantId", "details"),
+        *("ip", "createdAt"),
     }
     for who, where in ((viewer, org.id), (boss, other.id), (boss, None), (boss, uuid4()), (admin, uuid4())):
         refused(await people.call("GET", "/audit-events", who=who, org=where), 403, "FORBIDDEN")

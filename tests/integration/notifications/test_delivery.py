@@ -32,7 +32,7 @@ from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.mail.delivery import SmtpDelivery
 from gridfleet.kernel.pagination import Paging
-from support.builders.accounts import add_member, add_organization, add_user
+from support.builders.accounts import add_member, add_organization, add_user, caller_of
 from support.servers.expo_server import ExpoServer, expo_server
 from support.servers.free_ports import free_ports
 from support.servers.running_task import running
@@ -58,7 +58,7 @@ async def add_staff(
     await add_member(database, organization_id, user.id, role)
     async with database.transaction() as db:
         if token is not None:
-            await register_token(db, user.id, token, "ios")
+            await register_token(db, caller_of(user.id), token, "ios")
         await db.execute("UPDATE user_account SET phone = %s WHERE id = %s", (phone, user.id))
     return user.id
 
@@ -222,7 +222,7 @@ async def test_one_token_of_another_project_costs_few_requests(database: Databas
     user_id = await add_staff(database, organization.id, OrgRole.ORG_ADMIN)
     async with database.transaction() as db:
         for token in tokens:
-            await register_token(db, user_id, token, "ios")
+            await register_token(db, caller_of(user_id), token, "ios")
     expo.lonely_token = tokens[13]
     await queue(database, organization.id, Channel.PUSH)
     async with delivering(database, expo):
@@ -366,13 +366,13 @@ async def test_without_a_gateway_text_messages_fail_with_a_word_about_it(databas
 async def test_a_token_belongs_to_the_user_who_registered_it_last_and_only_that_user_deletes_it(database: Database) -> None:
     first, second = await add_user(database), await add_user(database)
     async with database.transaction() as db:
-        one = await register_token(db, first.id, TOKEN, "ios")
-        two = await register_token(db, second.id, TOKEN, None)
+        one = await register_token(db, caller_of(first.id), TOKEN, "ios")
+        two = await register_token(db, caller_of(second.id), TOKEN, None)
         assert (one.id, two.user_id, two.platform) == (two.id, second.id, None)
-        await delete_token(db, first.id, TOKEN)
-        await delete_token(db, second.id, OTHER)
+        await delete_token(db, caller_of(first.id), TOKEN)
+        await delete_token(db, caller_of(second.id), OTHER)
         assert await (await db.execute("SELECT count(*) FROM push_token")).fetchone() == (1,)
-        await delete_token(db, second.id, TOKEN)
+        await delete_token(db, caller_of(second.id), TOKEN)
         assert await (await db.execute("SELECT count(*) FROM push_token")).fetchone() == (0,)
 
 
@@ -464,7 +464,7 @@ async def test_only_the_newest_devices_of_a_user_are_notified(database: Database
     tokens = [f"ExpoPushToken[{number}]" for number in range(53)]
     for token in tokens:
         async with database.transaction() as db:
-            await register_token(db, user.id, token, None)
+            await register_token(db, caller_of(user.id), token, None)
     async with database.transaction() as db:
         assert await notify_members(db, organization.id, [Channel.PUSH], CONTENT) == 50
         cursor = await db.execute("SELECT token FROM push_token WHERE user_id = %s", (user.id,))

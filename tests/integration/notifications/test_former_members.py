@@ -18,7 +18,7 @@ from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.mail.delivery import FolderDelivery
 from gridfleet.kernel.pagination import Paging
-from support.builders.accounts import add_member, add_organization, add_user
+from support.builders.accounts import add_member, add_organization, add_user, caller_of
 from support.servers.expo_server import expo_server
 from support.servers.postbox import delivered
 from support.servers.running_task import running
@@ -62,10 +62,10 @@ async def test_addresses_of_other_users_are_not_notified(database: Database, hom
         await add_member(database, organization.id, user.id, OrgRole.OPERATOR)
     async with database.transaction() as db:
         await db.execute("UPDATE user_account SET phone = '+420123456789' WHERE id = %s", (gave.id,))
-        await register_token(db, gave.id, TOKEN, "ios")
+        await register_token(db, caller_of(gave.id), TOKEN, "ios")
         content = NotificationContent("Low battery", "bat1.soc is 9 %", {"organizationId": str(organization.id)})
         await notify_members(db, organization.id, list(Channel), content)
-        await register_token(db, stranger.id, TOKEN, "ios")
+        await register_token(db, caller_of(stranger.id), TOKEN, "ios")
         await db.execute(
             "UPDATE user_account SET phone = '+420987654321', email = 'other@example.com' WHERE id = %s", (gave.id,)
         )

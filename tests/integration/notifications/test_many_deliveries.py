@@ -5,7 +5,7 @@ from gridfleet.domains.notifications.push_tokens import register_token
 from gridfleet.domains.notifications.queue import Notice, NotificationContent, notify_each
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.db import Database
-from support.builders.accounts import add_member, add_organization, add_user
+from support.builders.accounts import add_member, add_organization, add_user, caller_of
 
 
 async def test_the_last_of_too_many_notifications_are_left_out(database: Database) -> None:
@@ -16,7 +16,7 @@ async def test_the_last_of_too_many_notifications_are_left_out(database: Databas
             await add_member(database, organization.id, user.id, OrgRole.OPERATOR)
             async with database.transaction() as db:
                 for number in range(tokens):
-                    await register_token(db, user.id, f"ExpoPushToken[{user.id.hex}{number}]", None)
+                    await register_token(db, caller_of(user.id), f"ExpoPushToken[{user.id.hex}{number}]", None)
     notices = [
         Notice(organization.id, [Channel.PUSH, Channel.EMAIL], NotificationContent(f"{number}", "body", {}), None)
         for number in range(30)

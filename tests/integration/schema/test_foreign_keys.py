@@ -26,6 +26,7 @@ WITHOUT_FOREIGN_KEY = {
     "alert.rule_id": "an alert outlives its rule",
     "audit_event.actor_id": "an event outlives its subject",
     "audit_event.organization_id": "an event outlives its subject",
+    "audit_event.plant_id": "an event outlives its subject",
     "audit_event.subject_id": "an event outlives its subject",
     "idempotent_answer.user_id": "a user or an API key",
     "invitation.invited_by": "an invitation stays when its author's account is removed",

@@ -7,7 +7,7 @@ from gridfleet.domains.identity.access_tokens import AccessTokens
 from gridfleet.domains.identity.models import Account, Client
 from gridfleet.domains.organizations import registry
 from gridfleet.domains.organizations.models import Organization
-from gridfleet.kernel.caller import Actor, ActorType, OrgRole
+from gridfleet.kernel.caller import Actor, ActorType, OrgRole, UserCaller
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 
@@ -43,6 +43,11 @@ async def add_member(database: Database, organization_id: UUID, user_id: UUID, r
             "INSERT INTO membership (id, organization_id, user_id, role) VALUES (%s, %s, %s, %s)",
             (new_id(), organization_id, user_id, role.name),
         )
+
+
+def caller_of(user_id: UUID) -> UserCaller:
+    """Return a user as the caller of a function that asks for one, with a session that is not stored."""
+    return UserCaller(user_id, new_id(), f"{user_id}@example.com", "Test User", False, None)
 
 
 async def session_of(database: Database, tokens: AccessTokens, account: Account) -> str:

@@ -66,9 +66,9 @@ async def change_profile(call: Call, caller: UserCaller, body: ProfileChanges) -
         await confirm_password(state.database, state.passwords, caller, body.current_password)
     async with state.database.transaction() as db:
         if body.name is not None:
-            await profile.rename(db, caller.user_id, body.name)
+            await profile.rename(db, caller, body.name)
         if "phone" in body.model_fields_set:
-            await profile.change_phone(db, caller.user_id, body.phone)
+            await profile.change_phone(db, caller, body.phone)
         if email == caller.email:
             await email_change.cancel(db, caller)
         elif email is not None:

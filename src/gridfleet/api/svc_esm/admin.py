@@ -108,9 +108,9 @@ async def list_sandbox_plants(db: Connection) -> list[SandboxPlant]:
 
 
 @endpoint("POST", "/api/v1/svc-esm/admin/plants", caller=super_admin(), codes=("VALIDATION_ERROR", *SA), success=201)
-async def create_sandbox_plant(db: Connection, body: NewEsmPlant) -> SandboxPlant:
+async def create_sandbox_plant(caller: UserCaller, db: Connection, body: NewEsmPlant) -> SandboxPlant:
     """Add a plant to a client, whose id `enable` returned."""
-    return await plants.create_plant(db, NewSandboxPlant(**dict(body)))
+    return await plants.create_plant(db, caller.as_actor, NewSandboxPlant(**dict(body)))
 
 
 @endpoint("GET", "/api/v1/svc-esm/admin/plants/{id}", caller=super_admin(), codes=_OF_PLANT)
@@ -120,13 +120,13 @@ async def get_sandbox_plant(db: Connection, id: UUID) -> SandboxPlant:
 
 
 @endpoint("PATCH", "/api/v1/svc-esm/admin/plants/{id}", caller=super_admin(), codes=_OF_PLANT)
-async def update_sandbox_plant(db: Connection, id: UUID, body: EsmPlantPatch) -> SandboxPlant:
+async def update_sandbox_plant(caller: UserCaller, db: Connection, id: UUID, body: EsmPlantPatch) -> SandboxPlant:
     """Change a plant of the sandbox: its properties and its behaviour."""
-    return await plants.change_plant(db, id, SandboxPlantChanges(**dict(body)))
+    return await plants.change_plant(db, caller.as_actor, id, SandboxPlantChanges(**dict(body)))
 
 
 @endpoint("DELETE", "/api/v1/svc-esm/admin/plants/{id}", caller=super_admin(), codes=_OF_PLANT)
-async def delete_sandbox_plant(db: Connection, id: UUID) -> Message:
+async def delete_sandbox_plant(caller: UserCaller, db: Connection, id: UUID) -> Message:
     """Delete a plant from the sandbox."""
-    await plants.delete_plant(db, id)
+    await plants.delete_plant(db, caller.as_actor, id)
     return Message("The sandbox plant was deleted.")

@@ -150,6 +150,6 @@ async def sync_trading_plants(call: Call, org: OrgScope) -> Synced:
     """
     state = call.state
     async with state.shares.transaction(org) as db:
-        access = await configuration.esm_access(db, org, state.keyring)
+        access = await configuration.request_sync(db, org, state.keyring)
     result = await plant_sync.sync_plants(state.database, state.esm, access, org.organization_id, org.plant_ids)
     return Synced(*result)

@@ -7,6 +7,8 @@ from gridfleet.domains.alerts import store
 from gridfleet.domains.alerts.errors import AlertNotFound
 from gridfleet.domains.alerts.models import Alert, AlertFilter
 from gridfleet.domains.alerts.publishing import publish_changes
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recorder import record_in
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page, Paging
@@ -48,6 +50,7 @@ async def acknowledge(db: Connection, org: OrgScope, alert_id: UUID) -> Alert:
     if alert is None:
         return await get_alert(db, org, alert_id)
     await publish_changes(db, [alert_id])
+    await record_in(db, org, Event.ALERT_ACKNOWLEDGED, Subject(SubjectType.ALERT, alert_id, alert.plant_id))
     return alert
 
 
@@ -62,6 +65,7 @@ async def resolve(db: Connection, org: OrgScope, alert_id: UUID) -> Alert:
         return await get_alert(db, org, alert_id)
     await publish_changes(db, [alert_id])
     await store.clear_state_of_alert(db, org, alert_id)
+    await record_in(db, org, Event.ALERT_RESOLVED, Subject(SubjectType.ALERT, alert_id, alert.plant_id))
     return alert
 
 

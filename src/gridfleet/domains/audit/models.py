@@ -7,6 +7,8 @@ from uuid import UUID
 
 import msgspec
 
+from gridfleet.kernel.caller import ActorType
+
 __all__ = ["AuditEvent", "AuditFilter", "Event", "Subject", "SubjectType"]
 
 
@@ -28,6 +30,10 @@ class Event(StrEnum):
     USER_PASSWORD_RESET = "user.password_reset"
     USER_EMAIL_CHANGE_REQUESTED = "user.email_change_requested"
     USER_EMAIL_CHANGED = "user.email_changed"
+    USER_PROFILE_CHANGED = "user.profile_changed"
+    USER_DEFAULT_ORGANIZATION_CHANGED = "user.default_organization_changed"
+    USER_PUSH_TOKEN_REGISTERED = "user.push_token_registered"
+    USER_PUSH_TOKEN_DELETED = "user.push_token_deleted"
     ORGANIZATION_CREATED = "organization.created"
     ORGANIZATION_CHANGED = "organization.changed"
     ORGANIZATION_DELETED = "organization.deleted"
@@ -42,6 +48,41 @@ class Event(StrEnum):
     TRADING_DISABLED = "trading.disabled"
     SANDBOX_ESM_ENABLED = "sandbox.enabled"
     SANDBOX_ESM_DISABLED = "sandbox.disabled"
+    TRADING_SYNC_REQUESTED = "trading.sync_requested"
+    TRADING_PLAN_SENT = "trading.plan_sent"
+    TRADING_PLAN_VALIDATED = "trading.plan_validated"
+    SANDBOX_PLANT_CREATED = "sandbox_plant.created"
+    SANDBOX_PLANT_CHANGED = "sandbox_plant.changed"
+    SANDBOX_PLANT_DELETED = "sandbox_plant.deleted"
+    PLANT_CREATED = "plant.created"
+    PLANT_CHANGED = "plant.changed"
+    PLANT_MOVED = "plant.moved"
+    PLANT_PROVISIONED = "plant.provisioned"
+    PLANT_PACKAGE_DOWNLOADED = "plant.package_downloaded"
+    PLANT_TOKEN_ISSUED = "plant.token_issued"
+    PLANT_SECRET_ROTATED = "plant.secret_rotated"
+    PLANT_CERTIFICATE_RENEWED = "plant.certificate_renewed"
+    PLANT_SUSPENDED = "plant.suspended"
+    PLANT_REACTIVATED = "plant.reactivated"
+    PLANT_REVOKED = "plant.revoked"
+    PLANT_DELETED = "plant.deleted"
+    SUB_DEVICE_CREATED = "sub_device.created"
+    SUB_DEVICE_CHANGED = "sub_device.changed"
+    SUB_DEVICE_DELETED = "sub_device.deleted"
+    COMMAND_ISSUED = "command.issued"
+    PLANT_GROUP_CREATED = "plant_group.created"
+    PLANT_GROUP_CHANGED = "plant_group.changed"
+    PLANT_GROUP_DELETED = "plant_group.deleted"
+    PLANT_GROUP_PLANTS_ADDED = "plant_group.plants_added"
+    PLANT_GROUP_PLANTS_REMOVED = "plant_group.plants_removed"
+    DEVICE_TEMPLATE_CREATED = "device_template.created"
+    DEVICE_TEMPLATE_CHANGED = "device_template.changed"
+    DEVICE_TEMPLATE_DELETED = "device_template.deleted"
+    ALERT_ACKNOWLEDGED = "alert.acknowledged"
+    ALERT_RESOLVED = "alert.resolved"
+    ALERT_RULE_CREATED = "alert_rule.created"
+    ALERT_RULE_CHANGED = "alert_rule.changed"
+    ALERT_RULE_DELETED = "alert_rule.deleted"
     API_KEY_CREATED = "api_key.created"
     API_KEY_REVOKED = "api_key.revoked"
     API_KEY_TEST_CONNECTION = "api_key.test_connection"
@@ -64,19 +105,37 @@ class SubjectType(StrEnum):
     MEMBER = "MEMBER"
     INVITATION = "INVITATION"
     API_KEY = "API_KEY"
+    PLANT = "PLANT"
+    SUB_DEVICE = "SUB_DEVICE"
+    COMMAND = "COMMAND"
+    PLANT_GROUP = "PLANT_GROUP"
+    DEVICE_TEMPLATE = "DEVICE_TEMPLATE"
+    ALERT = "ALERT"
+    ALERT_RULE = "ALERT_RULE"
+    SANDBOX_PLANT = "SANDBOX_PLANT"
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """The object that an event is about."""
+    """The object that an event is about.
+
+    `plant_id` is the plant to which it belongs. None: it belongs to no single plant. A plant belongs to itself.
+    """
 
     type: SubjectType
     id: UUID
+    plant_id: UUID | None = None
+
+    @classmethod
+    def plant(cls, plant_id: UUID) -> "Subject":
+        """Return a plant as the subject."""
+        return cls(SubjectType.PLANT, plant_id, plant_id)
 
 
 class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
     """A recorded event.
 
     `actor_type` is USER, API_KEY, SYSTEM or ANONYMOUS; `organization_id` is null for events without one, such as a login.
+    `plant_id` is the plant that the event is about, itself or by one of its devices, commands, alerts or rules.
     """
 
     id: UUID
@@ -86,14 +145,20 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
     actor_id: str | None
     subject_type: str | None
     subject_id: str | None
+    plant_id: UUID | None
     details: dict[str, Any]
     ip: str | None
     created_at: datetime
 
 
 class AuditFilter(msgspec.Struct, frozen=True):
-    """A filter of events; `since` is inclusive, `until` exclusive. None does not filter."""
+    """A filter of events; `since` is inclusive, `until` exclusive. None does not filter. `events` selects any of several."""
 
-    event: str | None = None
+    events: tuple[str, ...] | None = None
+    subject_type: SubjectType | None = None
+    subject_id: str | None = None
+    plant_id: UUID | None = None
+    actor_type: ActorType | None = None
+    actor_id: str | None = None
     since: datetime | None = None
     until: datetime | None = None

@@ -1,19 +1,20 @@
 """Recording of audit events, and deletion of old ones."""
 
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 from gridfleet.domains.audit import store
 from gridfleet.domains.audit.models import AuditEvent, Event, Subject
 from gridfleet.kernel import metrics
-from gridfleet.kernel.caller import Actor
+from gridfleet.kernel.caller import Actor, OrgScope
 from gridfleet.kernel.clock import days_before, utc_now
 from gridfleet.kernel.db import Connection, after_commit
 from gridfleet.kernel.ids import new_id
 
-__all__ = ["delete_old", "record"]
+__all__ = ["delete_old", "record", "record_all_in", "record_in"]
 
 _CSP_SPAN: Final = timedelta(days=14)
 
@@ -40,22 +41,49 @@ async def record(
         lately = await store.count_lately(db, event, organization_id, now - timedelta(minutes=1), most_a_minute)
         if lately >= most_a_minute:
             return
-    await store.insert(
-        db,
-        AuditEvent(
-            id=new_id(),
-            event=event,
-            organization_id=organization_id,
-            actor_type=actor.type,
-            actor_id=actor.id,
-            subject_type=subject.type if subject else None,
-            subject_id=str(subject.id) if subject else None,
-            details=dict(details or {}),
-            ip=actor.ip,
-            created_at=now,
-        ),
-    )
+    await store.insert_all(db, [_event(event, actor, subject, organization_id, details or {}, now)])
     after_commit(db, metrics.AUDIT_EVENTS.labels(event).inc)
+
+
+async def record_in(
+    db: Connection, org: OrgScope, event: Event, subject: Subject, details: Mapping[str, Any] | None = None
+) -> None:
+    """Add an event about a change in the caller's organisation, as `record` does."""
+    await record(db, event, org.actor.as_actor, subject, organization_id=org.organization_id, details=details)
+
+
+async def record_all_in(
+    db: Connection, org: OrgScope, event: Event, subjects: Sequence[tuple[Subject, Mapping[str, Any]]]
+) -> None:
+    """Add one event for each of the subjects with its details, as `record_in` does, in one statement."""
+    now, actor = utc_now(), org.actor.as_actor
+    events = [_event(event, actor, subject, org.organization_id, details, now) for subject, details in subjects]
+    if events:
+        await store.insert_all(db, events)
+        after_commit(db, partial(metrics.AUDIT_EVENTS.labels(event).inc, len(events)))
+
+
+def _event(
+    event: Event,
+    actor: Actor,
+    subject: Subject | None,
+    organization_id: UUID | None,
+    details: Mapping[str, Any],
+    now: datetime,
+) -> AuditEvent:
+    return AuditEvent(
+        id=new_id(),
+        event=event,
+        organization_id=organization_id,
+        actor_type=actor.type,
+        actor_id=actor.id,
+        subject_type=subject.type if subject else None,
+        subject_id=str(subject.id) if subject else None,
+        plant_id=subject.plant_id if subject else None,
+        details=dict(details),
+        ip=actor.ip,
+        created_at=now,
+    )
 
 
 async def delete_old(db: Connection, days: int, csp_days: int) -> None:

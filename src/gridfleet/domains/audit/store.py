@@ -1,9 +1,11 @@
 """SQL of audit events."""
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
+import msgspec
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
@@ -13,35 +15,40 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count
 from gridfleet.kernel.pagination import Paging
 
-_COLUMNS = "id, event, organization_id, actor_type, actor_id, subject_type, subject_id, details, ip, created_at"
-_WANTED = (
-    "(%(event)s::text IS NULL OR event = %(event)s) AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s)"
-    " AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s)"
-)
+_COLUMNS = ", ".join(AuditEvent.__struct_fields__)
+_TYPES: Final = {"id": "uuid", "organization_id": "uuid", "plant_id": "uuid", "details": "jsonb", "created_at": "timestamptz"}
+_ARRAYS = ", ".join(f"%s::{_TYPES.get(name, 'text')}[]" for name in AuditEvent.__struct_fields__)
+_CONDITIONS: Final = {
+    "events": "event = ANY (%(events)s)",
+    "subject_type": "subject_type = %(subject_type)s",
+    "subject_id": "subject_id = %(subject_id)s",
+    "plant_id": "plant_id = %(plant_id)s",
+    "actor_type": "actor_type = %(actor_type)s",
+    "actor_id": "actor_id = %(actor_id)s",
+    "since": "created_at >= %(since)s",
+    "until": "created_at < %(until)s",
+}
+"""The condition of each member of a filter. Only those in use are in a statement, so that the planner can use their index."""
 _ORDER = "ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s"
+
+
+def _condition(wanted: AuditFilter) -> str:
+    """Return the condition of a filter, which begins with AND unless it is empty."""
+    return "".join(f" AND {text}" for name, text in _CONDITIONS.items() if getattr(wanted, name) is not None)
 
 
 def _parameters(wanted: AuditFilter, paging: Paging | None = None, **more: Any) -> dict[str, Any]:
     page = {"limit": paging.limit, "offset": paging.offset} if paging else {}
-    return {"event": wanted.event, "since": wanted.since, "until": wanted.until, **page, **more}
+    filters = msgspec.structs.asdict(wanted) | {"events": None if wanted.events is None else list(wanted.events)}
+    return {**filters, **page, **more}
 
 
-async def insert(db: Connection, event: AuditEvent) -> None:
-    """Insert an event."""
+async def insert_all(db: Connection, events: Sequence[AuditEvent]) -> None:
+    """Insert events."""
+    rows = [msgspec.structs.asdict(event) | {"details": Jsonb(event.details)} for event in events]
     await db.execute(
-        f"INSERT INTO audit_event ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        (
-            event.id,
-            event.event,
-            event.organization_id,
-            event.actor_type,
-            event.actor_id,
-            event.subject_type,
-            event.subject_id,
-            Jsonb(event.details),
-            event.ip,
-            event.created_at,
-        ),
+        f"INSERT INTO audit_event ({_COLUMNS}) SELECT * FROM unnest({_ARRAYS})",
+        tuple([row[name] for row in rows] for name in AuditEvent.__struct_fields__),
     )
 
 
@@ -62,7 +69,7 @@ async def list_of_organization(db: Connection, org: OrgScope, wanted: AuditFilte
     """Return one page of an organisation's events, newest first."""
     cursor = db.cursor(row_factory=class_row(AuditEvent))
     await cursor.execute(
-        f"SELECT {_COLUMNS} FROM audit_event WHERE organization_id = %(organization_id)s AND {_WANTED} {_ORDER}",
+        f"SELECT {_COLUMNS} FROM audit_event WHERE organization_id = %(organization_id)s{_condition(wanted)} {_ORDER}",
         _parameters(wanted, paging, organization_id=org.organization_id),
     )
     return await cursor.fetchall()
@@ -72,7 +79,7 @@ async def count_of_organization(db: Connection, org: OrgScope, wanted: AuditFilt
     """Return the number of an organisation's events that match."""
     return await fetch_count(
         db,
-        f"SELECT count(*) FROM audit_event WHERE organization_id = %(organization_id)s AND {_WANTED}",
+        f"SELECT count(*) FROM audit_event WHERE organization_id = %(organization_id)s{_condition(wanted)}",
         _parameters(wanted, organization_id=org.organization_id),
     )
 
@@ -80,13 +87,15 @@ async def count_of_organization(db: Connection, org: OrgScope, wanted: AuditFilt
 async def list_everywhere(db: Connection, scope: PlatformScope, wanted: AuditFilter, paging: Paging) -> list[AuditEvent]:
     """Return one page of all events, newest first."""
     cursor = db.cursor(row_factory=class_row(AuditEvent))
-    await cursor.execute(f"SELECT {_COLUMNS} FROM audit_event WHERE {_WANTED} {_ORDER}", _parameters(wanted, paging))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM audit_event WHERE true{_condition(wanted)} {_ORDER}", _parameters(wanted, paging)
+    )
     return await cursor.fetchall()
 
 
 async def count_everywhere(db: Connection, scope: PlatformScope, wanted: AuditFilter) -> int:
     """Return the number of events that match."""
-    return await fetch_count(db, f"SELECT count(*) FROM audit_event WHERE {_WANTED}", _parameters(wanted))
+    return await fetch_count(db, f"SELECT count(*) FROM audit_event WHERE true{_condition(wanted)}", _parameters(wanted))
 
 
 async def delete_old(db: Connection, event: str | None, since: datetime | None, until: datetime) -> None:

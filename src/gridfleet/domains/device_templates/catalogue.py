@@ -8,6 +8,9 @@ import msgspec
 from msgspec import UNSET
 from psycopg import errors as pg
 
+from gridfleet.domains.audit.differences import differences
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.device_templates import store
 from gridfleet.domains.device_templates.errors import TemplateExists, TemplateInUse, TemplateIsSystem, TemplateNotFound
 from gridfleet.domains.device_templates.models import (
@@ -19,6 +22,7 @@ from gridfleet.domains.device_templates.models import (
     TemplateLevel,
 )
 from gridfleet.domains.device_templates.system_templates import SYSTEM_TEMPLATES
+from gridfleet.kernel.caller import Actor
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
@@ -59,6 +63,7 @@ async def list_templates(db: Connection, level: TemplateLevel | None) -> list[De
 
 async def create_template(
     db: Connection,
+    actor: Actor,
     *,
     name: str,
     type: DeviceType,
@@ -77,10 +82,11 @@ async def create_template(
     template = await store.insert(db, new_id(), name, type, level, version, plain[0], plain[1])
     if template is None:
         raise TemplateExists
+    await record(db, Event.DEVICE_TEMPLATE_CREATED, actor, _subject(template.id), details={"name": name, "version": version})
     return template
 
 
-async def update_template(db: Connection, template_id: UUID, changes: TemplateChanges) -> DeviceTemplate:
+async def update_template(db: Connection, actor: Actor, template_id: UUID, changes: TemplateChanges) -> DeviceTemplate:
     """Change a template and return it.
 
     Other signals raise its version. If the (name, version) is taken, the next free version is used. Frames that are already
@@ -105,10 +111,13 @@ async def update_template(db: Connection, template_id: UUID, changes: TemplateCh
         if version is None:
             raise ValidationFailed(details=["signals: no version is left for this name"])
         columns["version"] = version
-    return await store.update(db, template_id, columns)
+    updated = await store.update(db, template_id, columns)
+    details = differences(template, updated, columns)
+    await record(db, Event.DEVICE_TEMPLATE_CHANGED, actor, _subject(template_id), details=details)
+    return updated
 
 
-async def delete_template(db: Connection, template_id: UUID) -> None:
+async def delete_template(db: Connection, actor: Actor, template_id: UUID) -> None:
     """Delete a template.
 
     Raises:
@@ -116,11 +125,17 @@ async def delete_template(db: Connection, template_id: UUID) -> None:
         TemplateIsSystem: System templates are read-only.
         TemplateInUse: Sub-devices or plants use it.
     """
-    await _require_changeable(db, template_id)
+    template = await _require_changeable(db, template_id)
     try:
         await store.delete(db, template_id)
     except pg.ForeignKeyViolation:
         raise TemplateInUse from None
+    details = {"name": template.name, "version": template.version}
+    await record(db, Event.DEVICE_TEMPLATE_DELETED, actor, _subject(template_id), details=details)
+
+
+def _subject(template_id: UUID) -> Subject:
+    return Subject(SubjectType.DEVICE_TEMPLATE, template_id)
 
 
 async def _require_changeable(db: Connection, template_id: UUID) -> DeviceTemplate:

@@ -2,10 +2,12 @@
 
 import re
 from typing import Final
-from uuid import UUID
 
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.models import PushToken
+from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
@@ -19,15 +21,23 @@ _MOST_DEVICES: Final = 50
 """Maximum devices of one user: every alert is sent to each of them."""
 
 
-async def register_token(db: Connection, user_id: UUID, token: str, platform: str | None) -> PushToken:
-    """Register a device for a user and remove it from its previous user. Beyond the limit, the oldest is deleted."""
-    registered = await store.register_token(db, new_id(), user_id, token, platform)
-    await store.keep_newest_tokens(db, user_id, registered.id, _MOST_DEVICES - 1)
+async def register_token(db: Connection, caller: UserCaller, token: str, platform: str | None) -> PushToken:
+    """Register a device for the caller and remove it from its previous user. Beyond the limit, the oldest is deleted."""
+    is_known = await store.owner_of_token(db, token) == caller.user_id
+    registered = await store.register_token(db, new_id(), caller.user_id, token, platform)
+    await store.keep_newest_tokens(db, caller.user_id, registered.id, _MOST_DEVICES - 1)
+    if not is_known:  # an app registers its device at each start
+        await record(db, Event.USER_PUSH_TOKEN_REGISTERED, caller.as_actor, _subject(caller), details={"platform": platform})
     return registered
 
 
-async def delete_token(db: Connection, user_id: UUID, token: str) -> None:
-    """Delete one of the user's devices, if they have it. Raises `ValidationFailed` for a text that is no push token."""
+async def delete_token(db: Connection, caller: UserCaller, token: str) -> None:
+    """Delete one of the caller's devices, if they have it. Raises `ValidationFailed` for a text that is no push token."""
     if re.match(EXPO_PATTERN, token) is None:
         raise ValidationFailed(details=["token: must be an Expo push token"])
-    await store.delete_token(db, user_id, token)
+    if await store.delete_token(db, caller.user_id, token):
+        await record(db, Event.USER_PUSH_TOKEN_DELETED, caller.as_actor, _subject(caller))
+
+
+def _subject(caller: UserCaller) -> Subject:
+    return Subject(SubjectType.USER, caller.user_id)

@@ -76,9 +76,15 @@ async def keep_newest_tokens(db: Connection, user_id: UUID, beside: UUID, most: 
     )
 
 
-async def delete_token(db: Connection, user_id: UUID, token: str) -> None:
-    """Delete a user's token, if they have it."""
-    await db.execute("DELETE FROM push_token WHERE token = %s AND user_id = %s", (token, user_id))
+async def owner_of_token(db: Connection, token: str) -> UUID | None:
+    """Return the user that has the token, or None."""
+    return await fetch_value(db, "SELECT user_id FROM push_token WHERE token = %s", (token,))
+
+
+async def delete_token(db: Connection, user_id: UUID, token: str) -> bool:
+    """Delete a user's token. Returns False if they do not have it."""
+    cursor = await db.execute("DELETE FROM push_token WHERE token = %s AND user_id = %s", (token, user_id))
+    return cursor.rowcount == 1
 
 
 async def drop_tokens(db: Connection, tokens: Sequence[str]) -> None:

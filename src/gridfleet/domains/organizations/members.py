@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recorder import record
+from gridfleet.domains.audit.recorder import record, record_in
 from gridfleet.domains.identity.accounts import profile
 from gridfleet.domains.identity.accounts.registry import users_by_id
 from gridfleet.domains.identity.models import User
@@ -48,7 +48,7 @@ async def change_role(db: Connection, org: OrgScope, member_id: UUID, role: Role
         raise MemberNotFound
     if before.role is not role:
         details = {"userId": str(before.user_id), "from": before.role, "to": role}
-        await _record(db, Event.MEMBER_ROLE_CHANGED, org, member_id, details)
+        await record_in(db, org, Event.MEMBER_ROLE_CHANGED, Subject(SubjectType.MEMBER, member_id), details)
     users = await users_by_id(db, {after.user_id})
     return _member(after, users[after.user_id])
 
@@ -59,7 +59,8 @@ async def remove(db: Connection, org: OrgScope, member_id: UUID) -> None:
     if not await store.delete_member(db, org, member_id):
         raise MemberNotFound
     await profile.clear_default_organization(db, before.user_id, org.organization_id)
-    await _record(db, Event.MEMBER_REMOVED, org, member_id, {"userId": str(before.user_id), "role": before.role})
+    details = {"userId": str(before.user_id), "role": before.role}
+    await record_in(db, org, Event.MEMBER_REMOVED, Subject(SubjectType.MEMBER, member_id), details)
 
 
 async def _claim(db: Connection, org: OrgScope, member_id: UUID, *, stays_admin: bool) -> store.Membership:
@@ -81,11 +82,6 @@ async def _claim(db: Connection, org: OrgScope, member_id: UUID, *, stays_admin:
     if admins == {found.user_id} and not stays_admin and not org.actor.is_super_admin:
         raise LastAdmin
     return found
-
-
-async def _record(db: Connection, event: Event, org: OrgScope, member_id: UUID, details: dict[str, str]) -> None:
-    subject = Subject(SubjectType.MEMBER, member_id)
-    await record(db, event, org.actor.as_actor, subject, organization_id=org.organization_id, details=details)
 
 
 def _member(membership: store.Membership, user: User) -> Member:

@@ -62,7 +62,7 @@ async def start_in(db: Connection, caller: UserCaller, organization_id: UUID) ->
         raise OrganizationNotFound
     if not caller.is_super_admin and (membership is None or membership.role is None):
         raise MembershipRequired
-    await profile.start_in(db, caller.user_id, organization_id)
+    await profile.start_in(db, caller, organization_id)
 
 
 async def organizations_of(db: Connection, user_id: UUID) -> list[OwnOrganization]:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recorder import record
+from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.identity.accounts.registry import users_by_id
 from gridfleet.domains.partners import store, vhosts
 from gridfleet.domains.partners.errors import SelfTestFailed
@@ -70,7 +70,7 @@ async def activate(db: Connection, org: OrgScope, prepared: PreparedKey) -> Crea
         raise SelfTestFailed
     details = {"name": row.name, "partnerId": row.partner_id, "scopes": row.scopes}
     subject = Subject(SubjectType.API_KEY, row.id)
-    await record(db, Event.API_KEY_CREATED, org.actor.as_actor, subject, organization_id=org.organization_id, details=details)
+    await record_in(db, org, Event.API_KEY_CREATED, subject, details)
     creators = await users_by_id(db, [row.created_by])
     signing_key = None if prepared.signing_key is None else prepared.signing_key.hex()
     return CreatedKey(prepared.text, signing_key, shown(row, creators))

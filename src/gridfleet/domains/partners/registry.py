@@ -1,11 +1,11 @@
 """Operations on an organisation's API keys: list, get, revoke, acknowledge and test."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recorder import record
+from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.identity.accounts.registry import users_by_id
 from gridfleet.domains.identity.models import User
 from gridfleet.domains.organizations import registry as organizations
@@ -58,14 +58,14 @@ async def revoke(db: Connection, org: OrgScope, key_id: UUID) -> None:
     await store.revoke(db, org, key_id)
     if at_broker is not None:
         await vhosts.queue_ending(db, at_broker)
-    await _record(db, org, Event.API_KEY_REVOKED, key_id, {})
+    await record_in(db, org, Event.API_KEY_REVOKED, Subject(SubjectType.API_KEY, key_id))
 
 
 async def acknowledge_bundle(db: Connection, org: OrgScope, key_id: UUID) -> None:
     """Record that the user has stored the key's secrets. Does nothing the second time. Raises ApiKeyNotFound."""
     await get_key(db, org, key_id)
     if await store.acknowledge_bundle(db, org, key_id):
-        await _record(db, org, Event.API_KEY_BUNDLE_ACKNOWLEDGED, key_id, {})
+        await record_in(db, org, Event.API_KEY_BUNDLE_ACKNOWLEDGED, Subject(SubjectType.API_KEY, key_id))
 
 
 async def trial_of(db: Connection, org: OrgScope, key_id: UUID, text: str) -> Trial:
@@ -82,9 +82,8 @@ async def trial_of(db: Connection, org: OrgScope, key_id: UUID, text: str) -> Tr
 
 async def record_trial(db: Connection, org: OrgScope, key_id: UUID, duration_ms: int, error: str | None) -> None:
     """Record the result of a test as an audit event. `error` None means success."""
-    await _record(
-        db, org, Event.API_KEY_TEST_CONNECTION, key_id, {"ok": error is None, "durationMs": duration_ms, "error": error}
-    )
+    details = {"ok": error is None, "durationMs": duration_ms, "error": error}
+    await record_in(db, org, Event.API_KEY_TEST_CONNECTION, Subject(SubjectType.API_KEY, key_id), details)
 
 
 def shown(row: store.KeyRow, creators: Mapping[UUID, User]) -> ApiKey:
@@ -97,8 +96,3 @@ def shown(row: store.KeyRow, creators: Mapping[UUID, User]) -> ApiKey:
             "creator": creators[row.created_by],
         }
     )
-
-
-async def _record(db: Connection, org: OrgScope, event: Event, key_id: UUID, details: dict[str, Any]) -> None:
-    subject = Subject(SubjectType.API_KEY, key_id)
-    await record(db, event, org.actor.as_actor, subject, organization_id=org.organization_id, details=details)

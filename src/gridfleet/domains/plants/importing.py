@@ -6,6 +6,8 @@ from uuid import UUID
 
 from psycopg import errors as pg
 
+from gridfleet.domains.audit.models import Event, Subject
+from gridfleet.domains.audit.recorder import record_all_in
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.models import DeviceTemplate, TemplateLevel
 from gridfleet.domains.plants import store
@@ -75,4 +77,11 @@ async def import_plants(db: Connection, org: OrgScope, plants: Sequence[PlantToI
         written = await store.insert_many(db, org, ids, plants)
     except pg.ForeignKeyViolation:
         raise ValidationFailed(details=["templateId: a template of the file was deleted at the same time"]) from None
-    return {plant.row: plant_id for plant, plant_id in zip(plants, ids, strict=True) if plant_id in written}
+    created = [(plant, plant_id) for plant, plant_id in zip(plants, ids, strict=True) if plant_id in written]
+    subjects = [(Subject.plant(plant_id), _details(plant)) for plant, plant_id in created]
+    await record_all_in(db, org, Event.PLANT_CREATED, subjects)
+    return {plant.row: plant_id for plant, plant_id in created}
+
+
+def _details(plant: PlantToImport) -> dict[str, str]:
+    return {"name": plant.name, "serialNumber": plant.serial_number, "authMethod": plant.auth_method}

@@ -8,6 +8,8 @@ The row is locked first, so that concurrent changes run one after the other.
 from typing import Final
 from uuid import UUID
 
+from gridfleet.domains.audit.models import Event, Subject
+from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.partner_events.changes import publish_status_changes
 from gridfleet.domains.plants import store
 from gridfleet.domains.plants.commands.expiry import PLANT_DELETED, PLANT_REVOKED, end_open_commands
@@ -51,6 +53,7 @@ async def suspend_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     if plant.lifecycle_status is not Lifecycle.ACTIVE:
         raise PlantStateForbids(f"Only an ACTIVE plant can be suspended; this one is {plant.lifecycle_status}.")
     await store.set_lifecycle(db, org, plant_id, Lifecycle.SUSPENDED)
+    await record_in(db, org, Event.PLANT_SUSPENDED, Subject.plant(plant_id))
 
 
 async def reactivate_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
@@ -64,6 +67,7 @@ async def reactivate_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Non
     if plant.lifecycle_status is not Lifecycle.SUSPENDED:
         raise PlantStateForbids(f"Only a SUSPENDED plant can be reactivated; this one is {plant.lifecycle_status}.")
     await store.set_lifecycle(db, org, plant_id, Lifecycle.ACTIVE)
+    await record_in(db, org, Event.PLANT_REACTIVATED, Subject.plant(plant_id))
 
 
 async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
@@ -81,6 +85,7 @@ async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     await credentials.delete(db, org, plant_id)
     await sub_devices.clear_status_of(db, org, plant_id)
     await end_open_commands(db, org, plant_id, utc_now(), PLANT_REVOKED)
+    await record_in(db, org, Event.PLANT_REVOKED, Subject.plant(plant_id))
     if plant.lifecycle_status is not Lifecycle.PENDING:
         await queue_closing(db, org.organization_id, plant_id, serials)
 
@@ -99,6 +104,8 @@ async def delete_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     # ids: ending the commands first prevents a deadlock.
     await end_open_commands(db, org, plant_id, utc_now(), PLANT_DELETED)
     await store.delete(db, org, plant_id)
+    details = {"name": plant.name, "serialNumber": plant.serial_number}
+    await record_in(db, org, Event.PLANT_DELETED, Subject.plant(plant_id), details)
     await defer(db, ERASE_TELEMETRY, {"timestamp": 0}, lock=ERASE_TELEMETRY)
     if plant.lifecycle_status not in (Lifecycle.PENDING, Lifecycle.DECOMMISSIONED):
         await queue_closing(db, org.organization_id, plant_id, serials)

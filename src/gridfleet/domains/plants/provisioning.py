@@ -9,6 +9,8 @@ from uuid import UUID
 
 import msgspec
 
+from gridfleet.domains.audit.models import Event, Subject
+from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.plants import store
 from gridfleet.domains.plants.credentials import store as credentials
 from gridfleet.domains.plants.errors import PlantNotFound, PlantStateForbids
@@ -143,6 +145,7 @@ async def provision(
         else None,
         PACKAGE_LIFETIME,
     )
+    await record_in(db, org, Event.PLANT_PROVISIONED, Subject.plant(plant_id), {"authMethod": plant.auth_method})
     return package
 
 
@@ -165,6 +168,7 @@ async def download_package(
         raise PlantStateForbids("The package was issued already and can no longer be downloaded.")
     blob, key_version = kept
     plain = provisioner.keyring.decrypt(blob, key_version, table="plant_secret", column="package", row_id=plant_id)
+    await record_in(db, org, Event.PLANT_PACKAGE_DOWNLOADED, Subject.plant(plant_id))
     return plant, msgspec.json.decode(plain, type=ProvisioningPackage)
 
 
@@ -180,7 +184,10 @@ async def issue_mqtt_token(db: Connection, org: OrgScope, tokens: PlantTokens, p
         raise PlantNotFound
     if plant.auth_method is not AuthMethod.TOKEN or plant.lifecycle_status is not Lifecycle.ACTIVE:
         raise PlantStateForbids("Only an ACTIVE plant whose authMethod is TOKEN gets MQTT tokens.")
-    return tokens.issue(plant_id)
+    token = tokens.issue(plant_id)
+    details = {"expiresAt": msgspec.to_builtins(token.expires_at)}
+    await record_in(db, org, Event.PLANT_TOKEN_ISSUED, Subject.plant(plant_id), details)
+    return token
 
 
 def _package(

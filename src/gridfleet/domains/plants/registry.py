@@ -1,13 +1,16 @@
 """Create, find, list and change plants."""
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET
 from psycopg import errors as pg
 
+from gridfleet.domains.audit.differences import differences
+from gridfleet.domains.audit.models import Event, Subject
+from gridfleet.domains.audit.recorder import record, record_in
 from gridfleet.domains.device_templates.catalogue import get_template
 from gridfleet.domains.device_templates.errors import TemplateNotFound
 from gridfleet.domains.device_templates.models import TemplateLevel
@@ -25,6 +28,8 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page, Paging
 
 __all__ = ["create_plant", "get_plant", "linked_plants", "list_plants", "update_plant", "visible_among", "write_esm_facts"]
+
+_WRITABLE: Final = [name for name in PlantChanges.__struct_fields__ if name != "organization_id"]
 
 
 async def create_plant(
@@ -48,6 +53,8 @@ async def create_plant(
     plant = await store.insert(db, org, new_id(), name, serial_number, type, auth_method, metadata)
     if plant is None:
         raise PlantSerialTaken
+    details = {"name": name, "serialNumber": serial_number, "authMethod": auth_method}
+    await record_in(db, org, Event.PLANT_CREATED, Subject.plant(plant.id), details)
     return plant
 
 
@@ -118,6 +125,7 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
             await store.move_belongings(db, org, plant_id, updated.organization_id)
             await groups.leave_all(db, org, plant_id)
             await queue_purge(db, org.organization_id, plant_id)
+        await _record_changes(db, org, plant, updated)
         return updated
     except pg.UniqueViolation as error:
         if error.diag.constraint_name == "plant_external_key":
@@ -127,6 +135,17 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
         if error.diag.constraint_name == "plant_template_fkey":
             raise TemplateNotFound from None
         raise PlantStateForbids(details=["organizationId: there is no such organisation"]) from None
+
+
+async def _record_changes(db: Connection, org: OrgScope, before: Plant, after: Plant) -> None:
+    """Record what was changed. Neither organisation of a plant that moves reads which the other is."""
+    subject = Subject.plant(after.id)
+    changed = differences(before, after, _WRITABLE)
+    if changed:
+        await record_in(db, org, Event.PLANT_CHANGED, subject, changed)
+    if before.organization_id != after.organization_id:
+        for organization_id in (before.organization_id, after.organization_id):
+            await record(db, Event.PLANT_MOVED, org.actor.as_actor, subject, organization_id=organization_id)
 
 
 async def linked_plants(db: Connection, organization_id: UUID, plant_ids: Collection[UUID] | None) -> dict[str, UUID]:

@@ -6,7 +6,7 @@ from uuid import UUID
 import httpx
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recorder import record
+from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.partners.queues import amqp_address, set_queues
 from gridfleet.domains.trading import store
 from gridfleet.domains.trading.errors import EsmNotConfigured, TradingConfigIncomplete
@@ -35,6 +35,7 @@ __all__ = [
     "follow_slug",
     "get_config",
     "queues",
+    "request_sync",
 ]
 
 _VHOST_PATTERN: Final = "partner-{keyId}"
@@ -86,7 +87,7 @@ async def change_config(db: Connection, org: OrgScope, keyring: Keyring, setting
     await store.save_config(db, org, columns)
     if prefix is not None and prefix != row.queue_prefix:
         await set_queues(db, org, prefix, enabled=False)
-    await _record(db, Event.TRADING_CONFIGURED, org, {"changed": sorted(columns.keys() - {"key_version"})})
+    await record_in(db, org, Event.TRADING_CONFIGURED, _subject(org), {"changed": sorted(columns.keys() - {"key_version"})})
     return await get_config(db, org)
 
 
@@ -118,6 +119,16 @@ async def queues(db: Connection, org: OrgScope) -> tuple[str, str, list[PartnerQ
     row = await _row(db, org)
     address = await amqp_address(db, org)
     return address.vhost or _VHOST_PATTERN, row.queue_prefix, partner_queues(row.slug, row.queue_prefix)
+
+
+async def request_sync(db: Connection, org: OrgScope, keyring: Keyring) -> EsmAccess:
+    """Record that the caller requests a sync of plants, and return address and credentials of the ESM for it.
+
+    Raises EsmNotConfigured.
+    """
+    access = await esm_access(db, org, keyring)
+    await record_in(db, org, Event.TRADING_SYNC_REQUESTED, _subject(org))
+    return access
 
 
 async def esm_access(db: Connection, org: OrgScope, keyring: Keyring) -> EsmAccess:
@@ -188,7 +199,7 @@ async def _turn(db: Connection, org: OrgScope, row: ConfigRow, status: TradingSt
     if row.status is not status:
         await store.set_status(db, org, status)
         event = Event.TRADING_ENABLED if status is TradingStatus.ENABLED else Event.TRADING_DISABLED
-        await _record(db, event, org, {"queuePrefix": row.queue_prefix})
+        await record_in(db, org, event, _subject(org), {"queuePrefix": row.queue_prefix})
     await set_queues(db, org, row.queue_prefix, enabled=status is TradingStatus.ENABLED)
     return await get_config(db, org)
 
@@ -198,6 +209,5 @@ def _shown(row: ConfigRow) -> TradingConfig:
     return TradingConfig(has_esm_credentials=row.esm_client_id is not None and row.esm_client_secret is not None, **shown)
 
 
-async def _record(db: Connection, event: Event, org: OrgScope, details: dict[str, object]) -> None:
-    subject = Subject(SubjectType.ORGANIZATION, org.organization_id)
-    await record(db, event, org.actor.as_actor, subject, organization_id=org.organization_id, details=details)
+def _subject(org: OrgScope) -> Subject:
+    return Subject(SubjectType.ORGANIZATION, org.organization_id)

@@ -8,6 +8,8 @@ from uuid import UUID, uuid5
 import msgspec
 from psycopg import errors as pg
 
+from gridfleet.domains.audit.models import Event, Subject
+from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.trading import store
@@ -106,6 +108,8 @@ async def begin(
         except pg.ForeignKeyViolation:  # the plant was deleted or moved in the meantime
             raise PlantNotFound from None
         if change is not None:
+            event = Event.TRADING_PLAN_VALIDATED if validate_only else Event.TRADING_PLAN_SENT
+            await record_in(db, org, event, Subject.plant(plant_id), {"requestCode": str(change.request_code)})
             return Relay(plant, change, blocks)
         change = await store.find_change(db, org, code)
         if change is None:

@@ -13,6 +13,9 @@ from gridfleet.domains.alerts.errors import RuleNotFound
 from gridfleet.domains.alerts.models import AlertRule, RuleChanges
 from gridfleet.domains.alerts.rules import store
 from gridfleet.domains.alerts.rules.units import measured_unit
+from gridfleet.domains.audit.differences import differences
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.kernel.caller import OrgScope
@@ -50,9 +53,11 @@ async def create_rule(db: Connection, org: OrgScope, columns: dict[str, Any]) ->
     if columns["unit"] is None:
         columns["unit"] = await measured_unit(db, org.organization_id, columns["plant_id"], columns["metric"])
     try:
-        return await store.insert(db, org, new_id(), columns)
+        rule = await store.insert(db, org, new_id(), columns)
     except pg.ForeignKeyViolation:
         raise ValidationFailed(details=[_FOREIGN_PLANT]) from None
+    await record_in(db, org, Event.ALERT_RULE_CREATED, _subject(rule), {"name": rule.name, "metric": rule.metric})
+    return rule
 
 
 async def get_rule(db: Connection, org: OrgScope, rule_id: UUID) -> AlertRule:
@@ -108,9 +113,12 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
     if not changed.latches:
         await alerts.clear_raised(db, org, rule_id)
     try:
-        return await store.update(db, org, rule_id, columns)
+        updated = await store.update(db, org, rule_id, columns)
     except pg.ForeignKeyViolation:
         raise ValidationFailed(details=[_FOREIGN_PLANT]) from None
+    if differing := differences(rule, updated, RuleChanges.__struct_fields__):
+        await record_in(db, org, Event.ALERT_RULE_CHANGED, _subject(updated), differing)
+    return updated
 
 
 async def delete_rule(db: Connection, org: OrgScope, rule_id: UUID) -> None:
@@ -120,9 +128,15 @@ async def delete_rule(db: Connection, org: OrgScope, rule_id: UUID) -> None:
         RuleNotFound: There is no such rule.
         Forbidden: The caller is limited to some plants, and the rule watches all.
     """
-    if (await get_rule(db, org, rule_id)).plant_id is None:
+    rule = await get_rule(db, org, rule_id)
+    if rule.plant_id is None:
         _refuse_limited(org)
     await store.delete(db, org, rule_id)
+    await record_in(db, org, Event.ALERT_RULE_DELETED, _subject(rule), {"name": rule.name, "metric": rule.metric})
+
+
+def _subject(rule: AlertRule) -> Subject:
+    return Subject(SubjectType.ALERT_RULE, rule.id, rule.plant_id)
 
 
 async def check_plant(db: Connection, org: OrgScope, plant_id: UUID | None) -> None:

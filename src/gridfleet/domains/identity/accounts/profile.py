@@ -1,9 +1,13 @@
 """Changes of the own account that need no mail: name, phone, default organisation."""
 
+from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity.accounts import store
+from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 
 __all__ = ["PHONE_PATTERN", "change_phone", "clear_default_organization", "rename", "start_in", "start_in_first"]
@@ -13,19 +17,26 @@ PHONE_PATTERN: Final = r"^\+[1-9][0-9]{6,14}$"
 """A phone number in ITU-T E.164 format."""
 
 
-async def rename(db: Connection, user_id: UUID, name: str) -> None:
-    """Set a user's name."""
-    await store.set_name(db, user_id, name)
+async def rename(db: Connection, caller: UserCaller, name: str) -> None:
+    """Set the caller's name."""
+    await store.set_name(db, caller.user_id, name)
+    await _record(db, Event.USER_PROFILE_CHANGED, caller, {"changed": "name"})
 
 
-async def change_phone(db: Connection, user_id: UUID, phone: str | None) -> None:
-    """Set the number for a user's text messages; None for no messages."""
-    await store.set_phone(db, user_id, phone)
+async def change_phone(db: Connection, caller: UserCaller, phone: str | None) -> None:
+    """Set the number for the caller's text messages; None for no messages."""
+    await store.set_phone(db, caller.user_id, phone)
+    await _record(db, Event.USER_PROFILE_CHANGED, caller, {"changed": "phone"})
 
 
-async def start_in(db: Connection, user_id: UUID, organization_id: UUID) -> None:
-    """Set a user's default organisation. The caller has checked the right to it."""
-    await store.set_default_organization(db, user_id, organization_id)
+async def start_in(db: Connection, caller: UserCaller, organization_id: UUID) -> None:
+    """Set the caller's default organisation, to which they have the right."""
+    await store.set_default_organization(db, caller.user_id, organization_id)
+    await _record(db, Event.USER_DEFAULT_ORGANIZATION_CHANGED, caller, {"organizationId": str(organization_id)})
+
+
+async def _record(db: Connection, event: Event, caller: UserCaller, details: Mapping[str, str]) -> None:
+    await record(db, event, caller.as_actor, Subject(SubjectType.USER, caller.user_id), details=details)
 
 
 async def start_in_first(db: Connection, user_id: UUID, organization_id: UUID) -> None:

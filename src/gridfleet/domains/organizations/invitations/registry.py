@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recorder import record
+from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.identity.accounts.registry import account_with_email
 from gridfleet.domains.identity.accounts.tokens import make_token
 from gridfleet.domains.identity.emails import normalized
@@ -91,4 +91,4 @@ async def sweep_expired(db: Connection) -> None:
 async def _record(db: Connection, event: Event, org: OrgScope, invitation: Invitation) -> None:
     subject = Subject(SubjectType.INVITATION, invitation.id)
     details = {"email": invitation.email, "role": invitation.role}
-    await record(db, event, org.actor.as_actor, subject, organization_id=org.organization_id, details=details)
+    await record_in(db, org, event, subject, details)

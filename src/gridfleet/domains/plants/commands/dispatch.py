@@ -8,6 +8,8 @@ from uuid import UUID
 import msgspec
 from psycopg import errors as pg
 
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.models import Action
 from gridfleet.domains.device_templates.parameters import find_action, parameter_complaints
@@ -78,6 +80,8 @@ async def issue_device_command(
             raise PlantNotFound
     except pg.ForeignKeyViolation:  # the sub-device was deleted in the meantime
         raise SubDeviceNotFound from None
+    subject = Subject(SubjectType.COMMAND, command.id, plant_id)
+    await record_in(db, org, Event.COMMAND_ISSUED, subject, {"externalId": device.external_id, "action": action_name})
     return command.id
 
 

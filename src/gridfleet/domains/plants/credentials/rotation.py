@@ -7,6 +7,8 @@ from uuid import UUID
 
 import msgspec
 
+from gridfleet.domains.audit.models import Event, Subject
+from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.plants import store as plants
 from gridfleet.domains.plants.connections import queue_closing_of_certificate
 from gridfleet.domains.plants.credentials import store
@@ -71,6 +73,7 @@ async def rotate_secret(db: Connection, org: OrgScope, keyring: Keyring, plant_i
         valid_until,
     )
     await plants.record_rotation(db, org, plant_id)
+    await record_in(db, org, Event.PLANT_SECRET_ROTATED, Subject.plant(plant_id))
     return RotatedSecret(new.hex(), valid_until)
 
 
@@ -91,6 +94,7 @@ async def renew_certificate(db: Connection, org: OrgScope, authority: Authority,
     issued = authority.issue_client(str(plant_id))
     await plants.replace_certificate(db, org, plant_id, issued, utc_now() + OVERLAP)
     await store.delete_package(db, org, plant_id)
+    await record_in(db, org, Event.PLANT_CERTIFICATE_RENEWED, Subject.plant(plant_id))
     await queue_closing_of_certificate(db, org.organization_id, plant_id, current, OVERLAP)
     for serial in older:
         await queue_closing_of_certificate(db, org.organization_id, plant_id, serial)

@@ -1,12 +1,16 @@
 """Create, find, list and change groups and their members."""
 
 from collections.abc import Iterable
+from typing import Final
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET
 from psycopg import errors as pg
 
+from gridfleet.domains.audit.differences import differences
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.plants.errors import PlantGroupNotFound
 from gridfleet.domains.plants.groups import store
 from gridfleet.domains.plants.groups.models import BriefPlant, PlantGroup, PlantGroupChanges
@@ -29,10 +33,15 @@ __all__ = [
     "update_group",
 ]
 
+_MOST_NAMED: Final = 100
+"""Plants that an audit event names. A request may add tens of thousands, and a page of events has a hundred."""
+
 
 async def create_group(db: Connection, org: OrgScope, name: str, description: str | None) -> PlantGroup:
     """Create a group without plants."""
-    return await store.insert(db, org, new_id(), name, description)
+    group = await store.insert(db, org, new_id(), name, description)
+    await record_in(db, org, Event.PLANT_GROUP_CREATED, _subject(group.id), {"name": name})
+    return group
 
 
 async def get_group(db: Connection, org: OrgScope, group_id: UUID) -> PlantGroup:
@@ -63,10 +72,15 @@ async def update_group(db: Connection, org: OrgScope, group_id: UUID, changes: P
     Raises:
         PlantGroupNotFound: There is no such group.
     """
-    columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
-    group = await (store.update(db, org, group_id, columns) if columns else store.find(db, org, group_id))
-    if group is None:
+    before = await store.lock(db, org, group_id)
+    if before is None:
         raise PlantGroupNotFound
+    columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    if not columns:
+        return before
+    group = await store.update(db, org, group_id, columns)
+    if changed := differences(before, group, columns):
+        await record_in(db, org, Event.PLANT_GROUP_CHANGED, _subject(group_id), changed)
     return group
 
 
@@ -76,8 +90,10 @@ async def delete_group(db: Connection, org: OrgScope, group_id: UUID) -> None:
     Raises:
         PlantGroupNotFound: There is no such group.
     """
-    if not await store.delete(db, org, group_id):
+    name = await store.delete(db, org, group_id)
+    if name is None:
         raise PlantGroupNotFound
+    await record_in(db, org, Event.PLANT_GROUP_DELETED, _subject(group_id), {"name": name})
 
 
 async def plants_in(db: Connection, org: OrgScope, group_id: UUID) -> list[BriefPlant]:
@@ -109,9 +125,10 @@ async def add_plants(db: Connection, org: OrgScope, group_id: UUID, plant_ids: I
     """
     wanted = await _require_plants(db, org, group_id, plant_ids)
     try:
-        await store.add(db, org, group_id, wanted)
+        added = await store.add(db, org, group_id, wanted)
     except pg.ForeignKeyViolation:  # the group was deleted in the meantime; the plants are held
         raise PlantGroupNotFound from None
+    await _record_plants(db, org, Event.PLANT_GROUP_PLANTS_ADDED, group_id, added)
 
 
 async def remove_plants(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> None:
@@ -122,7 +139,19 @@ async def remove_plants(db: Connection, org: OrgScope, group_id: UUID, plant_ids
         NotFound: One of the plants does not exist.
     """
     wanted = await _require_plants(db, org, group_id, plant_ids)
-    await store.remove(db, org, group_id, wanted)
+    removed = await store.remove(db, org, group_id, wanted)
+    await _record_plants(db, org, Event.PLANT_GROUP_PLANTS_REMOVED, group_id, removed)
+
+
+async def _record_plants(db: Connection, org: OrgScope, event: Event, group_id: UUID, plant_ids: list[UUID]) -> None:
+    """Record which plants joined or left a group: their number, and the first hundred of them."""
+    if plant_ids:
+        details = {"plants": len(plant_ids), "plantIds": [str(plant_id) for plant_id in sorted(plant_ids)[:_MOST_NAMED]]}
+        await record_in(db, org, event, _subject(group_id), details)
+
+
+def _subject(group_id: UUID) -> Subject:
+    return Subject(SubjectType.PLANT_GROUP, group_id)
 
 
 async def _require_plants(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> list[UUID]:

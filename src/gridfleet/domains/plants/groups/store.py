@@ -10,7 +10,7 @@ from gridfleet.domains.plants.groups.models import BriefPlant, PlantGroup
 from gridfleet.domains.plants.models import PlantStatus
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import assignments, fetch_count
+from gridfleet.kernel.db.queries import assignments, fetch_count, fetch_value
 from gridfleet.kernel.pagination import Paging
 
 _COLUMNS = ", ".join(PlantGroup.__struct_fields__)
@@ -76,21 +76,32 @@ async def of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> list[PlantG
     return await cursor.fetchall()
 
 
-async def update(db: Connection, org: OrgScope, group_id: UUID, changes: dict[str, Any]) -> PlantGroup | None:
-    """Write `changes` (column → value, at least one) and return the group; None if it no longer exists."""
+async def lock(db: Connection, org: OrgScope, group_id: UUID) -> PlantGroup | None:
+    """Return the group, locked until the transaction ends, or None."""
+    cursor = db.cursor(row_factory=class_row(PlantGroup))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM plant_group WHERE id = %s AND organization_id = %s FOR NO KEY UPDATE",
+        (group_id, org.organization_id),
+    )
+    return await cursor.fetchone()
+
+
+async def update(db: Connection, org: OrgScope, group_id: UUID, changes: dict[str, Any]) -> PlantGroup:
+    """Write `changes` (column → value, at least one) to a locked group and return it."""
     cursor = db.cursor(row_factory=class_row(PlantGroup))
     await cursor.execute(
         f"UPDATE plant_group SET {assignments(changes)}, updated_at = now()"
         f" WHERE id = %(id)s AND organization_id = %(org)s RETURNING {_COLUMNS}",
         {**changes, "id": group_id, "org": org.organization_id},
     )
-    return await cursor.fetchone()
+    return (await cursor.fetchall())[0]
 
 
-async def delete(db: Connection, org: OrgScope, group_id: UUID) -> bool:
-    """Delete the group, but not its plants. Returns False if there was none."""
-    cursor = await db.execute("DELETE FROM plant_group WHERE id = %s AND organization_id = %s", (group_id, org.organization_id))
-    return cursor.rowcount == 1
+async def delete(db: Connection, org: OrgScope, group_id: UUID) -> str | None:
+    """Delete the group, but not its plants. Returns its name; None if there was none."""
+    return await fetch_value(
+        db, "DELETE FROM plant_group WHERE id = %s AND organization_id = %s RETURNING name", (group_id, org.organization_id)
+    )
 
 
 async def plants_in(db: Connection, org: OrgScope, group_id: UUID) -> list[BriefPlant]:
@@ -120,23 +131,25 @@ async def hold_plants(db: Connection, org: OrgScope, plant_ids: Iterable[UUID]) 
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def add(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> None:
-    """Add plants to a group of the organisation; plants that are already in it stay."""
-    await db.execute(
+async def add(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> list[UUID]:
+    """Add plants to a group of the organisation. Returns those that were not in it."""
+    cursor = await db.execute(
         "INSERT INTO plant_group_member (plant_group_id, plant_id)"
         " SELECT g.id, wanted FROM plant_group g, unnest(%s::uuid[]) AS wanted WHERE g.id = %s AND g.organization_id = %s"
-        " ON CONFLICT DO NOTHING",
+        " ON CONFLICT DO NOTHING RETURNING plant_id",
         (list(plant_ids), group_id, org.organization_id),
     )
+    return [row[0] for row in await cursor.fetchall()]
 
 
-async def remove(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> None:
-    """Remove plants from a group of the organisation; plants that are not in it are ignored."""
-    await db.execute(
+async def remove(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> list[UUID]:
+    """Remove plants from a group of the organisation. Returns those that were in it."""
+    cursor = await db.execute(
         "DELETE FROM plant_group_member m USING plant_group g WHERE g.id = m.plant_group_id AND g.id = %s"
-        " AND g.organization_id = %s AND m.plant_id = ANY(%s)",
+        " AND g.organization_id = %s AND m.plant_id = ANY(%s) RETURNING m.plant_id",
         (group_id, org.organization_id, list(plant_ids)),
     )
+    return [row[0] for row in await cursor.fetchall()]
 
 
 async def leave_all(db: Connection, org: OrgScope, plant_id: UUID) -> None:

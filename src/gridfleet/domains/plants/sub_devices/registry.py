@@ -8,6 +8,9 @@ import msgspec
 from msgspec import UNSET
 from psycopg import errors as pg
 
+from gridfleet.domains.audit.differences import differences
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.errors import TemplateNotFound
 from gridfleet.domains.device_templates.models import DeviceType, TemplateLevel
@@ -66,6 +69,7 @@ async def create_sub_device(
         raise PlantNotFound(TemplateNotFound.message, details=[_UNKNOWN_TEMPLATE]) from None
     if device is None:
         raise ExternalIdTaken
+    await record_in(db, org, Event.SUB_DEVICE_CREATED, _subject(device), {**_named(device), "type": type})
     return device
 
 
@@ -115,9 +119,12 @@ async def update_sub_device(
     try:
         if changes.template_id is not UNSET:
             await _require_fitting_template(db, changes.template_id, device.type)
-        return await store.update(db, org, device.id, columns)
+        updated = await store.update(db, org, device.id, columns)
     except (TemplateNotFound, pg.ForeignKeyViolation):
         raise ValidationFailed(details=[_UNKNOWN_TEMPLATE]) from None
+    if changed := differences(device, updated, columns):
+        await record_in(db, org, Event.SUB_DEVICE_CHANGED, _subject(device), {"externalId": device.external_id, **changed})
+    return updated
 
 
 async def delete_sub_device(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> None:
@@ -134,6 +141,15 @@ async def delete_sub_device(db: Connection, org: OrgScope, plant_id: UUID, exter
         raise SubDeviceNotFound
     await end_open_commands(db, org, plant_id, utc_now(), DEVICE_DELETED, device.id)
     await store.delete(db, org, device.id)
+    await record_in(db, org, Event.SUB_DEVICE_DELETED, _subject(device), _named(device))
+
+
+def _subject(device: SubDevice) -> Subject:
+    return Subject(SubjectType.SUB_DEVICE, device.id, device.plant_id)
+
+
+def _named(device: SubDevice) -> dict[str, str]:
+    return {"externalId": device.external_id, "name": device.name}
 
 
 def _may_exist(org: OrgScope, plant_id: UUID, external_id: str) -> bool:
