@@ -1,6 +1,7 @@
 """What people change about themselves: name, address, where they start."""
 
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from gridfleet.domains.identity.accounts import email_change
 from gridfleet.kernel.caller import OrgRole
 from support.builders.accounts import add_member
-from support.clients.people import PASSWORD, People, refused
+from support.clients.people import PASSWORD, People, Person, refused
 from support.servers.postbox import mails_to, text_of, token_in
 
 
@@ -129,3 +130,28 @@ async def test_a_super_admin_starts_anywhere_that_exists(people: People) -> None
     assert chosen.json()["user"]["currentOrganization"]["role"] == "ORG_ADMIN"
     body = {"organizationId": str(uuid4())}
     refused(await people.call("PATCH", "/auth/default-org", body, who=admin), 404, "ORGANIZATION_NOT_FOUND")
+
+
+async def test_feature_flags_are_those_of_the_organisation_that_is_asked_about(people: People) -> None:
+    ada, root = await people.person(), await people.person(super_admin=True)
+    first, second, foreign = [await people.organization(**who) for who in ({"VIEWER": ada}, {"ORG_ADMIN": ada}, {})]
+    for org in (second, foreign):
+        await people.call("POST", f"/svc-esm/admin/enable?orgId={org.id}", who=root)
+
+    async def seen(who: Person, org: object = None, method: str = "GET", body: Any = None) -> tuple[str | None, bool]:
+        user = (await people.call(method, "/auth/me", body, who=who, org=None if org is None else str(org))).json()["user"]
+        current = user["currentOrganization"]
+        return current and current["id"], user["featureFlags"]["svcEsmEnabled"]
+
+    assert await seen(ada) == (str(first.id), False)
+    assert await seen(ada, second.id) == (str(second.id), True)
+    assert await seen(ada, second.id, "PATCH", {"name": "Ada"}) == (str(second.id), True)
+    await people.call("PATCH", "/auth/default-org", {"organizationId": str(second.id)}, who=ada)
+    assert await seen(ada) == (str(second.id), True)
+    assert await seen(ada, first.id) == (str(first.id), False)
+    for strange in (foreign.id, uuid4(), "5", "x" * 5000):
+        assert await seen(ada, strange) == (str(second.id), True), "no word about organisations of others"
+    assert await seen(root) == (None, False)
+    assert await seen(root, foreign.id) == (str(foreign.id), True)
+    assert await seen(root, first.id) == (str(first.id), False)
+    assert await seen(root, uuid4()) == (None, False)

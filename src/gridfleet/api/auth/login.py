@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from gridfleet.api.access.guards import SESSION_COOKIE
 from gridfleet.api.auth.limits import limit_account_calls
-from gridfleet.api.auth.session_user import SessionUser, session_user
+from gridfleet.api.auth.session_user import SessionUser, asked_organization, session_user
 from gridfleet.api.http import Call, Email, Input, endpoint, public
 from gridfleet.domains.identity import login as identity_login
 from gridfleet.domains.identity import sessions
@@ -94,7 +94,7 @@ def clear_session_cookies(call: Call) -> None:
 async def welcome(call: Call, opened: OpenedSession) -> AuthResponse:
     """Return the response for a session: an access token in the body, and both cookies for browsers."""
     async with call.state.database.transaction() as db:
-        user = await session_user(db, opened.account)
+        user = await session_user(db, opened.account, asked_organization(call))
     refresh_seconds, access_seconds = int(sessions.LIFETIME.total_seconds()), int(ACCESS_TOKEN_LIFETIME.total_seconds())
     call.set_cookie(REFRESH_COOKIE, opened.refresh_token, path=REFRESH_COOKIE_PATH, max_age=refresh_seconds)
     call.set_cookie(SESSION_COOKIE, opened.access_token, path=SESSION_COOKIE_PATH, max_age=access_seconds)

@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints
 
 from gridfleet.api.auth.limits import limit_account_calls
 from gridfleet.api.auth.passwords import MailToken
-from gridfleet.api.auth.session_user import SessionUserResponse, session_user
+from gridfleet.api.auth.session_user import SessionUserResponse, asked_organization, session_user
 from gridfleet.api.http import NOT_NULL, Call, Email, Input, Message, Pattern, endpoint, omitted, public, session
 from gridfleet.domains.identity import sessions
 from gridfleet.domains.identity.accounts import email_change, profile
@@ -73,7 +73,7 @@ async def change_profile(call: Call, caller: UserCaller, body: ProfileChanges) -
             await email_change.cancel(db, caller)
         elif email is not None:
             await email_change.request(db, state.mail, caller, email)
-        return SessionUserResponse(await session_user(db, await sessions.account_of(db, caller)))
+        return SessionUserResponse(await session_user(db, await sessions.account_of(db, caller), asked_organization(call)))
 
 
 @endpoint(

@@ -7,13 +7,15 @@ from uuid import UUID
 
 import msgspec
 
+from gridfleet.api.http import Call
 from gridfleet.domains.identity.models import Account, UserRole
 from gridfleet.domains.organizations import membership
 from gridfleet.domains.organizations.models import OwnOrganization
 from gridfleet.domains.sandbox_esm import access as sandbox
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.ids import parse_uuid
 
-__all__ = ["SessionUser", "SessionUserResponse", "session_user"]
+__all__ = ["SessionUser", "SessionUserResponse", "asked_organization", "session_user"]
 
 
 class SessionOrganization(msgspec.Struct, frozen=True):
@@ -51,11 +53,20 @@ class SessionUserResponse(msgspec.Struct, frozen=True):
     user: SessionUser
 
 
-async def session_user(db: Connection, account: Account) -> SessionUser:
-    """Return the account with its organisations and the feature flags of the current one."""
+def asked_organization(call: Call) -> UUID | None:
+    """Return the organisation that the call names with `x-org-id`; None without one or for a text that is no UUID."""
+    return parse_uuid(call.headers.get("x-org-id", "").strip())
+
+
+async def session_user(db: Connection, account: Account, asked: UUID | None = None) -> SessionUser:
+    """Return the account with its organisations and the feature flags of the current one.
+
+    The current organisation is the one `asked` for, if the user may act in it, else the default one, else the first joined.
+    """
     own = await membership.organizations_of(db, account.id)
     default_id = account.default_organization_id
-    current = await membership.current_organization(db, own, default_id, is_super_admin=account.is_super_admin)
+    preferred = [organization_id for organization_id in (asked, default_id) if organization_id is not None]
+    current = await membership.current_organization(db, own, preferred, is_super_admin=account.is_super_admin)
     return SessionUser(
         id=account.id,
         email=account.email,

@@ -71,15 +71,16 @@ async def organizations_of(db: Connection, user_id: UUID) -> list[OwnOrganizatio
 
 
 async def current_organization(
-    db: Connection, own: Sequence[OwnOrganization], default_id: UUID | None, *, is_super_admin: bool
+    db: Connection, own: Sequence[OwnOrganization], preferred: Sequence[UUID], *, is_super_admin: bool
 ) -> OwnOrganization | None:
-    """Return the organisation that a user starts in: the default one, else the first joined, else None.
+    """Return the first of the preferred organisations in which a user may act, else the first joined, else None.
 
-    A SuperAdmin's default may be an organisation without their membership.
+    A SuperAdmin may act in an organisation without their membership.
     """
-    for organization in own:
-        if organization.id == default_id:
-            return organization
-    if is_super_admin and default_id is not None and (foreign := await store.find(db, default_id)) is not None:
-        return OwnOrganization(foreign.id, foreign.name, OrgRole.ORG_ADMIN, foreign.slug)
+    memberships = {organization.id: organization for organization in own}
+    for organization_id in preferred:
+        if organization_id in memberships:
+            return memberships[organization_id]
+        if is_super_admin and (foreign := await store.find(db, organization_id)) is not None:
+            return OwnOrganization(foreign.id, foreign.name, OrgRole.ORG_ADMIN, foreign.slug)
     return own[0] if own else None
