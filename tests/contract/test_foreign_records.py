@@ -74,6 +74,7 @@ BODIES: Final[dict[Row, Any]] = {
 
 QUERIES: Final[dict[Row, dict[str, str]]] = {
     ("GET", "/api/v1/telemetry"): {"plantId": "{plant}", **SPAN},
+    ("GET", "/api/v1/telemetry/columns"): {"plantId": "{plant}", "metrics": "a", **SPAN},
     ("GET", "/api/v1/plants/{plantId}/sub-devices/{externalId}/telemetry"): SPAN,
     ("GET", "/api/v1/vcp/sites/{siteId}/telemetry/meter"): SPAN,
     ("GET", "/api/v1/alerts"): {"plantId": "{plant}"},

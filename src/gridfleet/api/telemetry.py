@@ -1,18 +1,26 @@
-"""`/api/v1/telemetry`: the history of a plant, and its newest values."""
+"""`/api/v1/telemetry`: the history of a plant, as points and as columns, and its newest values."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Final
 from uuid import UUID
 
+import msgspec
 from pydantic import Field
 
 from gridfleet.api.http import Asset, Call, Input, S, Stream, endpoint, org_member
+from gridfleet.domains.telemetry.history.columns import (
+    DEFAULT_POINTS,
+    MAX_COLUMN_METRICS,
+    MAX_COLUMN_POINTS,
+    ColumnsQuery,
+    columns_json,
+)
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
 from gridfleet.domains.telemetry.history.latest import latest_json
-from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, Page, TelemetryPoint
+from gridfleet.domains.telemetry.history.models import Bucket, ColumnBucket, HistoryQuery, Page, TelemetryPoint
 from gridfleet.domains.telemetry.history.queries import open_history
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
@@ -59,6 +67,64 @@ async def written(pages: AsyncIterator[Page], writer: PointWriter) -> AsyncItera
             yield piece
             await asyncio.sleep(0)
     yield writer.finish()
+
+
+class ColumnsFilter(Input):
+    """Query of columns: `from` is inclusive, `to` exclusive."""
+
+    plant_id: UUID = Field(alias="plantId")
+    metrics: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=200)]], Field(min_length=1, max_length=MAX_COLUMN_METRICS)
+    ]
+    start: datetime = Field(alias="from")
+    end: datetime = Field(alias="to")
+    points: Annotated[int, Field(ge=1, le=MAX_COLUMN_POINTS)] | None = None
+    bucket: ColumnBucket | None = None
+
+    def complaints(self) -> Iterator[str]:
+        """Yield what is wrong beyond single fields."""
+        if len(set(self.metrics)) < len(self.metrics):
+            yield "metrics: must not name a metric twice"
+        if self.points is not None and self.bucket is not None:
+            yield "points: must not be given together with bucket"
+
+
+class MetricColumn(msgspec.Struct, frozen=True):
+    """A metric in the buckets of `times`: null where a bucket has no value."""
+
+    metric: str
+    unit: str | None
+    average: list[float | None]
+    min: list[float | None]
+    max: list[float | None]
+
+
+class TelemetryColumns(msgspec.Struct, frozen=True, rename="camel"):
+    """Metrics of a plant in the same buckets."""
+
+    plant_id: UUID
+    bucket: ColumnBucket
+    times: list[datetime]
+    columns: list[MetricColumn]
+
+
+@endpoint(
+    "GET",
+    "/api/v1/telemetry/columns",
+    caller=org_member(OrgRole.VIEWER, scope="telemetry:read"),
+    codes=("VALIDATION_ERROR", "PLANT_NOT_FOUND", *S),
+    response=TelemetryColumns,
+    addition=True,
+)
+async def get_telemetry_columns(org: OrgScope, db: Connection, query: ColumnsFilter) -> Asset:
+    """Return several metrics for a chart: one array of times, and arrays of averages, minimums and maximums for each metric.
+
+    Without `bucket`, the service chooses the narrowest one of which at most `points` cover the range, 1,000 unless given. It is
+    not narrower than twice the usual interval of the device that sends most often, so that null means that the device was
+    silent. Columns times buckets are limited to 40,000.
+    """
+    wanted = ColumnsQuery(query.plant_id, query.metrics, query.start, query.end, query.points or DEFAULT_POINTS, query.bucket)
+    return Asset("application/json", await columns_json(db, org, wanted))
 
 
 @endpoint(

@@ -1,14 +1,19 @@
 """What many stores need: the single value of a query, and the assignments of an UPDATE."""
 
+import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final, TypeVar
 
-from psycopg import sql
+from psycopg import AsyncCursor, sql
 from psycopg.abc import Params
 
 from gridfleet.kernel.db.pool import Connection
 
-__all__ = ["assignments", "fetch_count", "fetch_value"]
+__all__ = ["assignments", "fetch_count", "fetch_in_turns", "fetch_value"]
+
+Row = TypeVar("Row")
+_VALUES_A_TURN: Final = 10_000
+"""Each takes a tenth of a microsecond."""
 
 
 async def fetch_value(
@@ -22,6 +27,16 @@ async def fetch_value(
 async def fetch_count(db: Connection, query: str, parameters: Params | None = None, *, prepare: bool | None = None) -> int:
     """Return the integer that a query counts; 0 without rows."""
     return int(await fetch_value(db, query, parameters, prepare=prepare) or 0)
+
+
+async def fetch_in_turns(cursor: AsyncCursor[Row]) -> list[Row]:
+    """Return all rows of a cursor. Other tasks of the event loop run while many values are read."""
+    rows: list[Row] = []
+    size = max(1, _VALUES_A_TURN // len(cursor.description or [()]))
+    while part := await cursor.fetchmany(size):
+        rows += part
+        await asyncio.sleep(0)
+    return rows
 
 
 def assignments(columns: Iterable[str]) -> str:

@@ -1,18 +1,27 @@
-"""Read values in buckets, page by page."""
+"""Read values in buckets: page by page, or as columns."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from gridfleet.domains.telemetry.history import store
-from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, Series, SeriesPosition
+from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, Column, ColumnBucket, Series, SeriesPosition
 from gridfleet.domains.telemetry.rollups import store as rollups
 from gridfleet.domains.telemetry.rollups.models import Level, Reach
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["BucketReader", "bucket_start", "buckets_between", "kept_bucket", "read_buckets"]
+__all__ = [
+    "BucketReader",
+    "bucket_start",
+    "bucket_starts",
+    "buckets_between",
+    "kept_bucket",
+    "read_buckets",
+    "read_columns",
+]
 
 PAGE_POINTS: Final = 20_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -20,42 +29,75 @@ _METRICS_PER_STATEMENT: Final = 250
 """Each metric needs four columns; a statement may have 1,664."""
 
 
-def bucket_start(time: datetime, bucket: Bucket) -> datetime:
+AnyBucket = Bucket | ColumnBucket
+_Bucket = TypeVar("_Bucket", Bucket, ColumnBucket)
+
+
+def bucket_start(time: datetime, bucket: AnyBucket) -> datetime:
     """Return the start of the bucket that contains `time`."""
     return time - (time - _EPOCH) % bucket.width
 
 
-def buckets_between(start: datetime, end: datetime, bucket: Bucket) -> int:
+def buckets_between(start: datetime, end: datetime, bucket: AnyBucket) -> int:
     """Return the number of buckets that overlap a range."""
     return -((bucket_start(start, bucket) - end) // bucket.width)
 
 
-async def kept_bucket(db: Connection, series: Sequence[Series], bucket: Bucket, start: datetime) -> Bucket:
+def bucket_starts(start: datetime, end: datetime, bucket: AnyBucket) -> list[datetime]:
+    """Return the starts of the buckets that overlap a range."""
+    first, width = bucket_start(start, bucket), bucket.width
+    return [first + number * width for number in range(buckets_between(start, end, bucket))]
+
+
+async def kept_bucket(db: Connection, series: Sequence[Series], bucket: _Bucket, start: datetime) -> _Bucket:
     """Return `bucket`, or the narrowest wider one for which values from `start` on are still kept."""
     reach = await rollups.reach(db, _sources_of(series), start, start)
-    return next(
-        wider
-        for wider in Bucket
-        if wider.width >= bucket.width and start >= min(reach.raw_from, reach.level_from(_LEVELS[wider]) or start)
-    )
+    return next(wider for wider in type(bucket) if wider.width >= bucket.width and _is_kept(wider, reach, start))
+
+
+def _is_kept(bucket: AnyBucket, reach: Reach, start: datetime) -> bool:
+    level = _level(bucket)
+    return start >= (reach.raw_from if level is None else min(reach.raw_from, reach.level_from(level) or start))
 
 
 async def read_buckets(
     db: Connection, series: Sequence[Series], bucket: Bucket, start: datetime, end: datetime
 ) -> list[BucketPoint]:
-    """Return the buckets of the series from values with `start` <= time < `end`, by time, then in the series' order.
+    """Return the buckets of the series from values with `start` <= time < `end`, by time, then in the series' order."""
+    sums = await _sums(db, series, bucket, start, end)
+    return sums.points()
+
+
+async def read_columns(
+    db: Connection, series: Sequence[Series], bucket: ColumnBucket, start: datetime, end: datetime
+) -> list[Column]:
+    """Return a column of each of the series from values with `start` <= time < `end`, with an entry for each bucket."""
+    sums = await _sums(db, series, bucket, start, end)
+    starts = bucket_starts(start, end, bucket)
+    columns = []
+    for number in range(len(series)):
+        columns.append(sums.column(number, starts))
+        await asyncio.sleep(0)
+    return columns
+
+
+async def _sums(db: Connection, series: Sequence[Series], bucket: AnyBucket, start: datetime, end: datetime) -> "_Sums":
+    """Return the aggregates of the series from values with `start` <= time < `end`.
 
     This function chooses the tables to read: roll-ups where they include every frame, frames elsewhere.
     """
     sums = _Sums(series, bucket)
+    level = _level(bucket)
+    if level is None:
+        await _add_frames(db, sums, series, start, end)
+        return sums
     rolled_start, rolled_end = _up(start, _HOUR), _down(end, _HOUR)
-    level = _LEVELS[bucket]
     reach = await rollups.reach(db, _sources_of(series), rolled_start, rolled_end)
     rolled_start = max(rolled_start, _up(reach.level_from(level) or rolled_start, _HOUR))
     rolled_end = min(rolled_end, reach.watermark)
     if rolled_start >= rolled_end:
         await _add_edge(db, sums, start, end, reach)
-        return sums.points()
+        return sums
     # Hours that became dirty after their frames were dropped cannot be recomputed: their roll-ups are used as they are.
     stale = _spans(sorted(hour for hour in reach.dirty if max(reach.raw_from, rolled_start) <= hour < rolled_end))
     if len(stale) > _MOST_SPANS:
@@ -75,32 +117,34 @@ async def read_buckets(
                 await _add_rollups(db, sums, Level.HOUR, *span, reach.raw_from)
         else:
             await _add_rollups(db, sums, level, *span, reach.raw_from)
-    return sums.points()
+    return sums
 
 
 _HOUR: Final = timedelta(hours=1)
 _DAY: Final = timedelta(days=1)
 _MOST_SPANS: Final = 50
-_LEVELS: Final = {
-    Bucket.MINUTE: Level.MINUTE,
-    Bucket.FIVE_MINUTES: Level.MINUTE,
-    Bucket.QUARTER_HOUR: Level.QUARTER,
-    Bucket.HOUR: Level.HOUR,
-    Bucket.DAY: Level.DAY,
-}
 _SCALE: Final = 2.0**32
 """Sums are stored times 2^-32."""
 
+_MANY_ROWS: Final = 1_000
+
 Span = tuple[datetime, datetime]
+Aggregates = tuple[float, float, float, int]
+"""Sum times 2^-32, minimum, maximum and count."""
+
+
+def _level(bucket: AnyBucket) -> Level | None:
+    """Return the widest roll-ups that a bucket consists of; None if it is narrower than all."""
+    return next((level for level in reversed(Level) if not bucket.width % level.width), None)
 
 
 class _Sums:
     """Aggregates of buckets, combined from parts that share no value."""
 
-    def __init__(self, series: Sequence[Series], bucket: Bucket) -> None:
+    def __init__(self, series: Sequence[Series], bucket: AnyBucket) -> None:
         self.series = series
         self.width = bucket.width
-        self._aggregates: dict[tuple[datetime, int], tuple[float, float, float, int]] = {}
+        self._buckets: list[dict[datetime, Aggregates]] = [{} for _ in series]
 
     def add(self, number: int, time: datetime, total: float, low: float, high: float, count: int) -> None:
         """Add the aggregates of values of series `number` that begin at `time` and lie in one bucket."""
@@ -108,18 +152,45 @@ class _Sums:
 
     def add_bucket(self, number: int, start: datetime, total: float, low: float, high: float, count: int) -> None:
         """Add the aggregates of values of series `number` to the bucket that begins at `start`."""
-        key = (start, number)
-        earlier = self._aggregates.get(key)
+        buckets = self._buckets[number]
+        earlier = buckets.get(start)
         if earlier is not None:
             total, low, high, count = total + earlier[0], min(low, earlier[1]), max(high, earlier[2]), count + earlier[3]
-        self._aggregates[key] = (total, low, high, count)
+        buckets[start] = (total, low, high, count)
+
+    async def add_rows(self, numbers: Sequence[int], rows: Sequence[tuple[Any, ...]]) -> None:
+        """Add rows of a bucket's start, then its aggregates for each of the series `numbers`, with count 0 or NULL for none."""
+        for column, number in enumerate(numbers):
+            buckets, first, last = self._buckets[number], 1 + 4 * column, 4 + 4 * column
+            for row in rows:
+                if row[last]:
+                    if row[0] in buckets:
+                        self.add_bucket(number, row[0], *row[first : last + 1])
+                    else:
+                        buckets[row[0]] = row[first : last + 1]
+            if len(rows) > _MANY_ROWS:
+                await asyncio.sleep(0)
 
     def points(self) -> list[BucketPoint]:
         """Return the buckets, by time, then in the series' order."""
         return [
             BucketPoint(time, self.series[number], _average(total, low, high, count), low, high, count)
-            for (time, number), (total, low, high, count) in sorted(self._aggregates.items())
+            for time, number, (total, low, high, count) in sorted(
+                (time, number, aggregates)
+                for number, buckets in enumerate(self._buckets)
+                for time, aggregates in buckets.items()
+            )
         ]
+
+    def column(self, number: int, starts: Sequence[datetime]) -> Column:
+        """Return the aggregates of series `number` in the buckets with these starts."""
+        found = list(map(self._buckets[number].get, starts))
+        return Column(
+            self.series[number],
+            [None if one is None else _average(*one) for one in found],
+            [None if one is None else one[1] for one in found],
+            [None if one is None else one[2] for one in found],
+        )
 
 
 def _average(total: float, low: float, high: float, count: int) -> float:
@@ -190,16 +261,20 @@ async def _add_rollups(db: Connection, sums: _Sums, level: Level, start: datetim
         for position in one.positions:
             by_layout.setdefault((position.source_id, position.layout_id), []).append((number, position.number))
     shared: dict[tuple[int, datetime], list[tuple[float, float, float, int]]] = {}
-    add = sums.add_bucket if level.width == sums.width else sums.add
     for (source_id, layout_id), members in by_layout.items():
-        rows = await rollups.buckets(db, level, source_id, layout_id, [number for _, number in members], start, end)
+        alone = all(len(sums.series[number].positions) == 1 for number, _ in members)
+        width = sums.width if alone else level.width
+        rows = await rollups.buckets(db, level, source_id, layout_id, [number for _, number in members], start, end, width)
+        if alone:
+            await sums.add_rows([number for number, _ in members], rows)
+            continue
         for time, *columns in rows:
             for column, (number, _) in enumerate(members):
-                count, total, low, high = columns[4 * column : 4 * column + 4]
+                total, low, high, count = columns[4 * column : 4 * column + 4]
                 if not count:
                     continue
                 if len(sums.series[number].positions) == 1:
-                    add(number, time, total, low, high, count)
+                    sums.add(number, time, total, low, high, count)
                 else:
                     shared.setdefault((number, time), []).append((total, low, high, count))
     for (number, time), aggregates in shared.items():
@@ -208,7 +283,7 @@ async def _add_rollups(db: Connection, sums: _Sums, level: Level, start: datetim
             await _add_frames(db, sums, [sums.series[number]], time, time + level.width)
         else:
             for values in aggregates:
-                add(number, time, *values)
+                sums.add(number, time, *values)
 
 
 async def _add_frames(db: Connection, sums: _Sums, some: Sequence[Series], start: datetime, end: datetime) -> None:
@@ -222,17 +297,15 @@ async def _add_frames(db: Connection, sums: _Sums, some: Sequence[Series], start
         if len(some) > 1 and len(one.positions) == 1:
             wide.setdefault(one.positions[0][:2], []).append((number, one.positions[0]))
         else:
-            for row in await store.buckets(db, [position[:3] for position in one.positions], start, end, width):
-                sums.add(number, *row)
+            await sums.add_rows(
+                [number], await store.buckets(db, [position[:3] for position in one.positions], start, end, width)
+            )
     for (source_id, layout_id), members in wide.items():
         for first in range(0, len(members), _METRICS_PER_STATEMENT):
             part = members[first : first + _METRICS_PER_STATEMENT]
             numbers_of_part = [position.number for _, position in part]
-            for time, *columns in await store.wide_buckets(db, source_id, layout_id, numbers_of_part, start, end, width):
-                for column, (number, _) in enumerate(part):
-                    total, low, high, count = columns[4 * column : 4 * column + 4]
-                    if count:
-                        sums.add(number, time, total, low, high, count)
+            rows = await store.wide_buckets(db, source_id, layout_id, numbers_of_part, start, end, width)
+            await sums.add_rows([number for number, _ in part], rows)
 
 
 class BucketReader:

@@ -16,6 +16,8 @@ from gridfleet.domains.device_templates.decoder import Metric
 __all__ = [
     "Bucket",
     "BucketPoint",
+    "Column",
+    "ColumnBucket",
     "HistoryQuery",
     "KeyedPosition",
     "LatestSignal",
@@ -52,6 +54,44 @@ _WIDTHS = {
     Bucket.QUARTER_HOUR: timedelta(minutes=15),
     Bucket.HOUR: timedelta(hours=1),
     Bucket.DAY: timedelta(days=1),
+}
+
+
+class ColumnBucket(StrEnum):
+    """Width of a bucket of columns. Aligned as `Bucket`; sorted from narrow to wide.
+
+    Each is a multiple of a level of roll-ups, except those below a minute, which are computed from frames.
+    """
+
+    TEN_SECONDS = "10 seconds"
+    THIRTY_SECONDS = "30 seconds"
+    MINUTE = "1 minute"
+    TWO_MINUTES = "2 minutes"
+    FIVE_MINUTES = "5 minutes"
+    TEN_MINUTES = "10 minutes"
+    QUARTER_HOUR = "15 minutes"
+    HALF_HOUR = "30 minutes"
+    HOUR = "1 hour"
+    TWO_HOURS = "2 hours"
+    THREE_HOURS = "3 hours"
+    SIX_HOURS = "6 hours"
+    HALF_DAY = "12 hours"
+    DAY = "1 day"
+    WEEK = "7 days"
+    MONTH = "30 days"
+
+    @property
+    def width(self) -> timedelta:
+        """How long a bucket lasts."""
+        number, unit = self.value.split()
+        return int(number) * _UNITS[unit.rstrip("s")]
+
+
+_UNITS = {
+    "second": timedelta(seconds=1),
+    "minute": timedelta(minutes=1),
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
 }
 
 
@@ -168,6 +208,15 @@ class BucketPoint(NamedTuple):
     minimum: float
     maximum: float
     size: int
+
+
+class Column(NamedTuple):
+    """Aggregates of one series in consecutive buckets; None where a bucket has no value."""
+
+    series: Series
+    average: list[float | None]
+    minimum: list[float | None]
+    maximum: list[float | None]
 
 
 Page = SeriesValues | Iterator[Point] | list[BucketPoint]

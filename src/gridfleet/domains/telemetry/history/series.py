@@ -12,7 +12,7 @@ from gridfleet.domains.telemetry.history.store import SourceRow
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["by_unit", "device_series", "layouts_of", "plant_series", "plant_sources"]
+__all__ = ["by_unit", "device_series", "layouts_of", "named_series", "plant_series", "plant_sources"]
 
 MOST_CACHED: Final = 200_000
 """Metrics of cached layouts above which the cache is emptied: each takes 400 bytes."""
@@ -42,11 +42,10 @@ async def plant_sources(
     org: OrgScope,
     plant_id: UUID,
     *,
-    every: bool = True,
-    external_id: str | None = None,
+    external_ids: Sequence[str | None] | None = None,
     keys: Sequence[str] | None = None,
 ) -> list[LayoutSource]:
-    """Return the plant's sources including those of deleted sub-devices, or only those with `external_id`.
+    """Return the plant's sources including those of deleted sub-devices, or only those with `external_ids`.
 
     The newest source comes first, and within a source the newest layout. If there are `keys`, only layouts with one of these
     metrics are returned, and sources that have any.
@@ -55,7 +54,7 @@ async def plant_sources(
         TooManyMetrics: Without `keys`, they have more than `MAX_METRICS`.
     """
     limit = MAX_METRICS + 1 if keys is None else None
-    rows = await store.sources(db, org, plant_id, every=every, external_id=external_id, keys=keys, limit=limit)
+    rows = await store.sources(db, org, plant_id, external_ids=external_ids, keys=keys, limit=limit)
     if keys is None and sum(row.size for row in rows) > MAX_METRICS:
         raise TooManyMetrics
     layouts = await layouts_of(db, rows)
@@ -78,10 +77,17 @@ async def plant_series(db: Connection, org: OrgScope, plant_id: UUID, metric: st
         sources = await plant_sources(db, org, plant_id)
         key = None
     else:
-        external_id, dot, last = metric.partition(".")
-        key = last if dot else metric
-        sources = await plant_sources(db, org, plant_id, every=False, external_id=external_id if dot else None, keys=[key])
-    return _series(sources, key, lambda source, name: name if source.external_id is None else f"{source.external_id}.{name}")
+        external_id, key = _split(metric)
+        sources = await plant_sources(db, org, plant_id, external_ids=[external_id], keys=[key])
+    return _series(sources, None if key is None else [key], _plant_name)
+
+
+async def named_series(db: Connection, org: OrgScope, plant_id: UUID, metrics: Sequence[str]) -> list[Series]:
+    """Return the plant's series of these names, in their order. A metric that the plant does not have has no positions."""
+    devices, keys = zip(*map(_split, metrics), strict=True)
+    sources = await plant_sources(db, org, plant_id, external_ids=sorted(set(devices), key=str), keys=sorted(set(keys)))
+    found = {one.metric: one for one in _series(sources, keys, _plant_name)}
+    return [found.get(metric, Series(metric, device, ())) for metric, device in zip(metrics, devices, strict=True)]
 
 
 async def device_series(
@@ -95,8 +101,8 @@ async def device_series(
         TooManyMetrics: There are more than `MAX_METRICS`.
     """
     keys = None if metric is None else [metric]
-    sources = await plant_sources(db, org, plant_id, every=False, external_id=external_id, keys=keys)
-    return _series(sources, metric, lambda _, name: name)
+    sources = await plant_sources(db, org, plant_id, external_ids=[external_id], keys=keys)
+    return _series(sources, keys, lambda _, name: name)
 
 
 def by_unit(series: Iterable[Series]) -> list[Series]:
@@ -110,18 +116,30 @@ def by_unit(series: Iterable[Series]) -> list[Series]:
     return split
 
 
-def _series(sources: Sequence[LayoutSource], key: str | None, named: Callable[[LayoutSource, str], str]) -> list[Series]:
+def _split(metric: str) -> tuple[str | None, str]:
+    """Return the external id, None for the plant itself, and the key of a metric of a plant."""
+    external_id, dot, key = metric.partition(".")
+    return (external_id, key) if dot else (None, metric)
+
+
+def _plant_name(source: LayoutSource, key: str) -> str:
+    return key if source.external_id is None else f"{source.external_id}.{key}"
+
+
+def _series(
+    sources: Sequence[LayoutSource], keys: Sequence[str] | None, named: Callable[[LayoutSource, str], str]
+) -> list[Series]:
     found: dict[str, tuple[str | None, list[SeriesPosition]]] = {}
     for source in sources:
         for layout in source.layouts:
-            for name, number in _wanted(layout, key):
+            for name, number in _wanted(layout, keys):
                 positions = found.setdefault(named(source, name), (source.external_id, []))[1]
                 positions.append(SeriesPosition.of(source.id, layout, number))
     return [Series(name, sub_device, tuple(positions)) for name, (sub_device, positions) in sorted(found.items())]
 
 
-def _wanted(layout: LayoutIndex, key: str | None) -> Iterator[tuple[str, int]]:
-    if key is None:
+def _wanted(layout: LayoutIndex, keys: Sequence[str] | None) -> Iterator[tuple[str, int]]:
+    if keys is None:
         yield from layout.positions.items()
-    elif key in layout.positions:
-        yield key, layout.positions[key]
+    else:
+        yield from ((key, layout.positions[key]) for key in dict.fromkeys(keys) if key in layout.positions)

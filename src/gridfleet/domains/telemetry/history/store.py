@@ -15,7 +15,7 @@ from gridfleet.domains.telemetry.history.models import LayoutIndex
 from gridfleet.domains.telemetry.rollups.store import scaled_sum
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count, fetch_value
+from gridfleet.kernel.db.queries import fetch_count, fetch_in_turns, fetch_value
 
 __all__ = ["SourceRow", "ValuesPage"]
 
@@ -59,29 +59,41 @@ async def sources(
     org: OrgScope,
     plant_id: UUID,
     *,
-    every: bool,
-    external_id: str | None,
+    external_ids: Sequence[str | None] | None,
     keys: Sequence[str] | None,
     limit: int | None,
 ) -> list[SourceRow]:
     """Return the sources of the plant with their layouts, newest first.
 
     Args:
-        every: Whether to return all sources, or only the one with `external_id`.
-        external_id: The external id; None is the plant itself.
+        external_ids: Return only sources with these external ids, of which None is the plant itself; None is all sources.
         keys: Return only layouts with one of these metrics; None is all layouts.
         limit: The most rows to return; None is all.
     """
     wanted = None if keys is None else list(keys)
+    named = None if external_ids is None else list(external_ids)
     cursor = db.cursor(row_factory=class_row(SourceRow), binary=True)
     await cursor.execute(
         "SELECT s.id, s.external_id, l.id AS layout_id, l.digest, cardinality(t.vals) AS size"
         " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
-        " WHERE s.plant_id = %s AND s.organization_id = %s AND (%s OR s.external_id IS NOT DISTINCT FROM %s::text)"
+        " WHERE s.plant_id = %s AND s.organization_id = %s"
+        " AND (%s::text[] IS NULL OR array_position(%s::text[], s.external_id) IS NOT NULL)"
         " AND (%s::text[] IS NULL OR l.metrics && %s::text[]) ORDER BY s.id DESC, l.id DESC LIMIT %s::bigint",
-        (plant_id, org.organization_id, every, external_id, wanted, wanted, limit),
+        (plant_id, org.organization_id, named, named, wanted, wanted, limit),
     )
     return await cursor.fetchall()
+
+
+async def usual_seconds(db: Connection, org: OrgScope, plant_id: UUID, external_ids: Sequence[str | None]) -> float | None:
+    """Return the shortest usual interval of these devices, of which None is the plant itself; None if none is known."""
+    return await fetch_value(
+        db,
+        "SELECT min(every) FROM (SELECT usual_interval_seconds AS every FROM plant WHERE id = %(plant)s"
+        " AND organization_id = %(org)s AND array_position(%(ids)s::text[], NULL) IS NOT NULL"
+        " UNION ALL SELECT usual_interval_seconds FROM sub_device WHERE plant_id = %(plant)s AND organization_id = %(org)s"
+        " AND external_id = ANY(%(ids)s::text[])) AS intervals",
+        {"plant": plant_id, "org": org.organization_id, "ids": list(external_ids)},
+    )
 
 
 async def layouts(db: Connection, layout_ids: Sequence[int]) -> list[tuple[bytes, LayoutIndex]]:
@@ -387,4 +399,4 @@ async def wide_buckets(
         (width, source_id, start, end, layout_id),
         prepare=_PLAN_FOR_THIS_RANGE,
     )
-    return await cursor.fetchall()
+    return await fetch_in_turns(cursor)

@@ -10,7 +10,7 @@ from psycopg.rows import class_row
 
 from gridfleet.domains.telemetry.rollups.models import Days, Kept, Level, Reach, SetAsideHour, Stale
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_value
+from gridfleet.kernel.db.queries import fetch_in_turns, fetch_value
 
 _COLUMNS: Final = ("counts", "sums", "lows", "highs", "firsts", "lasts")
 _WATERMARK_LOCK: Final = "hashtextextended('telemetry seal', 0)"
@@ -271,22 +271,38 @@ async def reach(db: Connection, source_ids: Sequence[int], start: datetime, end:
 
 
 async def buckets(
-    db: Connection, level: Level, source_id: int, layout_id: int, positions: Sequence[int], start: datetime, end: datetime
+    db: Connection,
+    level: Level,
+    source_id: int,
+    layout_id: int,
+    positions: Sequence[int],
+    start: datetime,
+    end: datetime,
+    width: timedelta,
 ) -> list[tuple[Any, ...]]:
-    """Return the bucket, then count, sum × 2^-32, minimum and maximum of each of `positions` (from 0), by time.
+    """Return the bucket, then sum × 2^-32, minimum, maximum and count of each of `positions` (from 0), by time.
 
     The values are columns of their own, because reading arrays takes far longer.
+
+    Args:
+        width: The width of a returned bucket: that of the level, or a multiple.
     """
-    columns = ("counts", "sums", "lows", "highs")
-    picked = ", ".join(f"{column}[{position + 1:d}]" for position in positions for column in columns)
+    columns = ("{}", "{}", "{}", "{}") if width == level.width else ("sum({})", "min({})", "max({})", "sum({})")
+    picked = ", ".join(
+        aggregate.format(f"{column}[{position + 1:d}]")
+        for position in positions
+        for aggregate, column in zip(columns, ("sums", "lows", "highs", "counts"), strict=True)
+    )
+    grouped = "bucket" if width == level.width else "date_bin(%(width)s::interval, bucket, 'epoch'::timestamptz)"
     cursor = db.cursor(binary=True)
     await cursor.execute(
-        f"SELECT bucket, {picked} FROM {level.table} WHERE source_id = %s::int AND layout_id = %s::int"
-        " AND bucket >= %s::timestamptz AND bucket < %s::timestamptz ORDER BY bucket",
-        (source_id, layout_id, start, end),
+        f"SELECT {grouped} AS start, {picked} FROM {level.table} WHERE source_id = %(source)s::int"
+        " AND layout_id = %(layout)s::int AND bucket >= %(start)s::timestamptz AND bucket < %(end)s::timestamptz"
+        f"{'' if width == level.width else ' GROUP BY start'} ORDER BY start",
+        {"width": width, "source": source_id, "layout": layout_id, "start": start, "end": end},
         prepare=False,
     )
-    return await cursor.fetchall()
+    return await fetch_in_turns(cursor)
 
 
 async def limits(db: Connection, deployment: Days) -> list[tuple[UUID, Days]]:
