@@ -1,7 +1,7 @@
 # Gridfleet: `make` lists what there is to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-debian13 check check-types check-style check-imports check-architecture docs bench faults soak audit lock clean
+.PHONY: help up test test-debian13 check check-types check-style check-imports check-architecture check-console console docs bench faults soak audit lock clean
 .DELETE_ON_ERROR:
 
 RUN := .venv/bin
@@ -17,19 +17,24 @@ help: ## Show this list
 
 up: $(RUNTIME) ## Install what is missing and start the whole service on this machine
 	@[ -n "$$GRIDFLEET_BROKER_URL" ] || scripts/ensure_rabbitmq.sh $(RUN)/python
+	@scripts/build_console.sh
 	@exec $(RUN)/gridfleet up
+
+console: $(RUNTIME) ## Build the browser console into the package
+	@scripts/build_console.sh --required
 
 test: $(DEVELOPMENT) check ## Run the checks and every test (ARGS="-k name" for some)
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
 	@scripts/ensure_redis.sh
 	@scripts/ensure_test_tools.sh
+	@scripts/build_console.sh --required
 	$(RUN)/python -m pytest -n 4 --ignore=tests/architecture $(ARGS)
 
 test-debian13: ## Run `make test` in a Debian 13 root, as root (ARGS as for test)
 	@ARGS='$(ARGS)' scripts/test_debian13.sh
 
-check: $(DEVELOPMENT) ## Lint, formatting, types, import contracts, architecture
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-types check-style check-imports check-architecture
+check: $(DEVELOPMENT) ## Lint, formatting, types, import contracts, architecture, the console
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-types check-style check-imports check-architecture check-console
 
 check-types:
 	$(RUN)/mypy
@@ -43,6 +48,9 @@ check-imports:
 
 check-architecture:
 	$(RUN)/python -m pytest -q tests/architecture
+
+check-console: $(DEVELOPMENT)
+	@scripts/check_console.sh
 
 docs: $(DEVELOPMENT) ## Build these docs as a site, in build/docs
 	$(RUN)/python -m sphinx -W --keep-going -q docs build/docs
@@ -70,11 +78,13 @@ lock: $(RUNTIME) ## Choose the newest versions that fit and write the lock files
 	$(RUN)/uv pip compile $(LOCK_OPTIONS) --upgrade pyproject.toml --extra otel --group dev -c requirements.lock -o requirements-dev.lock
 	$(RUN)/uv pip compile $(LOCK_OPTIONS) --upgrade tests/openapi/requirements.in -o tests/openapi/requirements.lock
 	.tools/bin/npm update --prefix tests/openapi --package-lock-only --omit-lockfile-registry-resolved
+	$(RUN)/uv pip compile $(LOCK_OPTIONS) --upgrade console/node.in -o console/node.lock
+	.tools/bin/npm update --prefix console --package-lock-only --omit-lockfile-registry-resolved
 
 LOCK_OPTIONS := --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
 
 clean: ## Remove the virtual environment and caches; the service's data stays
-	rm -rf .venv .tools build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .tools .node console/node_modules build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUNTIME): requirements.lock $(INSTALLERS)

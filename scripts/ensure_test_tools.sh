@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the programs that tests need and systems may lack: curl, jq, OpenSSL and zsh for the guides, HAProxy for the deployment
-# files, and in .tools what checks the OpenAPI document.
+# files, a browser for the console, and in .tools what checks the OpenAPI document.
 set -eu
 . "$(dirname "$0")/packages.sh"
 
@@ -9,4 +9,8 @@ for program in curl haproxy jq openssl zsh; do
     PATH="$PATH:/usr/sbin:/usr/local/sbin" command -v "$program" >/dev/null 2>&1 || missing="$missing $program"
 done
 [ -z "$missing" ] || install_packages "Tools of the tests" "$missing" "$missing" "$missing"
+for program in chromium chromium-browser google-chrome; do
+    command -v "$program" >/dev/null 2>&1 && browser=$program
+done
+[ -n "${browser:-}" ] || install_packages "A browser for the tests of the console" chromium chromium chromium
 "$(dirname "$0")/ensure_openapi_tools.sh"

@@ -8,8 +8,8 @@ import_handlers()
 
 
 def module_of(path: str) -> str:
-    """The module or package below `gridfleet.api` that serves a path."""
-    first = path.removeprefix("/api/v1").split("/")[1]
+    """The module or package below `gridfleet.api` that serves a path. The root leads to the console."""
+    first = path.removeprefix("/api/v1").split("/")[1] or "console"
     return first.partition(".")[0].replace("-", "_")
 
 
@@ -20,6 +20,7 @@ def module_of(path: str) -> str:
         ("/api/v1/device-templates", "device_templates"),
         ("/api/v1/openapi.json", "openapi"),
         ("/docs/page.js", "docs"),
+        ("/", "console"),
     ],
 )
 def test_the_rule(path: str, module: str) -> None:
@@ -37,4 +38,4 @@ def test_handlers_stand_where_their_url_says() -> None:
 
 def test_every_path_but_those_of_pages_is_versioned() -> None:
     pages = {path for _, path in ENDPOINTS if not path.startswith("/api/v1/")}
-    assert {path.split("/")[1] for path in pages} == {"account", "docs"}
+    assert {path.split("/")[1] for path in pages} == {"", "account", "console", "docs"}

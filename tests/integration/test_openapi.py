@@ -40,7 +40,7 @@ def test_the_document_is_valid_and_complete() -> None:
     schema = schemathesis.openapi.from_dict(DOCUMENT)
     assert schema.validate() is None
     operations = {(result.ok().method.upper(), result.ok().path) for result in schema.get_all_operations()}
-    assert operations == set(ENDPOINTS)
+    assert operations == {key for key, endpoint in ENDPOINTS.items() if endpoint.in_document}
     names = [operation["operationId"] for path in DOCUMENT["paths"].values() for operation in path.values()]
     assert len(names) == len(set(names))
 

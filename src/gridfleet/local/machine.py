@@ -251,6 +251,7 @@ class Machine:
         host = settings.mqtt_host
         plain = {"mqtt": f"mqtt://{host}:{settings.mqtt_port}"} if settings.mqtt_port else {}
         return {
+            "console": f"{settings.base_url}/console",
             "api": f"{settings.base_url}/api/v1",
             "docs": f"{settings.base_url}/docs",
             **plain,
@@ -266,6 +267,7 @@ class Machine:
     def _show(self, first_admin: Mapping[str, Any], seconds: float) -> None:
         addresses = self.addresses
         rows = {
+            "Console": addresses["console"],
             "API": addresses["api"],
             "Docs": addresses["docs"],
             **({"MQTT": addresses["mqtt"]} if "mqtt" in addresses else {}),

@@ -10,7 +10,7 @@ import msgspec
 from gridfleet.api.http import Call
 from gridfleet.domains.identity.models import Account, UserRole
 from gridfleet.domains.organizations import membership
-from gridfleet.domains.organizations.models import OwnOrganization
+from gridfleet.domains.organizations.models import OwnOrganization, RoleName
 from gridfleet.domains.sandbox_esm import access as sandbox
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import parse_uuid
@@ -23,7 +23,7 @@ class SessionOrganization(msgspec.Struct, frozen=True):
 
     id: UUID
     name: str
-    role: str
+    role: RoleName
     slug: str
 
 
@@ -81,4 +81,4 @@ async def session_user(db: Connection, account: Account, asked: UUID | None = No
 
 
 def _shown(organization: OwnOrganization) -> SessionOrganization:
-    return SessionOrganization(organization.id, organization.name, organization.role.name, organization.slug)
+    return SessionOrganization(organization.id, organization.name, RoleName(organization.role.name), organization.slug)

@@ -15,12 +15,13 @@ from gridfleet.api.access.idempotency import key_of
 from gridfleet.api.http.call import Call
 from gridfleet.api.http.endpoint import SA, S, endpoint, internal_endpoint
 from gridfleet.api.http.inputs import NOT_NULL, As, Email, Input, Metadata, PageQuery, Pattern, omitted
-from gridfleet.api.http.pages import POLICY, page, page_file
+from gridfleet.api.http.pages import PAGE_TYPES, POLICY, page, page_file, read_page
 from gridfleet.api.http.responses import Asset, Message, Stream
 from gridfleet.api.state import AppState
 
 __all__ = [
     "NOT_NULL",
+    "PAGE_TYPES",
     "POLICY",
     "SA",
     "AppState",
@@ -45,6 +46,7 @@ __all__ = [
     "page",
     "page_file",
     "public",
+    "read_page",
     "session",
     "super_admin",
 ]

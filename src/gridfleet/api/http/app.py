@@ -6,7 +6,7 @@ authentication → organisation → role or scope → path ids → query and bod
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -143,6 +143,8 @@ class Application:
 
 _ANY: Final = "/"
 """The segment of a path parameter. No segment of a request contains it."""
+_REST: Final = "//"
+"""The segment of a path parameter that takes the rest of the path."""
 
 
 @dataclass(slots=True)
@@ -167,24 +169,28 @@ class _Node:
         found = self.endpoints.get("GET" if method == "HEAD" else method)
         return None if found is not None and found.has_effect and method == "HEAD" else found
 
-    def find(self, segments: Iterable[str]) -> "tuple[_Node, list[str]]":
+    def find(self, segments: Sequence[str]) -> "tuple[_Node, list[str]]":
         """Return the node of a path, and the values of its parameters. A node without endpoints means that no route matches."""
-        node, values = self, []
-        for segment in segments:
+        node, values = self, list[str]()
+        rest: tuple[_Node, list[str]] = _NOWHERE, []
+        for position, segment in enumerate(segments):
+            if _REST in node.children:
+                rest = node.children[_REST], [*values, "/".join(segments[position:])]
             child = node.children.get(segment)
             if child is None:
                 child = node.children.get(_ANY)
                 values.append(segment)
             if child is None:
-                return _NOWHERE, []
+                return rest
             node = child
-        return node, values
+        return (node, values) if node.endpoints else rest
 
     def add(self, endpoint: Endpoint, bound: "BoundEndpoint") -> None:
         """Add a path below this node."""
         node = self
-        for segment in endpoint.path.strip("/").split("/"):
-            node = node.children.setdefault(_ANY if segment.startswith("{") else segment, _Node())
+        for segment in filter(None, endpoint.path.split("/")):
+            key = segment if not segment.startswith("{") else _REST if segment.endswith("*}") else _ANY
+            node = node.children.setdefault(key, _Node())
         node.endpoints[endpoint.method] = bound
 
 
@@ -340,7 +346,8 @@ class BoundEndpoint:
             call.added_headers += _PAGE
             if result.etag is not None:
                 call.set_header("etag", result.etag)
-                call.set_header("cache-control", "no-cache")
+                if not any(name == b"cache-control" for name, _ in call.added_headers):
+                    call.set_header("cache-control", "no-cache")
                 if result.etag in call.headers.get("if-none-match", ""):
                     return Response(304, self._response_headers(call, None))
             return Response(status, self._response_headers(call, result.content_type), result.content)

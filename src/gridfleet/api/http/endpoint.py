@@ -49,7 +49,7 @@ INTERNAL_ENDPOINTS: Final[dict[tuple[str, str], Callable[..., Awaitable[str]]]] 
 """Handlers of the internal listener by method and path below the secret."""
 
 _INJECTED: Final = {"call", "caller", "client", "org", "db", "query", "body"}
-_PATH_PARAMETER: Final = re.compile(r"\{([A-Za-z]+)\}")
+_PATH_PARAMETER: Final = re.compile(r"\{([A-Za-z]+)\*?\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Endpoint:
 
     Attributes:
         method: The HTTP method.
-        path: The path with parameters in braces.
+        path: The path with parameters in braces. The last one may be the rest of the path: `{path*}`.
         caller: Who may call the endpoint.
         codes: Every error code that the endpoint may return.
         success: The status of a successful response.
@@ -88,6 +88,7 @@ class Endpoint:
             visible plants, path and query, and may not hold a secret. A write through REST in the organisation invalidates it.
         has_effect: Whether a GET changes something that cannot be repeated. A HEAD is then refused, because programs send it to
             check a link.
+        in_document: Whether the OpenAPI document describes the endpoint.
         handler: The function that was decorated. The attributes below are read from it.
         path_parameters: The parameters of the path, in its order.
         arguments: The names of the handler's arguments.
@@ -115,6 +116,7 @@ class Endpoint:
     max_body_bytes: int = MAX_BODY_BYTES
     kept_seconds: float = 0
     has_effect: bool = False
+    in_document: bool = True
     handler: Callable[..., Awaitable[Any]] = field(init=False)
     path_parameters: tuple[PathParameter, ...] = field(init=False)
     arguments: frozenset[str] = field(init=False)

@@ -110,7 +110,8 @@ def build_document(endpoints: Iterable[Endpoint], *, version: str, base_url: str
     """
     writer = _Writer()
     paths: dict[str, Document] = defaultdict(dict)
-    for endpoint in sorted(endpoints, key=lambda e: (e.path, e.method)):
+    described = (endpoint for endpoint in endpoints if endpoint.in_document)
+    for endpoint in sorted(described, key=lambda e: (e.path, e.method)):
         paths[endpoint.path][endpoint.method.lower()] = writer.operation(endpoint)
     tags = sorted({tag for path in paths.values() for operation in path.values() for tag in operation["tags"]})
     return {

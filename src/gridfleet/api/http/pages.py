@@ -9,13 +9,23 @@ from gridfleet.api.http.call import Call
 from gridfleet.api.http.endpoint import Endpoint
 from gridfleet.api.http.responses import Asset
 
-__all__ = ["POLICY", "page", "page_file"]
+__all__ = ["PAGE_TYPES", "POLICY", "page", "page_file", "read_page"]
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'none'; base-uri 'none';"
     " frame-ancestors 'none'; report-uri /api/v1/csp-report"
 )
 """The content security policy: scripts and styles of this service only, without inline code."""
+
+PAGE_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
+}
+"""Content types by suffix."""
 
 page = partial(Endpoint, "GET", caller=public(), codes=(), response=str, addition=True)
 """Decorates the handler of a page or of a file that a page loads."""
@@ -24,10 +34,10 @@ page = partial(Endpoint, "GET", caller=public(), codes=(), response=str, additio
 def page_file(call: Call, file: Path, policy: str = POLICY) -> Asset:
     """Return a file, which is read once."""
     call.set_header("content-security-policy", policy)
-    return _read(file)
+    return read_page(file)
 
 
 @cache
-def _read(file: Path) -> Asset:
-    kind = "javascript" if file.suffix == ".js" else file.suffix[1:]
-    return Asset.tagged(f"text/{kind}; charset=utf-8", file.read_bytes())
+def read_page(file: Path) -> Asset:
+    """Return a file, which is read once, with the content type of its suffix."""
+    return Asset.tagged(PAGE_TYPES[file.suffix], file.read_bytes())

@@ -1,0 +1,89 @@
+import createClient, { type Client } from "openapi-fetch";
+import { ApiError, errorOf } from "./error";
+import type { paths } from "./schema";
+import { hasSession, noteSession, sessionAge } from "./session-clock";
+
+export type Api = Client<paths>;
+
+const UNSAFE = new Set(["POST", "PUT", "PATCH", "DELETE"]);
+/** An access token is valid for 15 minutes. Renewed before its end, no request fails because of it. */
+const RENEW_AFTER = 10 * 60_000;
+const JUST_NOW = 10_000;
+const ABOUT_SESSIONS = /\/api\/v1\/auth\/(login|refresh|logout)$/;
+
+/** Client without an organisation: login, own account, administration. */
+export const api: Api = createClient<paths>({ fetch: send });
+
+const clients = new Map<string, Api>();
+
+/** Return the client whose requests are made in an organisation. */
+export function apiOf(organizationId: string): Api {
+  let client = clients.get(organizationId);
+  if (client === undefined) {
+    client = createClient<paths>({ fetch: send, headers: { "x-org-id": organizationId } });
+    clients.set(organizationId, client);
+  }
+  return client;
+}
+
+/**
+ * Return the data of a call.
+ *
+ * @throws ApiError The service refused the request or was not reached.
+ */
+export async function dataOf<T>(call: Promise<{ data?: T }>): Promise<T> {
+  const { data } = await call;
+  return data as T;
+}
+
+/**
+ * Send a request; renew the session once if it has expired.
+ *
+ * @throws ApiError The response is an error, or there is none.
+ */
+export async function send(request: Request): Promise<Response> {
+  if (UNSAFE.has(request.method) && !request.headers.has("idempotency-key")) {
+    // The second try after a renewed session has the same key.
+    request.headers.set("idempotency-key", newKey());
+  }
+  const aboutSessions = ABOUT_SESSIONS.test(new URL(request.url).pathname);
+  if (!aboutSessions && sessionAge() > RENEW_AFTER) await renewSession();
+  const copy = request.clone();
+  let response = await reach(request);
+  if (response.status === 401 && !aboutSessions && (await renewSession())) response = await reach(copy);
+  if (!response.ok) throw await errorOf(response);
+  return response;
+}
+
+async function reach(request: Request): Promise<Response> {
+  try {
+    return await fetch(request);
+  } catch (error) {
+    if (request.signal.aborted) throw error;
+    throw new ApiError(0, "UNREACHABLE", String(error), [], null);
+  }
+}
+
+/**
+ * Renew the session in one tab at a time.
+ *
+ * @returns Whether there is a session afterwards.
+ */
+async function renewSession(): Promise<boolean> {
+  // Without TLS, browsers offer locks on localhost alone. Two tabs may then renew at once, which the service accepts.
+  return navigator.locks ? navigator.locks.request("gridfleet-session", renew) : renew();
+}
+
+async function renew(): Promise<boolean> {
+  // Another tab may have renewed or ended the session while this one waited for the lock.
+  if (!hasSession()) return false;
+  if (sessionAge() < JUST_NOW) return true;
+  const { ok } = await reach(new Request("/api/v1/auth/refresh", { method: "POST" }));
+  noteSession(ok);
+  return ok;
+}
+
+/** Return a random key of 128 bits. `crypto.randomUUID` does not exist without TLS. */
+export function newKey(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

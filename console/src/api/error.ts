@@ -1,0 +1,40 @@
+import type { components } from "./schema";
+
+export type ErrorCode = components["schemas"]["ErrorCode"];
+
+/** A request that the service refused, or that did not reach it. */
+export class ApiError extends Error {
+  /**
+   * @param status HTTP status; 0 if there is no answer.
+   * @param code Code of the service; UNREACHABLE without an answer of it.
+   * @param details One sentence for each mistake; often empty.
+   * @param requestId Identifies the request in the service's log; null without an answer.
+   */
+  constructor(
+    readonly status: number,
+    readonly code: ErrorCode | "UNREACHABLE",
+    message: string,
+    readonly details: readonly string[],
+    readonly requestId: string | null,
+  ) {
+    super(message);
+    this.name = "ApiError";
+  }
+}
+
+/** Return the error that a response describes. A proxy in front of the service may answer with something else than JSON. */
+export async function errorOf(response: Response): Promise<ApiError> {
+  const requestId = response.headers.get("x-request-id");
+  try {
+    const { code, message, details } = (await response.json()) as components["schemas"]["ErrorEnvelope"];
+    return new ApiError(response.status, code, message, details, requestId);
+  } catch {
+    return new ApiError(
+      response.status,
+      "UNREACHABLE",
+      `${response.status} ${response.statusText}`.trim(),
+      [],
+      requestId,
+    );
+  }
+}

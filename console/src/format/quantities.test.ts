@@ -1,0 +1,26 @@
+import { expect, test } from "vitest";
+import { count, energy, percent, power } from "./quantities";
+
+test.each([
+  [0, "0 W"],
+  [-0.2, "0 W"],
+  [0.6, "1 W"],
+  [7, "7 W"],
+  [999, "999 W"],
+  [999.6, "1.00 kW"],
+  [1_234, "1.23 kW"],
+  [-12_345, "-12.3 kW"],
+  [1e6, "1.00 MW"],
+  [2.5e9, "2.50 GW"],
+  [null, "–"],
+  [undefined, "–"],
+])("a power of %s W is %s", (watts, text) => {
+  expect(power(watts, "en")).toBe(text.replace(" ", "\u00a0"));
+});
+
+test("numbers have the separators of the language", () => {
+  expect(energy(1_234_567, "de")).toBe("1,23\u00a0MWh");
+  expect(count(20_000, "de")).toBe("20.000");
+  expect(percent(63.6, "en")).toBe("64\u00a0%");
+  expect(percent(null, "en")).toBe("–");
+});

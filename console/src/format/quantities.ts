@@ -1,0 +1,42 @@
+/** Numbers with their units, for people. A missing value is a dash, never a zero. */
+
+const MISSING = "–";
+const PREFIXES = [
+  { factor: 1e9, prefix: "G" },
+  { factor: 1e6, prefix: "M" },
+  { factor: 1e3, prefix: "k" },
+  { factor: 1, prefix: "" },
+] as const;
+
+/** Return watts with three significant digits and a fitting prefix: `12.3 kW`. */
+export function power(watts: number | null | undefined, language: string): string {
+  return scaled(watts, "W", language);
+}
+
+/** Return watt-hours with three significant digits and a fitting prefix: `1.24 MWh`. */
+export function energy(wattHours: number | null | undefined, language: string): string {
+  return scaled(wattHours, "Wh", language);
+}
+
+/** Return a share from 0 to 100 without decimals: `64 %`. */
+export function percent(value: number | null | undefined, language: string): string {
+  if (value === null || value === undefined) return MISSING;
+  return `${new Intl.NumberFormat(language, { maximumFractionDigits: 0 }).format(value)}\u00a0%`;
+}
+
+export function count(value: number, language: string): string {
+  return new Intl.NumberFormat(language).format(value);
+}
+
+function scaled(value: number | null | undefined, unit: string, language: string): string {
+  if (value === null || value === undefined) return MISSING;
+  // Rounded first: 999.6 W are 1.00 kW and not 1,000 W.
+  const rounded = Number(value.toPrecision(3));
+  const size = Math.abs(rounded);
+  const { factor, prefix } = PREFIXES.find((one) => size >= one.factor) ?? { factor: 1, prefix: "" };
+  const number = size < 1 ? Math.round(rounded) : rounded / factor;
+  const digits =
+    size < 1000 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 3, minimumSignificantDigits: 3 };
+  // Without a minus before zero.
+  return `${new Intl.NumberFormat(language, { ...digits, signDisplay: "negative" }).format(number)}\u00a0${prefix}${unit}`;
+}

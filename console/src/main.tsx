@@ -1,0 +1,27 @@
+import { QueryClientProvider } from "@tanstack/react-query";
+import { RouterProvider } from "@tanstack/react-router";
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { queryClient, router } from "./router";
+import "./styles/base.css";
+import "./styles/parts.css";
+import "./theme";
+
+// A release that replaced this one has other files: the page is loaded anew, once.
+addEventListener("vite:preloadError", (event) => {
+  const key = "gridfleet-reloaded";
+  if (Date.now() - Number(sessionStorage.getItem(key)) < 60_000) return;
+  sessionStorage.setItem(key, String(Date.now()));
+  event.preventDefault();
+  location.reload();
+});
+
+const root = document.getElementById("root");
+if (root === null) throw new Error("the page has no element #root");
+createRoot(root).render(
+  <StrictMode>
+    <QueryClientProvider client={queryClient}>
+      <RouterProvider router={router} />
+    </QueryClientProvider>
+  </StrictMode>,
+);

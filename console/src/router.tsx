@@ -1,0 +1,114 @@
+import { QueryClient } from "@tanstack/react-query";
+import {
+  createRootRouteWithContext,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  redirect,
+} from "@tanstack/react-router";
+import { ApiError } from "./api/error";
+import { hasSession } from "./api/session-clock";
+import { findOrganization, firstOrganization } from "./organizations";
+import { type SessionUser, sessionQuery } from "./session";
+import { ErrorPage, LoadingPage, NotFoundPage } from "./ui/pages";
+
+export const queryClient = new QueryClient({
+  defaultOptions: {
+    queries: {
+      // A refusal stays one; only a service that cannot be reached or is overloaded is asked again.
+      retry: (count, error) => count < 2 && !(error instanceof ApiError && error.status >= 400 && error.status < 500),
+      staleTime: 10_000,
+    },
+  },
+});
+
+const root = createRootRouteWithContext<{ queryClient: QueryClient }>()({
+  component: Outlet,
+  notFoundComponent: NotFoundPage,
+});
+
+const login = createRoute({
+  getParentRoute: () => root,
+  path: "/login",
+  // Only a path of the console: a link must not lead to another site after the login.
+  validateSearch: ({ next }: Record<string, unknown>): { next?: string | undefined } => ({
+    next: typeof next === "string" && /^\/(?![/\\])/.test(next) ? next : undefined,
+  }),
+  component: lazyRouteComponent(() => import("./screens/login"), "LoginScreen"),
+});
+
+const forgot = createRoute({
+  getParentRoute: () => root,
+  path: "/forgot",
+  component: lazyRouteComponent(() => import("./screens/forgot"), "ForgotScreen"),
+});
+
+/** Everything below needs a session. */
+const inside = createRoute({
+  getParentRoute: () => root,
+  id: "inside",
+  beforeLoad: async ({ context, location }): Promise<{ user: SessionUser }> => {
+    const toLogin = redirect({ to: "/login", search: location.pathname === "/" ? {} : { next: location.href } });
+    if (!hasSession()) throw toLogin;
+    try {
+      return { user: await context.queryClient.ensureQueryData(sessionQuery) };
+    } catch (error) {
+      throw error instanceof ApiError && error.status === 401 ? toLogin : error;
+    }
+  },
+});
+
+const start = createRoute({
+  getParentRoute: () => inside,
+  path: "/",
+  beforeLoad: async ({ context }) => {
+    const organization = await firstOrganization(context.queryClient, context.user);
+    if (organization) throw redirect({ to: "/o/$slug/fleet", params: { slug: organization.slug } });
+  },
+  component: lazyRouteComponent(() => import("./screens/start"), "StartScreen"),
+});
+
+const organization = createRoute({
+  getParentRoute: () => inside,
+  path: "/o/$slug",
+  beforeLoad: async ({ context, params }) => ({
+    organization: await findOrganization(context.queryClient, context.user, params.slug),
+  }),
+  component: lazyRouteComponent(() => import("./screens/shell"), "Shell"),
+});
+
+const organizationStart = createRoute({
+  getParentRoute: () => organization,
+  path: "/",
+  beforeLoad: ({ params }) => {
+    throw redirect({ to: "/o/$slug/fleet", params });
+  },
+});
+
+const fleet = createRoute({
+  getParentRoute: () => organization,
+  path: "/fleet",
+  component: lazyRouteComponent(() => import("./screens/fleet"), "FleetScreen"),
+});
+
+export const router = createRouter({
+  routeTree: root.addChildren([
+    login,
+    forgot,
+    inside.addChildren([start, organization.addChildren([organizationStart, fleet])]),
+  ]),
+  basepath: "/console",
+  context: { queryClient },
+  defaultPreload: "intent",
+  defaultPendingComponent: LoadingPage,
+  defaultErrorComponent: ErrorPage,
+  defaultNotFoundComponent: NotFoundPage,
+  scrollRestoration: true,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

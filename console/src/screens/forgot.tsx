@@ -1,0 +1,38 @@
+import { useMutation } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { api, dataOf } from "../api/client";
+import { useTexts } from "../i18n";
+import { Failure } from "../ui/failure";
+import { FrontDoor } from "../ui/front-door";
+
+export function ForgotScreen() {
+  const texts = useTexts();
+  const send = useMutation({
+    mutationFn: (email: string) => dataOf(api.POST("/api/v1/auth/forgot-password", { body: { email } })),
+  });
+  return (
+    <FrontDoor title={texts.forgot.title}>
+      {send.isSuccess ? (
+        <output className="hint">{texts.forgot.sent}</output>
+      ) : (
+        <form
+          onSubmit={(event) => {
+            event.preventDefault();
+            send.mutate(String(new FormData(event.currentTarget).get("email")));
+          }}
+        >
+          <p>{texts.forgot.explanation}</p>
+          <label>
+            {texts.login.email}
+            <input name="email" type="email" autoComplete="username" required />
+          </label>
+          <Failure error={send.error} />
+          <button type="submit" className="primary" disabled={send.isPending}>
+            {texts.forgot.submit}
+          </button>
+        </form>
+      )}
+      <Link to="/login">{texts.forgot.back}</Link>
+    </FrontDoor>
+  );
+}

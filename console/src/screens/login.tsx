@@ -1,0 +1,53 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, Link, useRouter } from "@tanstack/react-router";
+import { api, dataOf } from "../api/client";
+import { noteSession } from "../api/session-clock";
+import { useTexts } from "../i18n";
+import { sessionQuery } from "../session";
+import { Failure } from "../ui/failure";
+import { FrontDoor } from "../ui/front-door";
+
+const route = getRouteApi("/login");
+
+export function LoginScreen() {
+  const texts = useTexts();
+  const router = useRouter();
+  const queryClient = useQueryClient();
+  const { next } = route.useSearch();
+  const login = useMutation({
+    mutationFn: (body: { email: string; password: string }) => dataOf(api.POST("/api/v1/auth/login", { body })),
+    onSuccess: async ({ user }) => {
+      noteSession(true);
+      // Nothing that another user read in this tab may be shown.
+      queryClient.clear();
+      queryClient.setQueryData(sessionQuery.queryKey, user);
+      router.history.push(`${router.basepath}${next ?? "/"}`);
+    },
+  });
+  return (
+    <FrontDoor title={texts.login.title}>
+      {next && !login.error && <p className="hint">{texts.login.expired}</p>}
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          const form = new FormData(event.currentTarget);
+          login.mutate({ email: String(form.get("email")), password: String(form.get("password")) });
+        }}
+      >
+        <label>
+          {texts.login.email}
+          <input name="email" type="email" autoComplete="username" required />
+        </label>
+        <label>
+          {texts.login.password}
+          <input name="password" type="password" autoComplete="current-password" required />
+        </label>
+        <Failure error={login.error} />
+        <button type="submit" className="primary" disabled={login.isPending}>
+          {texts.login.submit}
+        </button>
+      </form>
+      <Link to="/forgot">{texts.login.forgotten}</Link>
+    </FrontDoor>
+  );
+}

@@ -1,0 +1,21 @@
+import { useTexts } from "../i18n";
+
+export type PlantStatus = "ONLINE" | "OFFLINE" | "UNKNOWN";
+
+const LOOK = {
+  ONLINE: { look: "good", shape: <circle cx="8" cy="8" r="6" /> },
+  OFFLINE: { look: "bad", shape: <path d="M2 2h12v12H2z" /> },
+  UNKNOWN: { look: "unknown", shape: <path d="M8 1a7 7 0 1 0 0 14A7 7 0 0 0 8 1m0 2a5 5 0 1 1 0 10A5 5 0 0 1 8 3" /> },
+} as const;
+
+export function PlantState({ status }: { status: PlantStatus }) {
+  const { look, shape } = LOOK[status];
+  return (
+    <span className={`state ${look}`}>
+      <svg viewBox="0 0 16 16" aria-hidden="true">
+        {shape}
+      </svg>
+      {useTexts().status[status]}
+    </span>
+  );
+}

@@ -1,0 +1,100 @@
+"""Login, logout, renewal and the end of a session in the middle of work."""
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import BrowserContext, expect
+
+from support.clients.console_user import PASSWORD, ConsoleUser
+from support.clients.watched_page import Watched
+
+User = Callable[..., ConsoleUser]
+REFUSED = "status of 401"
+"""Part of Chromium's message about a response that a test expects."""
+
+
+def test_a_visitor_logs_in_and_sees_the_fleet(watched: Watched, user: User) -> None:
+    page, member = watched.page, user()
+    member.log_in(page, "/")
+    expect(page).to_have_url(re.compile(f"/console/o/{member.slugs[0]}/fleet$"))
+    expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+    expect(page.get_by_text("No plants yet")).to_be_visible()
+
+
+def test_a_wrong_password_is_said_with_the_request_id(watched: Watched, user: User) -> None:
+    page, member = watched.page, user()
+    watched.allowed.append(REFUSED)
+    page.goto("/console/login")
+    page.get_by_label("E-mail address").fill(member.email)
+    page.get_by_label("Password").fill("not the password")
+    page.get_by_role("button", name="Log in").click()
+    refusal = page.get_by_role("alert")
+    expect(refusal).to_contain_text("The e-mail or the password is wrong.")
+    assert re.search(r"Request [0-9a-f-]{36}", refusal.inner_text())
+
+
+def test_a_link_leads_to_its_page_after_the_login(watched: Watched, user: User) -> None:
+    page, member = watched.page, user(organizations=2)
+    path = f"/console/o/{member.slugs[1]}/fleet"
+    member.log_in(page, path)
+    expect(page).to_have_url(re.compile(f"{path}$"))
+
+
+def test_a_link_of_another_site_is_not_followed(watched: Watched, user: User) -> None:
+    page, member = watched.page, user()
+    for target in ("https://evil.example/", "//evil.example/", "/\\evil.example/", "javascript:alert(1)"):
+        page.goto(f"/console/login?next={target}")
+        expect(page.get_by_role("button", name="Log in")).to_be_visible()
+        assert "evil" not in page.evaluate("history.state && JSON.stringify(history.state)")
+    member.log_in(page, "/console/login?next=//evil.example/")
+    expect(page).to_have_url(re.compile(f"/console/o/{member.slugs[0]}/fleet$"))
+
+
+def test_after_the_logout_no_page_is_shown(watched: Watched, user: User) -> None:
+    page, member = watched.page, user()
+    member.log_in(page)
+    page.get_by_text("Vera Viewer").click()
+    page.get_by_role("button", name="Log out").click()
+    expect(page).to_have_url(re.compile("/console/login$"))
+    page.go_back()
+    expect(page.get_by_role("button", name="Log in")).to_be_visible()
+
+
+def test_an_ended_session_leads_to_the_login_and_back(watched: Watched, user: User, context: BrowserContext) -> None:
+    page, member = watched.page, user(organizations=2)
+    watched.allowed += [REFUSED, "status of 400"]
+    member.log_in(page)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+    context.clear_cookies()
+    path = f"/console/o/{member.slugs[1]}/fleet"
+    page.goto(path)
+    expect(page.get_by_text("Your session has ended")).to_be_visible()
+    page.get_by_label("E-mail address").fill(member.email)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    expect(page).to_have_url(re.compile(f"{path}$"))
+
+
+def test_a_session_is_renewed_before_it_expires_once_among_all_tabs(
+    watched: Watched, user: User, context: BrowserContext
+) -> None:
+    page, member = watched.page, user()
+    member.log_in(page)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+    other = context.new_page()
+    renewals: list[str] = []
+    context.on("request", lambda request: renewals.append(request.url) if request.url.endswith("/auth/refresh") else None)
+    page.evaluate("localStorage.setItem('gridfleet-session', String(Date.now() - 11 * 60_000))")
+    page.reload(wait_until="commit")
+    other.goto(page.url)
+    for tab in (page, other):
+        expect(tab.get_by_role("heading", level=1)).to_have_text("Fleet")
+    assert len(renewals) == 1
+
+
+def test_another_organisation_is_like_none(watched: Watched, user: User) -> None:
+    page, member, stranger = watched.page, user(), user()
+    member.log_in(page)
+    for slug in (stranger.slugs[0], "nothing"):
+        page.goto(f"/console/o/{slug}/fleet")
+        expect(page.get_by_text("This page does not exist.")).to_be_visible()

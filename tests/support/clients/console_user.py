@@ -1,0 +1,49 @@
+"""Users who log in to the console with a password."""
+
+from dataclasses import dataclass
+
+import httpx
+import psycopg
+from playwright.sync_api import Page
+
+from gridfleet.kernel.ids import new_id
+from support.servers.served import Served
+
+PASSWORD = "Correct horse 1!"
+
+
+@dataclass(frozen=True)
+class ConsoleUser:
+    """A user. `slugs` are those of the organisations that the user belongs to."""
+
+    email: str
+    slugs: tuple[str, ...]
+
+    def log_in(self, page: Page, path: str = "/console/") -> None:
+        """Open a page of the console, log in there, and wait for what follows."""
+        page.goto(path)
+        page.get_by_label("E-mail address").fill(self.email)
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_url(lambda url: "/console/login" not in url)
+
+
+def console_user(service: Served, database_url: str, *, role: str = "VIEWER", organizations: int = 1) -> ConsoleUser:
+    """Return a new user with this role in each of some new organisations."""
+    with httpx.Client(base_url=f"{service.url}/api/v1", headers=service.headers) as client:
+        email = f"{new_id()}@example.com"
+        made = client.post("/auth/register", json={"email": email, "name": "Vera Viewer", "password": PASSWORD})
+        made.raise_for_status()
+        user_id = made.json()["user"]["id"]
+        slugs = []
+        for number in range(1, organizations + 1):
+            slug = f"org-{new_id().hex}"
+            joined = client.post("/organizations", json={"name": f"Organisation {number}", "slug": slug})
+            joined.raise_for_status()
+            with psycopg.connect(database_url) as db:
+                db.execute(
+                    "INSERT INTO membership (id, organization_id, user_id, role) VALUES (%s, %s, %s, %s)",
+                    (new_id(), joined.json()["id"], user_id, role),
+                )
+            slugs.append(slug)
+    return ConsoleUser(email, tuple(slugs))

@@ -1,0 +1,34 @@
+"""Pages of the console whose errors are collected and whose accessibility is checked."""
+
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page
+
+_AXE = Path(__file__).parents[3] / "console" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+class Watched:
+    """A page whose messages are collected. `allowed` holds parts of messages that a test expects."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.allowed: list[str] = []
+        self._messages: list[str] = []
+        page.on("console", lambda message: self._note(message.text) if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: self._note(str(error)))
+
+    def _note(self, text: str) -> None:
+        self._messages.append(text)
+
+    def check(self) -> None:
+        """Raise AssertionError for errors, warnings and violations of the policy that the page has caused."""
+        found = [text for text in self._messages if not any(part in text for part in self.allowed)]
+        assert not found, found
+
+    def check_accessibility(self) -> None:
+        """Raise AssertionError with what axe finds on the page as it is."""
+        self.page.evaluate(_AXE.read_text())
+        result: dict[str, Any] = self.page.evaluate("axe.run()")
+        found = [f"{one['id']}: {node['html'][:200]}" for one in result["violations"] for node in one["nodes"]]
+        assert not found, "\n".join(found)
