@@ -1,7 +1,6 @@
 """The main job by hand, with each method: register, provision, connect the plant's own client, measure, read it all back."""
 
 import json
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -67,13 +66,6 @@ def register(fleet: Fleet, method: str) -> Plant:
     return plant
 
 
-def token_provider(plant: Plant) -> Callable[[], Awaitable[str]] | None:
-    async def token() -> str:
-        return plant.password or ""
-
-    return token if plant.method == "TOKEN" else None
-
-
 @pytest.mark.parametrize("method", METHODS)
 async def test_what_a_plant_measures_is_what_people_read(fleet: Fleet, method: str, tmp_path: Path) -> None:
     plant = register(fleet, method)
@@ -82,7 +74,7 @@ async def test_what_a_plant_measures_is_what_people_read(fleet: Fleet, method: s
     moments = measured_today()
     snapshots = [snapshot(moment, number) for number, moment in enumerate(moments)]
 
-    async with PlantClient(package, queue_path=tmp_path / "queue", token_provider=token_provider(plant)) as client:
+    async with PlantClient(package, queue_path=tmp_path / "queue") as client:
         await client.wait_connected(20)
         await client.send_all(snapshots[: COUNT // 2])  # a backlog, as arrays
         for one in snapshots[COUNT // 2 : -1]:
@@ -92,7 +84,7 @@ async def test_what_a_plant_measures_is_what_people_read(fleet: Fleet, method: s
         assert plant.device_status("BAT1") == "DEGRADED"
         assert client.dropped == 0
     wait_for(lambda: plant.status() == "OFFLINE")  # its client said goodbye
-    async with PlantClient(package, queue_path=tmp_path / "queue", token_provider=token_provider(plant)) as client:
+    async with PlantClient(package, queue_path=tmp_path / "queue") as client:
         await client.send(snapshots[-1])
         await client.drain(timeout_seconds=20)
 

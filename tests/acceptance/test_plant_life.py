@@ -5,7 +5,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,17 +28,10 @@ def example(name: str) -> str:
     return found[1]
 
 
-def token_provider(plant: Plant) -> Callable[[], Awaitable[str]] | None:
-    async def token() -> str:
-        return await asyncio.to_thread(lambda: plant.password or "")
-
-    return token if plant.method == "TOKEN" else None
-
-
 def device(plant: Plant, folder: Path, **security: Any) -> PlantClient:
     """The plant's own software, which knows the package and nothing else; `security` replaces parts of it."""
     package = {**plant.package, "security": {**plant.package["security"], **security}}
-    return PlantClient(Package.parse(json.dumps(package)), queue_path=folder / "queue", token_provider=token_provider(plant))
+    return PlantClient(Package.parse(json.dumps(package)), queue_path=folder / "queue")
 
 
 class Measurements:

@@ -21,6 +21,7 @@ BUSINESS_IN_THE_KERNEL = {
     ("settings.py", None): "the list of all settings",
     ("metrics.py", None): "the list of all metrics",
     ("caller.py", "plant_ids"): "the limit of an API key, which every store applies",
+    ("caller.py", "PLANT"): "a kind of actor, as USER and API_KEY are",
     ("cache.py", None): "separates its entries by this limit",
 }
 """(file, name) pairs of `kernel/` that may use a business word, each with the reason. None stands for every name."""

@@ -100,7 +100,10 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "ingest records what any plant sent wrongly",
         "record_refused_messages record_unregistered_devices trim_refused_messages trim_unregistered_devices",
     ),
-    "plants/mqtt_access/store": ("the broker names a plant, and asks what it may do", "find count_failures clear_failures"),
+    "plants/mqtt_access/store": (
+        "the broker names a plant, and asks what it may do",
+        "find find_token_plant claim_token_request count_failures clear_failures",
+    ),
     "plants/presence": ("ingest records the presence of all plants", "record_presence record_bad_signatures sweep_silent"),
     "plants/sub_devices/store": (
         "ingest records the presence of all plants' devices",

@@ -24,6 +24,7 @@ from gridfleet.protocol.partner_messages import (
     read_heading,
 )
 from gridfleet.protocol.partner_routes import CommandKind, EventKind, event_queue
+from gridfleet.protocol.token_request import sign_token_request
 from gridfleet.protocol.topics import parse_topic
 from gridfleet.sdk.plant.commands import open_command
 from gridfleet.sdk.plant.errors import CommandRefused
@@ -134,3 +135,9 @@ def test_every_kind_of_message_and_refusal_has_a_vector() -> None:
     assert {f"{SLUG}.{kind}" for kind in CommandKind} <= {vector["routingKey"].removesuffix(".BAT1") for vector in of("means")}
     assert {vector["queue"] for vector in of("queue")} == {event_queue(SLUG, kind) for kind in EventKind}
     assert all(f"`{reason}`" in PAGE for reason in DECIDED_BY_SIZE_OR_STATE)
+
+
+def test_what_a_plant_sends_for_a_token() -> None:
+    [vector] = of("request")
+    request = vector["request"]
+    assert sign_token_request(KEY, str(PLANT), request["id"], request["sentAt"]) == request["sig"]

@@ -107,7 +107,6 @@ async def _simulate(
 ) -> "list[PlantResult]":
     import asyncio
     import signal
-    from collections.abc import Awaitable, Callable
     from datetime import UTC, datetime
 
     from gridfleet.protocol.envelope import format_time
@@ -140,12 +139,6 @@ async def _simulate(
         organization, fleet = await register(api, design_fleet(plants, seed), state, slug, registered)
         typer.echo(f"organisation {organization.slug}: {organization.id}")
 
-        def token_provider(plant_id: str) -> Callable[[], Awaitable[str]]:
-            async def token() -> str:
-                return str((await api.post(f"/plants/{plant_id}/mqtt-token", None, organization.id))["token"])
-
-            return token
-
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, on_signal)
         with Ledger(ledger_path) as ledger:
@@ -158,7 +151,7 @@ async def _simulate(
                 faults=sorted(plan.faults),
                 startedAt=format_time(datetime.now(UTC)),
             )
-            results = await simulate(plan, fleet, state, ledger, token_provider, stop, lambda text: typer.echo(text))
+            results = await simulate(plan, fleet, state, ledger, api.base_url, stop, lambda text: typer.echo(text))
             ledger.write(
                 "end",
                 finishedAt=format_time(datetime.now(UTC)),

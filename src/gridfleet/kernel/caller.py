@@ -19,6 +19,7 @@ class ActorType(StrEnum):
 
     USER = "USER"
     API_KEY = "API_KEY"
+    PLANT = "PLANT"
     SYSTEM = "SYSTEM"
     ANONYMOUS = "ANONYMOUS"
 

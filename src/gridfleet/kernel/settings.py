@@ -147,6 +147,10 @@ class Settings(BaseSettings):
     account_per_address_per_minute: int = Field(
         300, ge=1, description="Maximum calls per minute of other auth and account endpoints from one address."
     )
+    tokens_per_address_per_minute: int = Field(
+        1_200, ge=1, description="Maximum requests per minute of plants for MQTT tokens from one address."
+    )
+    tokens_per_plant_per_minute: int = Field(6, ge=1, description="Maximum requests per minute of one plant for MQTT tokens.")
     mqtt_token_minutes: int = Field(24 * 60, ge=1, description="Lifetime of a plant's MQTT token.")
     signature_window_seconds: int = Field(
         600, ge=1, description="Maximum difference between a message's `sentAt` and the service's clock."

@@ -13,7 +13,7 @@ import msgspec
 
 from gridfleet.protocol.envelope import RefusalReason, Snapshot, format_time, sign_message
 from gridfleet.protocol.topics import Channel
-from gridfleet.sdk.plant import AuthMethod, ConnectFailed, Options, PlantClient, PlantClientError
+from gridfleet.sdk.plant import AuthMethod, ConnectFailed, Options, PlantClient, PlantClientError, SignedTokens
 from gridfleet.simulator.faults import Fault, due, in_gap
 from gridfleet.simulator.ledger import Ledger
 from gridfleet.simulator.physics import WMS_PER_KWH
@@ -21,9 +21,8 @@ from gridfleet.simulator.plan import DAY_MS, Plan
 from gridfleet.simulator.plant import Measured, SimulatedPlant
 from gridfleet.simulator.state import StateFolder
 
-__all__ = ["PlantResult", "PlantRun", "Progress", "TokenProvider"]
+__all__ = ["PlantResult", "PlantRun", "Progress"]
 
-TokenProvider = Callable[[], Awaitable[str]]
 Progress = Callable[[str], None]
 
 _BACKFILL_CHUNK: Final = 200
@@ -65,7 +64,7 @@ class PlantRun:
         plant: SimulatedPlant,
         state: StateFolder,
         ledger: Ledger,
-        token_provider: TokenProvider,
+        base_url: str,
         stop: asyncio.Event,
         report: Progress,
     ) -> None:
@@ -79,7 +78,7 @@ class PlantRun:
         self._plant = plant
         self._state = state
         self._ledger = ledger
-        self._token_provider = token_provider
+        self._token_url = f"{base_url}/api/v1/plants/{plant.id}/mqtt-token/renew"
         self._stop = stop
         self._report = report
         self._pending: dict[int, Measured] = {}
@@ -93,6 +92,7 @@ class PlantRun:
             PlantClientError: The plant's queue cannot be used.
         """
         plant = self._plant
+        package = plant.registered.package
         self._ledger.write(
             "plant",
             plantId=plant.id,
@@ -101,10 +101,11 @@ class PlantRun:
             devices=[{"externalId": device.external_id, "type": device.type} for device in plant.registered.site.devices],
         )
         async with PlantClient(
-            plant.registered.package,
+            package,
             queue_path=self._state.queue_path(plant.id),
             on_command=plant.execute,
-            token_provider=self._token_provider if self.result.auth_method is AuthMethod.TOKEN else None,
+            # Not the URL of the package: the simulator reaches the service at the address that it was given.
+            token_provider=SignedTokens(package, self._token_url) if package.auth_method is AuthMethod.TOKEN else None,
             on_problem=self._note,
             on_delivered=self._delivered,
             firmware="simulator",

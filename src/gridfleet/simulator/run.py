@@ -2,13 +2,13 @@
 
 import asyncio
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from gridfleet.simulator.ledger import Ledger
 from gridfleet.simulator.plan import Plan
 from gridfleet.simulator.plant import SimulatedPlant
-from gridfleet.simulator.plant_run import PlantResult, PlantRun, Progress, TokenProvider
+from gridfleet.simulator.plant_run import PlantResult, PlantRun, Progress
 from gridfleet.simulator.registration import RegisteredPlant
 from gridfleet.simulator.state import StateFolder
 
@@ -23,7 +23,7 @@ async def simulate(
     registered: Sequence[RegisteredPlant],
     state: StateFolder,
     ledger: Ledger,
-    token_provider: Callable[[str], TokenProvider],
+    base_url: str,
     stop: asyncio.Event,
     report: Progress,
 ) -> list[PlantResult]:
@@ -34,7 +34,7 @@ async def simulate(
         registered: The plants.
         state: The folder for queues and states.
         ledger: The ledger of what was sent.
-        token_provider: Returns, for a plant's id, the coroutine function that gets an MQTT token for the plant.
+        base_url: The service, where TOKEN plants request their tokens.
         stop: Ends the simulation when set.
         report: Receives lines of progress.
 
@@ -50,7 +50,7 @@ async def simulate(
             SimulatedPlant(plant, state.load_plant(plant.id)),
             state,
             ledger,
-            token_provider(plant.id),
+            base_url,
             stop,
             report,
         )

@@ -147,7 +147,7 @@ async def test_the_token_provider_is_asked_again_when_a_token_was_refused(plant:
 
 
 def test_a_token_plant_needs_a_provider(plant: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="token_provider"):
+    with pytest.raises(PackageError, match="tokenUrl"):
         PlantClient(plant.package("TOKEN"), queue_path=tmp_path / "q")
 
 

@@ -1,15 +1,20 @@
 """Provisioning: secrets that are returned once and never cached."""
 
 from datetime import datetime
+from functools import partial
+from typing import Annotated
 from uuid import UUID
 
 import msgspec
+from pydantic import Field, StringConstraints
 
-from gridfleet.api.http import AppState, Call, S, endpoint, org_member
+from gridfleet.api.http import AppState, Call, Input, S, endpoint, org_member, public
 from gridfleet.domains.plants import provisioning
 from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.domains.plants.credentials import rotation
 from gridfleet.domains.plants.credentials.rotation import RenewedCertificate, RotatedSecret
+from gridfleet.domains.plants.mqtt_access import renewal
+from gridfleet.domains.plants.mqtt_access.renewal import TokenRequest
 from gridfleet.domains.plants.provisioning import BrokerAddress, Provisioner, ProvisioningPackage
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
@@ -56,6 +61,44 @@ async def create_mqtt_token(call: Call, org: OrgScope, db: Connection, id: UUID)
     return MqttToken(issued.token, issued.expires_at)
 
 
+class TokenRenewal(Input):
+    """A plant's request for an MQTT token. The signature covers `v1/plants/{id}/mqtt-token`, `id`, `sentAt` and no payload."""
+
+    id: Annotated[str, StringConstraints(min_length=1, max_length=128, strip_whitespace=False)]
+    sent_at: Annotated[int, Field(ge=0)]
+    sig: Annotated[str, Field(min_length=64, max_length=64)]
+
+
+@endpoint(
+    "POST",
+    "/api/v1/plants/{id}/mqtt-token/renew",
+    caller=public(),
+    codes=("VALIDATION_ERROR", "INVALID_UUID", "TOO_MANY_REQUESTS", *S),
+    addition=True,
+)
+async def renew_mqtt_token(call: Call, id: UUID, body: TokenRenewal) -> MqttToken:
+    """Issue an MQTT token to an ACTIVE plant of authMethod TOKEN that signs the request with its HMAC secret.
+
+    Each `sentAt` must be later than that of the plant's last accepted request. Every other request is answered with
+    UNAUTHORIZED, in the same way for plants that do not exist. Requests are limited for each address, and those with a right
+    signature for each plant.
+    """
+    call.no_store()
+    state = call.state
+    settings = state.settings
+    await state.rate_limiter.hit("token address", call.client_network, settings.tokens_per_address_per_minute)
+    issued = await renewal.renew_token(
+        state.database,
+        state.keyring,
+        state.plant_tokens,
+        TokenRequest(id, body.id, body.sent_at, body.sig, call.client_ip),
+        settings.signature_window_seconds,
+        # Counted after the signature was verified: otherwise anyone could use up the requests of a plant.
+        partial(state.rate_limiter.hit, "token plant", str(id), settings.tokens_per_plant_per_minute),
+    )
+    return MqttToken(issued.token, issued.expires_at)
+
+
 @endpoint(
     "POST",
     "/api/v1/plants/{id}/rotate-secret",
@@ -85,4 +128,5 @@ async def renew_certificate(call: Call, org: OrgScope, db: Connection, id: UUID)
 async def _provisioner(state: AppState, db: Connection) -> Provisioner:
     # Read on every call: the authority may have been replaced since the process started.
     authority = await ensure_authority(db, state.keyring)
-    return Provisioner(authority, state.keyring, BrokerAddress(state.settings.mqtt_host, state.settings.mqtts_port))
+    settings = state.settings
+    return Provisioner(authority, state.keyring, BrokerAddress(settings.mqtt_host, settings.mqtts_port, settings.base_url))

@@ -60,6 +60,8 @@ class Event(StrEnum):
     PLANT_PROVISIONED = "plant.provisioned"
     PLANT_PACKAGE_DOWNLOADED = "plant.package_downloaded"
     PLANT_TOKEN_ISSUED = "plant.token_issued"
+    PLANT_TOKEN_RENEWED = "plant.token_renewed"
+    PLANT_TOKEN_REFUSED = "plant.token_refused"
     PLANT_SECRET_ROTATED = "plant.secret_rotated"
     PLANT_CERTIFICATE_RENEWED = "plant.certificate_renewed"
     PLANT_SUSPENDED = "plant.suspended"
@@ -134,7 +136,7 @@ class Subject(msgspec.Struct, frozen=True):
 class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
     """A recorded event.
 
-    `actor_type` is USER, API_KEY, SYSTEM or ANONYMOUS; `organization_id` is null for events without one, such as a login.
+    `actor_type` is USER, API_KEY, PLANT, SYSTEM or ANONYMOUS. `organization_id` is null for events without one: logins.
     `plant_id` is the plant that the event is about, itself or by one of its devices, commands, alerts or rules.
     """
 

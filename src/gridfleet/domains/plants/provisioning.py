@@ -47,7 +47,11 @@ class Topics(msgspec.Struct, frozen=True):
 
 
 class Mqtt(msgspec.Struct, frozen=True, rename="camel"):
-    """The address of the broker and the plant's names there. `username` is null for MTLS, because the certificate holds it."""
+    """The address of the broker and the plant's names there.
+
+    `username` is null for MTLS, because the certificate holds it. `token_url` is where a TOKEN plant requests its tokens, and
+    null for the other methods.
+    """
 
     broker: str
     port: int
@@ -55,6 +59,7 @@ class Mqtt(msgspec.Struct, frozen=True, rename="camel"):
     username: str | None
     client_id: str
     topics: Topics
+    token_url: str | None = None
 
 
 class Protocol(msgspec.Struct, frozen=True, rename="camel"):
@@ -90,10 +95,11 @@ class ProvisioningPackage(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """The address at which plants reach the broker over TLS."""
+    """The address at which plants reach the broker over TLS, and the base URL of the REST API."""
 
     host: str
     tls_port: int
+    base_url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +210,9 @@ def _package(
             username=None if plant.auth_method is AuthMethod.MTLS else plant_id,
             client_id=plant_id,
             topics=Topics(**{channel.value: topic(plant_id, channel) for channel in Channel}),
+            token_url=f"{provisioner.address.base_url}/api/v1/plants/{plant_id}/mqtt-token/renew"
+            if plant.auth_method is AuthMethod.TOKEN
+            else None,
         ),
         protocol=Protocol(
             version=1,

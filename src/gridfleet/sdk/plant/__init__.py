@@ -22,10 +22,12 @@ from gridfleet.sdk.plant.errors import (
     QueueError,
     QueueOverflow,
     SnapshotRefused,
+    TokenRefused,
     TokenUnavailable,
 )
 from gridfleet.sdk.plant.options import Counters, Options
 from gridfleet.sdk.plant.package import AuthMethod, Package
+from gridfleet.sdk.plant.token import SignedTokens
 
 __all__ = [
     "AuthMethod",
@@ -45,7 +47,9 @@ __all__ = [
     "PlantClientError",
     "QueueError",
     "QueueOverflow",
+    "SignedTokens",
     "Snapshot",
     "SnapshotRefused",
+    "TokenRefused",
     "TokenUnavailable",
 ]

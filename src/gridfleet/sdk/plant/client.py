@@ -17,13 +17,20 @@ from gridfleet.protocol.envelope import PlantStatus, Snapshot, StatusMessage, si
 from gridfleet.protocol.topics import Channel
 from gridfleet.sdk.plant.commands import open_command
 from gridfleet.sdk.plant.connection import LoginRefused, open_connection
-from gridfleet.sdk.plant.errors import CommandRefused, ConnectFailed, NotAuthorized, PlantClientError, QueueOverflow
+from gridfleet.sdk.plant.errors import (
+    CommandRefused,
+    ConnectFailed,
+    NotAuthorized,
+    PlantClientError,
+    QueueOverflow,
+    TokenRefused,
+)
 from gridfleet.sdk.plant.execution import CommandExecutor, CommandHandler
 from gridfleet.sdk.plant.messages import Batch, MessageIds, current_time, encode_snapshot, pack
 from gridfleet.sdk.plant.options import DEFAULT_OPTIONS, Counters, Options
 from gridfleet.sdk.plant.package import AuthMethod, Package
 from gridfleet.sdk.plant.store import Outbox
-from gridfleet.sdk.plant.token import TokenSource
+from gridfleet.sdk.plant.token import SignedTokens, TokenSource
 
 __all__ = ["PlantClient"]
 
@@ -40,7 +47,7 @@ class PlantClient:
         package: The plant's provisioning package.
         queue_path: File that keeps this plant's unconfirmed messages.
         on_command: Executes a command. Return means APPLIED, `CommandRejected` means REJECTED, any other error means FAILED.
-        token_provider: Returns the MQTT token of a TOKEN plant.
+        token_provider: Returns the MQTT token of a TOKEN plant. Default: `SignedTokens`.
         on_problem: Called for every problem. With it, refused logins are retried for ever. Without it, the client stops with
             `NotAuthorized`, which `send`, `drain`, `wait_connected` and the end of the context raise.
         on_delivered: Called with the numbers (from `send`) that the broker has confirmed.
@@ -63,7 +70,7 @@ class PlantClient:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if package.auth_method is AuthMethod.TOKEN and token_provider is None:
-            raise ValueError("a TOKEN plant needs a token_provider")
+            token_provider = SignedTokens(package, clock=clock)
         self.package = package
         self.counters = Counters()
         self._queue_path = Path(queue_path)
@@ -222,15 +229,15 @@ class PlantClient:
 
     async def _session(self) -> None:
         """Run one connection from login to loss. Raises `ConnectFailed` at its end."""
-        password = await self._token.get() if self._token else self.package.security.password
         try:
+            password = await self._token.get() if self._token else self.package.security.password
             async with open_connection(
                 self.package, self._tls, password, 2 * self._options.window + 2, self._received
             ) as client:
                 self._refusals = 0
                 self.counters.connects += 1
                 await self._serve(client)
-        except LoginRefused as error:
+        except (LoginRefused, TokenRefused) as error:
             self._refusals += 1
             if self._token:
                 self._token.invalidate()

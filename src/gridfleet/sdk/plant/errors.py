@@ -13,6 +13,7 @@ __all__ = [
     "QueueError",
     "QueueOverflow",
     "SnapshotRefused",
+    "TokenRefused",
     "TokenUnavailable",
 ]
 
@@ -49,15 +50,19 @@ class ConnectFailed(PlantClientError):
 
 
 class NotAuthorized(ConnectFailed):
-    """The broker refused this plant's credentials `refusals` times in a row."""
+    """The broker, or the service that issues tokens, refused this plant's credentials `refusals` times in a row."""
 
     def __init__(self, reason: str, refusals: int) -> None:
-        super().__init__(f"the broker refused the credentials {refusals} times in a row: {reason}")
+        super().__init__(f"the service refused the credentials {refusals} times in a row: {reason}")
         self.refusals = refusals
 
 
 class TokenUnavailable(ConnectFailed):
     """The token provider failed; its error is the cause."""
+
+
+class TokenRefused(TokenUnavailable):
+    """The service refused to give this plant a token. The client reports it as `NotAuthorized`, as a refused login."""
 
 
 class CommandRefusal(StrEnum):

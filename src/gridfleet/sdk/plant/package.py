@@ -34,7 +34,7 @@ class Topics(msgspec.Struct, frozen=True):
 
 
 class MqttAccess(msgspec.Struct, frozen=True, rename="camel"):
-    """Address of the broker, and the plant's client id and user name."""
+    """Address of the broker, the plant's client id and user name, and where a TOKEN plant requests its tokens."""
 
     broker: str
     port: int
@@ -42,6 +42,7 @@ class MqttAccess(msgspec.Struct, frozen=True, rename="camel"):
     client_id: str
     topics: Topics
     username: str | None = None
+    token_url: str | None = None
 
 
 class ProtocolTerms(msgspec.Struct, frozen=True, rename="camel"):

@@ -2,20 +2,97 @@
 
 import base64
 import binascii
+import ssl
+import time
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
+import httpx
 import msgspec
 
-from gridfleet.sdk.plant.errors import TokenUnavailable
+from gridfleet.protocol.token_request import sign_token_request
+from gridfleet.sdk.plant.errors import PackageError, TokenRefused, TokenUnavailable
+from gridfleet.sdk.plant.messages import MessageIds
+from gridfleet.sdk.plant.package import Package
 
-__all__ = ["TokenSource"]
+__all__ = ["SignedTokens", "TokenSource"]
 
 _SPARE_SECONDS: Final = 60
+_TIMEOUT_SECONDS: Final = 30
+_REFUSED: Final = frozenset({httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN})
 
 
 class _Claims(msgspec.Struct):
     exp: float = 0
+
+
+class _Issued(msgspec.Struct):
+    token: str
+
+
+class _Refusal(msgspec.Struct):
+    message: str = ""
+    details: list[str] = []
+
+
+class SignedTokens:
+    """A token provider that signs each request with the plant's secret, so that no user's login is needed.
+
+    Args:
+        package: The plant's provisioning package.
+        url: Where to request tokens. Default: the URL of the package, which must be https unless it is on this machine.
+        clock: Returns epoch seconds.
+
+    Raises:
+        PackageError: The package has no such URL, or its authority is unusable.
+    """
+
+    def __init__(self, package: Package, url: str | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._url = url or _url_of(package)
+        self._package = package
+        self._clock = clock
+        self._ids = MessageIds()
+        self._sent_at = 0
+        self._tls: ssl.SSLContext | None = None
+
+    async def __call__(self) -> str:
+        """Request a token.
+
+        Raises:
+            TokenRefused: The service refuses the plant.
+            TokenUnavailable: The service gives no token for another reason.
+        """
+        request_id = self._ids.next()
+        # The service accepts only requests that are newer than the last one.
+        self._sent_at = max(int(self._clock() * 1000), self._sent_at + 1)
+        sig = sign_token_request(self._package.signing_key, self._package.plant_id, request_id, self._sent_at)
+        try:
+            async with httpx.AsyncClient(verify=self._trust(), timeout=_TIMEOUT_SECONDS) as client:
+                response = await client.post(self._url, json={"id": request_id, "sentAt": self._sent_at, "sig": sig})
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise TokenUnavailable(f"{self._url}: {error!r}") from error
+        if not response.is_success:
+            kind = TokenRefused if response.status_code in _REFUSED else TokenUnavailable
+            raise kind(f"{self._url}: {response.status_code} {_reason(response.content)}")
+        try:
+            return msgspec.json.decode(response.content, type=_Issued).token
+        except msgspec.DecodeError as error:
+            raise TokenUnavailable(f"{self._url}: the response has no token") from error
+
+    def _trust(self) -> ssl.SSLContext | bool:
+        """Return a context that trusts the authorities of this machine and that of the package; False if the URL has no TLS."""
+        if not self._url.startswith("https:"):
+            return False  # a context takes 40 ms
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            if self._package.security.ca_cert:
+                try:
+                    self._tls.load_verify_locations(cadata=self._package.security.ca_cert)
+                except (ssl.SSLError, ValueError) as error:
+                    raise PackageError(f"the authority of the package is unusable: {error}") from error
+        return self._tls
 
 
 class TokenSource:
@@ -31,11 +108,14 @@ class TokenSource:
         """Return a token for the login.
 
         Raises:
+            TokenRefused: The service refuses the plant.
             TokenUnavailable: The provider failed.
         """
         if self._clock() + _SPARE_SECONDS > self._expires_at:
             try:
                 self._token = await self._provider()
+            except TokenUnavailable:
+                raise
             except Exception as error:
                 raise TokenUnavailable(f"the token provider failed: {error!r}") from error
             self._expires_at = _expiry(self._token)
@@ -44,6 +124,31 @@ class TokenSource:
     def invalidate(self) -> None:
         """Discard the token, because the broker refused it. The next `get` calls the provider."""
         self._expires_at = 0
+
+
+def _url_of(package: Package) -> str:
+    url = package.mqtt.token_url
+    if url is None:
+        raise PackageError("the package has no mqtt.tokenUrl")
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not _is_here(parts.hostname or ""):
+        raise PackageError("mqtt.tokenUrl must be https: the token must not be sent unencrypted")
+    return url
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _reason(body: bytes) -> str:
+    try:
+        refusal = msgspec.json.decode(body, type=_Refusal)
+    except msgspec.DecodeError:
+        return ""
+    return "; ".join((refusal.message, *refusal.details))
 
 
 def _expiry(token: str) -> float:

@@ -35,6 +35,46 @@ async def find(db: Connection, plant_id: UUID) -> PlantCredentials | None:
     return await cursor.fetchone()
 
 
+class TokenPlant(NamedTuple):
+    """A plant that requests a token. `token_requested_at` is in epoch milliseconds, None before the first accepted request."""
+
+    organization_id: UUID
+    auth_method: str
+    lifecycle_status: str
+    token_requested_at: int | None
+
+
+async def find_token_plant(db: Connection, plant_id: UUID) -> TokenPlant | None:
+    """Return the plant, whatever its organisation: the request comes from the plant itself."""
+    cursor = db.cursor(row_factory=class_row(TokenPlant))
+    await cursor.execute(
+        "SELECT p.organization_id, p.auth_method, p.lifecycle_status, s.token_requested_at"
+        " FROM plant p LEFT JOIN plant_secret s ON s.plant_id = p.id WHERE p.id = %s",
+        (plant_id,),
+    )
+    return await cursor.fetchone()
+
+
+async def claim_token_request(db: Connection, plant_id: UUID, sent_at: int) -> bool:
+    """Record the request of an ACTIVE plant, unless a request of that time or later was accepted. Returns whether it was."""
+    cursor = await db.execute(
+        "UPDATE plant_secret s SET token_requested_at = %(sent_at)s FROM plant p"
+        " WHERE p.id = s.plant_id AND p.id = %(id)s AND p.lifecycle_status = 'ACTIVE'"
+        " AND (s.token_requested_at IS NULL OR s.token_requested_at < %(sent_at)s)",
+        {"id": plant_id, "sent_at": sent_at},
+    )
+    return cursor.rowcount == 1
+
+
+async def count_failures_soon(db: Connection, plant_id: UUID) -> None:
+    """Add a refusal to the plant's count, if it exists.
+
+    The commit does not wait for the disk: the time of the response would otherwise show whether the plant exists.
+    """
+    await db.execute("SET LOCAL synchronous_commit = off")
+    await count_failures(db, {plant_id: 1})
+
+
 async def count_failures(db: Connection, failures: Mapping[UUID, int]) -> None:
     """Add refused logins and bad signatures to the plants' counts since their last successful logins."""
     await db.execute(

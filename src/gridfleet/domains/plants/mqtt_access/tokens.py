@@ -29,9 +29,10 @@ class PlantTokens:
         keys = {version: _ed25519_key(keyring, version) for version in keyring.versions}
         self._signer = TokenSigner("EdDSA", "mqtt", keys, keyring.current_version)
 
-    def issue(self, plant_id: UUID) -> PlantToken:
-        """Return a token for this plant, valid from now for the configured lifetime."""
-        expires_at = (utc_now() + self._lifetime).replace(microsecond=0)
+    def issue(self, plant_id: UUID, until: datetime | None = None) -> PlantToken:
+        """Return a token for this plant, valid from now for the configured lifetime, and not after `until`."""
+        lasting = utc_now() + self._lifetime
+        expires_at = (lasting if until is None else min(lasting, until)).replace(microsecond=0)
         return PlantToken(self._signer.sign(plant_id, expires_at), expires_at)
 
     def read(self, token: str) -> tuple[UUID, datetime]:
