@@ -15,7 +15,7 @@ from gridfleet.simulator.registration import RegisteredPlant
 from gridfleet.simulator.site import SiteCommands
 from gridfleet.simulator.state import Energy, SavedPlant
 
-__all__ = ["Measured", "SimulatedPlant", "add_energy"]
+__all__ = ["Measured", "SimulatedPlant"]
 
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
@@ -41,6 +41,12 @@ class SimulatedPlant:
         self._targets = Targets()
         self._site = SiteCommands()
         self._counters_lost = False
+        self._second: int | None = None
+        """The second of the newest snapshot of this run."""
+        self._before: PlantState | None = None
+        """The last state before that second; None if there is none, or if the counters were reset in that second."""
+        self._energy_before: Energy | None = None
+        """The energy of that second's day before it; None if the day had none."""
 
     @property
     def id(self) -> str:
@@ -58,9 +64,7 @@ class SimulatedPlant:
         pause_ms = time_ms - state.time_ms
         step_ms = pause_ms if pause_ms <= max(interval_ms, _CONTINUES_WITHIN_MS) else interval_ms
         reading = physics.step(self._design, state, time_ms, step_ms, self._site.apply(self._targets, self._design, time_ms))
-        if self._state is not None and not self._counters_lost:
-            add_energy(self.days, state, reading.state)
-        self._counters_lost = False
+        self._count(reading.state)
         self._state = reading.state
         return self._snapshot(time_ms, measure(self._design, reading))
 
@@ -72,6 +76,18 @@ class SimulatedPlant:
         if self._state is not None:
             self._state = physics.reset_counters(self._state)
             self._counters_lost = True
+
+    def _count(self, state: PlantState) -> None:
+        """Count the energy up to a new state by the service's rule: of each second, the last value of a counter counts."""
+        day, second = _day_of(state.time_ms), state.time_ms // 1000
+        if second != self._second:
+            self._second, self._before, self._energy_before = second, self._state, self.days.get(day)
+        if self._counters_lost:
+            self._before, self._counters_lost = None, False
+        energy = self._energy_before if self._before is None else _add(self._energy_before, self._before, state)
+        self.days.pop(day, None)
+        if energy is not None:
+            self.days[day] = energy
 
     def saved(self) -> SavedPlant | None:
         """Return the state to save for a later run, or None before the first step."""
@@ -133,17 +149,20 @@ class SimulatedPlant:
         return Measured(Snapshot(time=datetime.fromtimestamp(time_ms / 1000, UTC), fields=own, devices=devices), expected)
 
 
-def add_energy(days: dict[str, Energy], before: PlantState, after: PlantState) -> None:
-    """Add a step's energy to the day in which it ends, by the service's rule for counters.
+def _day_of(time_ms: int) -> str:
+    return format_time(datetime.fromtimestamp(time_ms / 1000, UTC))[:10]
+
+
+def _add(day: Energy | None, before: PlantState, after: PlantState) -> Energy | None:
+    """Return the energy of the day of `after` with what its counters rose since `before`.
 
     A day begins with the last value within the hour before midnight, else with its first value.
     """
     midnight = after.time_ms - after.time_ms % _DAY_MS
     if before.time_ms < midnight - _HOUR_MS:
-        return
-    date = format_time(datetime.fromtimestamp(midnight / 1000, UTC))[:10]
-    day = days.get(date, Energy())
-    days[date] = Energy(
+        return day
+    day = day or Energy()
+    return Energy(
         day.produced_wms + sum(after.produced_wms) - sum(before.produced_wms),
         day.imported_wms + after.imported_wms - before.imported_wms,
         day.exported_wms + after.exported_wms - before.exported_wms,

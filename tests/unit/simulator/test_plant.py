@@ -61,27 +61,31 @@ def command(action: str, target: str | None, **params: object) -> Command:
     return Command("c1", "DEVICE_COMMAND", target, now, now + timedelta(seconds=30), action=action, params=params)
 
 
-pauses = st.sampled_from([MINUTE, 10 * MINUTE, 14 * MINUTE, 50 * MINUTE, 3 * HOUR])
+pauses = st.sampled_from([300, 500, MINUTE, 10 * MINUTE, 14 * MINUTE, 50 * MINUTE, 3 * HOUR])
 
 
-@settings(max_examples=40)
-@given(st.lists(pauses, max_size=40), st.none() | st.integers(0, 39))
-def test_energies_of_a_day_are_those_that_the_service_computes(steps: list[int], reset_at: int | None) -> None:
+@settings(max_examples=100)
+@given(st.sampled_from([-2 * HOUR, 11 * HOUR]), st.lists(pauses, max_size=40), st.none() | st.integers(0, 39))
+def test_energies_of_a_day_are_those_that_the_service_computes(begin: int, steps: list[int], reset_at: int | None) -> None:
     plant = SimulatedPlant(registered(), None)
-    time_ms = MIDNIGHT - 2 * HOUR
-    readings: list[tuple[int, dict[str, float]]] = []
+    time_ms = MIDNIGHT + begin
+    readings: dict[int, dict[str, float]] = {}
     for number, length in enumerate([MINUTE, *steps]):
         time_ms += length
         if number == reset_at:
             plant.reset_counters()
-        readings.append((time_ms, plant.advance(time_ms, MINUTE).expected))
+        readings[time_ms // 1000] = plant.advance(time_ms, MINUTE).expected  # the service reads the last value of each second
 
-    before = [values for time, values in readings if MIDNIGHT - HOUR <= time < MIDNIGHT]
-    within = [values for time, values in readings if MIDNIGHT <= time < MIDNIGHT + 24 * HOUR]
+    before = [values for second, values in readings.items() if MIDNIGHT - HOUR <= second * 1000 < MIDNIGHT]
+    within = [values for second, values in readings.items() if MIDNIGHT <= second * 1000 < MIDNIGHT + 24 * HOUR]
     day = plant.days.get("2026-06-21", Energy())
-    for metric, energy in (("energy_imported", day.imported_wms), ("energy_exported", day.exported_wms)):
-        counted = counter_increase([values[f"{GRID}.{metric}"] for values in before[-1:] + within]) if within else 0.0
-        assert energy / WMS_PER_KWH == pytest.approx(counted, abs=1e-5)
+    for energy, counters in (
+        (day.produced_wms, [f"{pv.id}.energy_produced" for pv in SITE.design.pvs]),
+        (day.imported_wms, [f"{GRID}.energy_imported"]),
+        (day.exported_wms, [f"{GRID}.energy_exported"]),
+    ):
+        counted = sum(counter_increase([values[counter] for values in before[-1:] + within]) for counter in counters)
+        assert energy / WMS_PER_KWH == pytest.approx(counted if within else 0.0, abs=1e-5)
 
 
 def test_a_snapshot_holds_every_device_and_its_expected_values() -> None:
