@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 import pytest
 
-from support.clients.ledger_comparison import Ledger, compare
+from support.clients.ledger_comparison import Ledger, compare_once_stored
 from support.servers.free_ports import free_port_settings
 
 pytestmark = pytest.mark.slow
@@ -157,11 +157,7 @@ def test_everything_that_was_sent_is_answered(quickstart: Quickstart) -> None:
     api = json.loads((quickstart.folder / ".gridfleet" / "run.json").read_text())["urls"]["api"]
     admin = json.loads((quickstart.folder / ".gridfleet" / "secrets" / "admin.json").read_text())
     ledger = quickstart.ledger
-    for _ in range(10):
-        found = compare(ledger, api.removesuffix("/api/v1"), admin["email"], admin["password"])
-        if not found.differences:
-            break
-        time.sleep(0.5)
+    found = compare_once_stored(ledger, api.removesuffix("/api/v1"), admin["email"], admin["password"])
     assert found.differences == []
     assert len(ledger.plant_ids) == 5
     assert found.values > 100

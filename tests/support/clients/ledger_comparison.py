@@ -1,6 +1,7 @@
 """Comparison of the simulator's ledger with the service's responses: history, newest values, daily energies, refusals."""
 
 import json
+import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ import httpx
 ENERGY_TOLERANCE = 0.01
 """Permitted relative difference of a daily energy."""
 ENERGY_ROUNDING_KWH = 0.002
+_POLL_SECONDS = 0.5
 
 
 @dataclass
@@ -49,6 +51,17 @@ class Comparison:
     differences: list[str]
 
 
+def compare_once_stored(ledger: Ledger, base_url: str, email: str, password: str, seconds: float = 60) -> Comparison:
+    """Compare until there is no difference, for up to `seconds`, and return the last result.
+
+    Ingest may be behind. The energy of a day that was read before its last message was stored is cached for 10 s.
+    """
+    deadline = time.monotonic() + seconds
+    while (found := compare(ledger, base_url, email, password)).differences and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    return found
+
+
 def compare(ledger: Ledger, base_url: str, email: str, password: str) -> Comparison:
     """Query the service for everything in the ledger. The whole day of a plant must be in its ledger or its saved state."""
     with httpx.Client(base_url=f"{base_url}/api/v1", timeout=60) as api:
@@ -72,13 +85,13 @@ def _compare_values(ledger: Ledger, plant_id: str, api: httpx.Client, found: Com
     stored: dict[str, dict[str, float]] = defaultdict(dict)
     for point in points:
         stored[point["time"]][point["metric"]] = point["value"]
-    for time, line in sent.items():
-        if time not in stored and not line["acknowledged"]:
+    for moment, line in sent.items():
+        if moment not in stored and not line["acknowledged"]:
             continue
         found.values += len(line["values"])
-        if stored.get(time) != line["values"]:
-            found.differences.append(f"{plant_id} {time}: sent {line['values']}, stored {stored.get(time)}")
-    found.differences += [f"{plant_id} {time}: never sent, but stored" for time in stored.keys() - sent.keys()]
+        if stored.get(moment) != line["values"]:
+            found.differences.append(f"{plant_id} {moment}: sent {line['values']}, stored {stored.get(moment)}")
+    found.differences += [f"{plant_id} {moment}: never sent, but stored" for moment in stored.keys() - sent.keys()]
     latest = api.get(f"/telemetry/{plant_id}/latest").raise_for_status().json()
     shown = {point["metric"]: point["value"] for point in latest if point["time"] == last}
     if shown != sent[last]["values"]:
