@@ -2,9 +2,12 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 from typing import Final
 from uuid import UUID
 
@@ -23,10 +26,12 @@ log = structlog.get_logger(__name__)
 
 _POLL_SECONDS: Final = 1.0
 _AGAIN: Final = timedelta(minutes=5)
-_RETRY_SECONDS: Final = 2.0
-"""Time of a statement for a site that failed before."""
-_RETRY_SHARE_SECONDS: Final = 3.0
-"""Time of a run in which sites that failed before are tried. The other ones have their turn in the next run."""
+_APART_SECONDS: Final = 2.0
+"""Time of a statement for sites that are tried apart."""
+_APART_SHARE_SECONDS: Final = 3.0
+"""Time of a run in which sites are tried apart. The others of them have their turn in the next run."""
+_AFTER_FAILURE_SECONDS: Final = 5.0
+"""Time of a statement for all other sites while there are sites that failed. Without them, it has the usual time."""
 CATCH_UP_SECONDS: Final = 30.0
 """Time after a start or an outage in which commands that waited are read, so that no partner counts as silent."""
 
@@ -44,14 +49,21 @@ async def run_schedules(database: Database) -> None:
 
 
 class SiteScheduler:
-    """The scheduler of one process. A site that failed is tried again alone, after five minutes.
+    """The scheduler of one process.
+
+    If the work of all sites fails, the sites of each organisation are tried apart. Those of an organisation whose work fails
+    again are halved until the site that fails is alone. Organisations take turns, so that many sites of one that take too long
+    do not delay the others. A site that failed is tried again alone, after five minutes.
 
     No fallback starts in the first half minute, nor within half a minute after an outage.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._again: dict[UUID, datetime] = {}
+        self._apart: dict[UUID, deque[Sequence[UUID]]] = {}
+        """The sites to try apart, by organisation in the order of their turns. Each element is tried at once."""
+        self._again: dict[UUID, tuple[UUID, datetime]] = {}
+        """The organisation of each site that failed, and when it is tried again."""
         self._catching_up_until = time.monotonic() + CATCH_UP_SECONDS
 
     async def run_due(self, now: datetime) -> int:
@@ -67,29 +79,56 @@ class SiteScheduler:
             raise
 
     async def _run_due(self, now: datetime) -> int:
-        until = time.monotonic() + _RETRY_SHARE_SECONDS
-        for plant_id in [plant_id for plant_id, again in self._again.items() if again <= now]:
-            if time.monotonic() >= until:
-                break
-            # Among others, a site that is still slow would delay all of them for the time of a statement, and then be searched.
-            with limit_statements(_RETRY_SECONDS):
-                await self._isolate(now, [plant_id])
-            if self._again[plant_id] <= now:
+        for plant_id, (organization_id, again) in list(self._again.items()):
+            if again <= now:
+                # Among others, a site that is still slow would delay all of them for the time of a statement.
+                self._apart.setdefault(organization_id, deque()).append([plant_id])
                 del self._again[plant_id]
-        failed = list(self._again)
+        await self._try_apart(now)
+        failed = [*self._again, *chain(*chain(*self._apart.values()))]
         try:
-            async with self._database.transaction() as db:
-                return await self._steer(db, now, Selection(without=failed))
+            with limit_statements(_AFTER_FAILURE_SECONDS) if failed else nullcontext():
+                async with self._database.transaction() as db:
+                    return await self._steer(db, now, Selection(without=failed))
         except Exception as error:
             if not may_be_poison(error):
                 raise
         async with self._database.transaction() as db:
-            plant_ids = await list_sites(db, failed)
-        await self._isolate(now, plant_ids)
+            sites = await list_sites(db, failed)
+        for organization_id, plant_ids in sites.items():
+            self._apart.setdefault(organization_id, deque()).appendleft(plant_ids)
+        await self._try_apart(now)
         return 0
 
-    async def _isolate(self, now: datetime, plant_ids: Sequence[UUID]) -> None:
-        await isolate(Consumer.SITES, plant_ids, partial(self._steer_some, now), partial(self._set_aside, now))
+    async def _try_apart(self, now: datetime) -> None:
+        until = time.monotonic() + _APART_SHARE_SECONDS
+        while self._apart and time.monotonic() < until:
+            organization_id, waiting = next(iter(self._apart.items()))
+            with limit_statements(_APART_SECONDS):
+                halves = await self._halves_if_failed(now, organization_id, waiting[0])
+            # After an outage they would still be the first.
+            waiting.popleft()
+            waiting.extend(halves)
+            del self._apart[organization_id]
+            if waiting:
+                self._apart[organization_id] = waiting
+
+    async def _halves_if_failed(
+        self, now: datetime, organization_id: UUID, plant_ids: Sequence[UUID]
+    ) -> Sequence[Sequence[UUID]]:
+        """Process sites of one organisation. Returns their halves if this failed. A single site that fails is set aside."""
+        if len(plant_ids) == 1:
+            set_aside = partial(self._set_aside, now, organization_id)
+            await isolate(Consumer.SITES, plant_ids, partial(self._steer_some, now), set_aside)
+            return ()
+        try:
+            await self._steer_some(now, plant_ids)
+        except Exception as error:
+            if not may_be_poison(error):
+                raise
+            middle = len(plant_ids) // 2
+            return plant_ids[:middle], plant_ids[middle:]
+        return ()
 
     async def _steer_some(self, now: datetime, plant_ids: Sequence[UUID]) -> None:
         async with self._database.transaction() as db:
@@ -98,7 +137,7 @@ class SiteScheduler:
     async def _steer(self, db: Connection, now: datetime, selection: Selection) -> int:
         return await steer(db, now, selection, falls_back=time.monotonic() >= self._catching_up_until)
 
-    async def _set_aside(self, now: datetime, plant_id: UUID, error: Exception) -> None:
-        self._again[plant_id] = now + _AGAIN
+    async def _set_aside(self, now: datetime, organization_id: UUID, plant_id: UUID, error: Exception) -> None:
+        self._again[plant_id] = organization_id, now + _AGAIN
         async with self._database.transaction() as db:
             await set_aside.insert(db, Consumer.SITES, reason_of(error), {"plantId": str(plant_id)}, None)

@@ -139,6 +139,48 @@ async def test_sites_that_are_slow_again_take_a_share_of_the_time(sites: list[Pa
     assert await sites[0].rows("SELECT last_value FROM tries") == [(3,)]
 
 
+async def test_other_organisations_have_their_turn_while_many_slow_sites_of_one_are_searched(sites: list[PartnerSite]) -> None:
+    """Each took the time of a statement, half a minute, while all other sites waited."""
+    slow, others = sites[1], [sites[0], sites[2]]
+    org = slow.plant.organization_id
+    await slow.execute(
+        "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method, lifecycle_status)"
+        " SELECT lpad(n::text, 32, '0')::uuid, %(org)s, 'Plant', n::text, 'GATEWAY', 'PASSWORD', 'ACTIVE'"
+        " FROM generate_series(1, 16) n"
+    )
+    await slow.execute(
+        "INSERT INTO vcp_site (plant_id, override_mode, override_set_by, override_set_at, override_expires_at)"
+        " SELECT p.id, override_mode, override_set_by, override_set_at, override_expires_at FROM vcp_site s, plant p"
+        " WHERE s.plant_id = %(plant)s AND p.organization_id = %(org)s AND p.id <> s.plant_id"
+    )
+    # What a sequence counts outlives the end of a transaction. Here it is the time that statements would have taken.
+    await slow.execute("CREATE SEQUENCE seconds MINVALUE 0")
+    await slow.execute("CREATE TABLE waited (seconds int)")
+    await slow.execute(
+        "CREATE FUNCTION delay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        f" IF EXISTS (SELECT FROM plant WHERE id = NEW.plant_id AND organization_id = '{org}') THEN PERFORM setval('seconds',"
+        " (SELECT last_value FROM seconds) + extract(epoch FROM current_setting('statement_timeout')::interval)::int);"
+        " RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = '57014'; END IF;"
+        " INSERT INTO waited SELECT last_value FROM seconds; RETURN NEW; END $$"
+    )
+    await slow.execute("CREATE TRIGGER delay BEFORE UPDATE ON vcp_site FOR EACH ROW EXECUTE FUNCTION delay()")
+    steering, later = SiteScheduler(slow.database), datetime.now(UTC) + timedelta(seconds=61)
+    await steering.run_due(later)
+
+    assert [await site.site("override_mode") for site in others] == [(None,), (None,)]
+    [(waited,)] = await slow.rows("SELECT max(seconds) FROM waited")
+    assert waited <= 40, "half a minute until a statement has failed, and one turn of the slow organisation"
+    await until_set_aside(steering, later, slow, 17)
+    assert await slow.rows("SELECT count(*) FROM vcp_site WHERE override_mode IS NOT NULL") == [(17,)]
+
+
+async def until_set_aside(steering: SiteScheduler, now: datetime, site: PartnerSite, count: int) -> None:
+    """Run the scheduler until that many sites are set aside."""
+    async with asyncio.timeout(60):
+        while len(await set_aside(site)) < count:
+            await steering.run_due(now)
+
+
 async def test_commands_expire_at_all_other_sites(sites: list[PartnerSite]) -> None:
     await sites[0].execute("UPDATE plant_command SET expires_at = now()")
 

@@ -52,8 +52,8 @@ async def correct_silence(db: Connection) -> int:
     return await store.correct_silence(db)
 
 
-async def list_sites(db: Connection, without: Sequence[UUID]) -> list[UUID]:
-    """Return the plants of all sites other than those in `without`."""
+async def list_sites(db: Connection, without: Sequence[UUID]) -> dict[UUID, list[UUID]]:
+    """Return the plants of all sites other than those in `without`, by organisation."""
     return await store.list_ids(db, without)
 
 

@@ -179,10 +179,14 @@ async def insert_intervals(db: Connection, plant_id: UUID, intervals: Sequence[S
     )
 
 
-async def list_ids(db: Connection, without: Sequence[UUID]) -> list[UUID]:
-    """Return the plants of all sites other than those in `without`."""
-    cursor = await db.execute("SELECT plant_id FROM vcp_site WHERE plant_id <> ALL(%s) ORDER BY plant_id", (list(without),))
-    return [row[0] for row in await cursor.fetchall()]
+async def list_ids(db: Connection, without: Sequence[UUID]) -> dict[UUID, list[UUID]]:
+    """Return the plants of all sites other than those in `without`, by organisation."""
+    cursor = await db.execute(
+        "SELECT p.organization_id, array_agg(p.id ORDER BY p.id) FROM vcp_site s JOIN plant p ON p.id = s.plant_id"
+        " WHERE s.plant_id <> ALL(%s) GROUP BY 1",
+        (list(without),),
+    )
+    return dict(await cursor.fetchall())
 
 
 async def claim_due_intervals(db: Connection, now: datetime, limit: int, selection: Selection) -> list[DueInterval]:
