@@ -20,6 +20,7 @@ from gridfleet.kernel.db import Database
 from gridfleet.kernel.errors import TooManyRequests
 from support.builders.accounts import add_member, add_user, session_of
 from support.builders.telemetry_records import RecordedPlant, add_plant, member
+from support.clients.live_watch import next_change
 from support.clients.open_stream import OpenStream
 from support.servers.api_service import ApiService, api_service, bearer
 
@@ -131,9 +132,7 @@ async def test_many_watchers_share_the_reading_and_there_is_an_end_to_them(
     await beside.aclose()
     await plant.write(None, ["a"], {NOW + SECOND: [2.0]})
     for one in watching:
-        while not (changed := await anext(one)):
-            pass
-        assert [point.value for point in changed] == [2.0]
+        assert [point.value for point in await next_change(one)] == [2.0]
         await one.aclose()
     assert values.watchers == 0
     with pytest.raises(PlantNotFound):
@@ -155,10 +154,7 @@ async def test_watchers_outlive_a_database_that_does_not_do_its_work(
         assert await anext(watching) == []  # a turn in which nothing changed
         assert await anext(watching) == []
     await plant.write(None, ["a"], {NOW + SECOND: [2.0]})
-    async with asyncio.timeout(10):
-        while not (changed := await anext(watching)):
-            pass
-    assert [point.value for point in changed] == [2.0]
+    assert [point.value for point in await next_change(watching)] == [2.0]
     await watching.aclose()
 
 

@@ -21,6 +21,7 @@ from gridfleet.domains.telemetry.history.store import SourceRow
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import TooManyRequests, ValidationFailed
 from support.builders.telemetry_records import RecordedPlant, allowed
+from support.clients.live_watch import next_change
 
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -195,8 +196,5 @@ async def test_a_watched_plant_that_gets_too_many_values_ends_its_watch_alone(da
         await grow(growing, 126)
         async with asyncio.timeout(20):
             assert [changed async for changed in first if changed] == []
-            await other.write(None, ["a"], {datetime.now(UTC): [1.0]})
-            async for changed in second:
-                if changed:
-                    break
-            assert [point.value for point in changed] == [1.0]
+        await other.write(None, ["a"], {datetime.now(UTC): [1.0]})
+        assert [point.value for point in await next_change(second)] == [1.0]

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -30,20 +30,26 @@ TODAY = utc_now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecon
 BEGIN = TODAY - 20 * DAY
 BAD_HOUR = BEGIN + 30 * HOUR
 
+TAKES_TOO_LONG = "RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = '57014'"
+
 
 @asynccontextmanager
-async def failing(database: Database, source: int, hour: datetime, statement: str) -> AsyncIterator[None]:
-    """Makes the database fail with `statement` when it writes the roll-up of an hour."""
+async def failing(database: Database, condition: str, statement: str = "RAISE EXCEPTION 'never'") -> AsyncIterator[None]:
+    """Make the database execute `statement` when it writes the roll-up (`NEW`) of an hour for which `condition` holds."""
     async with database.transaction() as db:
         await db.execute(
             "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-            f" IF NEW.source_id = {source} AND NEW.bucket = '{hour.isoformat()}' THEN {statement}; END IF;"
-            " RETURN NEW; END $$"
+            f" IF {condition} THEN {statement}; END IF; RETURN NEW; END $$".encode()
         )
         await db.execute("CREATE TRIGGER fail BEFORE INSERT OR UPDATE ON telemetry_hour FOR EACH ROW EXECUTE FUNCTION fail()")
     yield
     async with database.transaction() as db:
         await db.execute("DROP FUNCTION fail CASCADE")
+
+
+def bad_hour_of(source: int) -> str:
+    """Return the condition that a roll-up is the one of BAD_HOUR."""
+    return f"NEW.source_id = {source} AND NEW.bucket = '{BAD_HOUR.isoformat()}'"
 
 
 async def rows(database: Database, query: str) -> list[tuple[object, ...]]:
@@ -61,7 +67,7 @@ async def recorded(database: Database, hours: int) -> RecordedPlant:
 async def test_an_hour_that_fails_is_set_aside_and_all_others_go_on(database: Database, code: str) -> None:
     bad, good = await recorded(database, 60), await recorded(database, 60)
     source = await bad.source(None)
-    async with failing(database, source, BAD_HOUR, f"RAISE EXCEPTION 'cannot be summed' USING ERRCODE = '{code}'"):
+    async with failing(database, bad_hour_of(source), f"RAISE EXCEPTION 'cannot be summed' USING ERRCODE = '{code}'"):
         assert await roll_up(database) == 119
         assert await rows(database, "SELECT source_id, hour FROM telemetry_dirty") == [(source, BAD_HOUR)]
         [(set_aside, hour, error, attempts)] = await rows(
@@ -87,7 +93,7 @@ async def test_an_hour_that_fails_is_set_aside_and_all_others_go_on(database: Da
 
 async def test_each_failure_waits_longer_for_the_next_try(database: Database) -> None:
     bad = await recorded(database, 40)
-    async with failing(database, await bad.source(None), BAD_HOUR, "RAISE EXCEPTION 'never'"):
+    async with failing(database, bad_hour_of(await bad.source(None))):
         waits = []
         for _ in range(9):
             await roll_up(database)
@@ -123,13 +129,8 @@ async def test_hours_that_take_too_long_do_not_use_up_the_jobs_time(
 
     monkeypatch.setattr(recomputation, "monotonic", lambda: now)
     monkeypatch.setattr(recomputation, "is_poison", after_thirty_seconds)
-    async with failing(database, 0, BEGIN, "RAISE EXCEPTION 'never'"):
-        async with database.transaction() as db:
-            await db.execute(
-                "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-                f" IF EXISTS (SELECT FROM telemetry_source WHERE id = NEW.source_id AND plant_id = '{bad.id}') THEN"
-                " RAISE EXCEPTION 'slow' USING ERRCODE = '57014'; END IF; RETURN NEW; END $$"
-            )
+    of_bad = f"EXISTS (SELECT FROM telemetry_source WHERE id = NEW.source_id AND plant_id = '{bad.id}')"
+    async with failing(database, of_bad, TAKES_TOO_LONG):
         await roll_up(database, seconds=100)
     assert await rows(database, "SELECT count(*) FROM telemetry_hour") == [(60,)]
     assert await rows(database, "SELECT count(*) > 0 FROM telemetry_set_aside") == [(True,)]
@@ -138,14 +139,11 @@ async def test_hours_that_take_too_long_do_not_use_up_the_jobs_time(
 async def test_the_last_hour_has_the_time_of_a_single_one(database: Database) -> None:
     """After an hour that took too long, statements have less time in transactions that have room for several hours."""
     bad, good, last = [await recorded(database, 1) for _ in range(3)]  # in the order of their turns
-    async with failing(database, 0, BEGIN, "RAISE EXCEPTION 'never'"):
-        async with database.transaction() as db:
-            await db.execute(
-                "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-                f" IF NEW.source_id = {await bad.source(None)} OR (NEW.source_id = {await last.source(None)}"
-                " AND current_setting('statement_timeout')::interval < interval '20 s') THEN"
-                " RAISE EXCEPTION 'slow' USING ERRCODE = '57014'; END IF; RETURN NEW; END $$".encode()
-            )
+    slow = (
+        f"NEW.source_id = {await bad.source(None)} OR (NEW.source_id = {await last.source(None)}"
+        " AND current_setting('statement_timeout')::interval < interval '20 s')"
+    )
+    async with failing(database, slow, TAKES_TOO_LONG):
         assert await roll_up(database) == 2
     assert await rows(database, "SELECT source_id FROM telemetry_set_aside") == [(await bad.source(None),)]
     assert {row[0] for row in await rows(database, "SELECT source_id FROM telemetry_hour")} == {
@@ -157,12 +155,7 @@ async def test_the_last_hour_has_the_time_of_a_single_one(database: Database) ->
 async def test_a_source_whose_every_hour_fails_holds_up_no_other(database: Database) -> None:
     bad, good = await recorded(database, 6), await recorded(database, 5)
     source, other = await bad.source(None), await good.source(None)
-    async with failing(database, source, BAD_HOUR, "RAISE EXCEPTION 'never'"):
-        async with database.transaction() as db:
-            await db.execute(
-                "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-                f" IF NEW.source_id = {source} THEN RAISE EXCEPTION 'never'; END IF; RETURN NEW; END $$"
-            )
+    async with failing(database, f"NEW.source_id = {source}"):
         assert await roll_up(database) == 5
     assert await rows(database, "SELECT count(*) FROM telemetry_set_aside") == [(6,)]
     # Transactions are numbered: the other source waited for one failure alone.
@@ -175,7 +168,7 @@ async def test_a_source_whose_every_hour_fails_holds_up_no_other(database: Datab
 
 async def test_a_database_that_goes_away_is_no_fault_of_an_hour(database: Database) -> None:
     plant = await recorded(database, 40)
-    async with failing(database, await plant.source(None), BAD_HOUR, "PERFORM pg_terminate_backend(pg_backend_pid())"):
+    async with failing(database, bad_hour_of(await plant.source(None)), "PERFORM pg_terminate_backend(pg_backend_pid())"):
         with pytest.raises(psycopg.OperationalError):
             await roll_up(database)
     assert await rows(database, "SELECT FROM telemetry_set_aside") == []
@@ -187,7 +180,7 @@ async def test_retention_waits_for_the_source_of_the_hour_alone(database: Databa
     await bad.add_device("BAT1")
     await bad.write("BAT1", ["a"], {BEGIN: [1.0], BAD_HOUR: [2.0]})
     source, neighbour, other = await bad.source(None), await bad.source("BAT1"), await good.source(None)
-    async with failing(database, source, BAD_HOUR, "RAISE EXCEPTION 'never'"):
+    async with failing(database, bad_hour_of(source)):
         await roll_up(database)
     assert await apply_retention(database, Days(raw=10, minute=15, quarter=60), utc_now())
     left = await rows(database, "SELECT source_id, count(*), min(time) FROM telemetry_frame GROUP BY source_id")
@@ -212,7 +205,7 @@ async def test_operators_see_what_is_set_aside(database: Database, home: Path) -
         return found.status.value, found.found
 
     assert (await finding())[0] == "ok"
-    async with failing(database, await bad.source("BAT1"), BAD_HOUR, "RAISE EXCEPTION 'cannot be summed'"):
+    async with failing(database, bad_hour_of(await bad.source("BAT1")), "RAISE EXCEPTION 'cannot be summed'"):
         await roll_up(database)
     async with database.transaction() as db:
         queues = {one.queue: one for one in await waiting(db)}
@@ -225,7 +218,7 @@ async def test_operators_see_what_is_set_aside(database: Database, home: Path) -
 
 async def test_a_deleted_plants_hours_are_set_aside_no_more(database: Database) -> None:
     bad = await recorded(database, 40)
-    async with failing(database, await bad.source(None), BAD_HOUR, "RAISE EXCEPTION 'never'"):
+    async with failing(database, bad_hour_of(await bad.source(None))):
         await roll_up(database)
         async with database.transaction() as db:
             await db.execute("DELETE FROM plant WHERE id = %s", (bad.id,))
