@@ -7,7 +7,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
-from uuid import UUID
 
 import httpx
 import psutil
@@ -18,14 +17,12 @@ from bench.fleet import SIGNALS, Fleet, register_fleet
 from bench.measures import Measure, folder_of, options, report
 from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, BenchFailed, Stack, running_stack
 from gridfleet.domains.device_templates.decoder import Metric
-from gridfleet.domains.telemetry.frames.lookup import load_sources
 from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, microseconds
 from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, Partitions, days_of, write_batch
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.protocol.envelope import format_time
 
-_DAYS: Final = 30
 _EXPORT_DEVICES: Final = 2
 _FLEET_INTERVAL: Final = timedelta(minutes=15)
 _BATCHES: Final = 12
@@ -37,12 +34,12 @@ _LOG: Final = (
 """The statement of `write_frames`, to be timed alone."""
 
 
-async def measure(plants: int) -> dict[str, Measure]:
-    """Return all measures."""
+async def measure(plants: int, days: int) -> dict[str, Measure]:
+    """Return all measures. Two devices of the first plant have data of `days` days, the others that of one day."""
     with running_stack() as stack:
         async with open_database(stack.database_url, name="bench", size=4) as database:
             fleet = await register_fleet(database, stack.keyring, plants)
-            sources = await _sources(database, fleet)
+            sources = [source_id for plant in fleet.plants for source_id in plant.source_ids]
             layout = await _layout(database)
             measures: dict[str, Measure] = {}
             for late in (0, 5, 100):
@@ -50,15 +47,11 @@ async def measure(plants: int) -> dict[str, Measure]:
                 measures[f"batch_with_{late}_percent_late"] = Measure(batch, "ns a point", None, "lower")
                 measures[f"log_with_{late}_percent_late"] = Measure(log, "ns a point", None, "lower")
             await _roll_up(database)
-            measures |= await _fill(database, layout, sources)
+            end = datetime.now(UTC).replace(microsecond=0)
+            start = end - timedelta(days=days)
+            measures |= await _fill(database, layout, sources, start, end)
             stack.start_api()
-            return measures | await _reads(stack, database, fleet) | await _exports(stack, fleet)
-
-
-async def _sources(database: Database, fleet: Fleet) -> list[int]:
-    async with database.transaction() as db:
-        found = await load_sources(db, [UUID(plant.id) for plant in fleet.plants])
-    return [source.id for plant in fleet.plants for source in found[UUID(plant.id)] if source.external_id is not None]
+            return measures | await _reads(stack, database, fleet, start, end) | await _exports(stack, fleet, start, end)
 
 
 async def _layout(database: Database) -> int:
@@ -90,16 +83,15 @@ async def _log_cost(database: Database, layout: int, sources: Sequence[int], lat
     return whole / points * 1e9, log / points * 1e9
 
 
-async def _fill(database: Database, layout: int, sources: Sequence[int]) -> dict[str, Measure]:
-    """Write and roll up a month of ten-second data of two devices, and yesterday's data of the whole fleet."""
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    now = datetime.now(UTC).replace(microsecond=0)
-    days = [(now - timedelta(days=number)).date() for number in range(_DAYS + 1)]
-    await Partitions(database).ensure(days)
+async def _fill(database: Database, layout: int, sources: Sequence[int], start: datetime, end: datetime) -> dict[str, Measure]:
+    """Write and roll up ten-second data of two devices from `start` to `end`, and the last whole day of the other devices."""
+    today = end.replace(hour=0, minute=0, second=0)
+    days = {start.date() + timedelta(days=number) for number in range((end - start).days + 1)}
+    await Partitions(database).ensure(days | {(today - timedelta(days=1)).date()})
     async with database.transaction() as db:
         await db.execute("SET LOCAL statement_timeout = 0")
-        for ids, start, end, step in (
-            (sources[:_EXPORT_DEVICES], now - timedelta(days=_DAYS), now, timedelta(seconds=10)),
+        for ids, since, until, step in (
+            (sources[:_EXPORT_DEVICES], start, end, timedelta(seconds=10)),
             (sources[_EXPORT_DEVICES:], today - timedelta(days=1), today, _FLEET_INTERVAL),
         ):
             await db.execute(
@@ -108,7 +100,7 @@ async def _fill(database: Database, layout: int, sources: Sequence[int]) -> dict
                 " WHERE t > 'epoch')"
                 " FROM unnest(%s::int[]) s, generate_series(%s::timestamptz, %s::timestamptz - interval '1 s', %s::interval) t"
                 " ON CONFLICT DO NOTHING",
-                (layout, SIGNALS, list(ids), start, end, step),
+                (layout, SIGNALS, list(ids), since, until, step),
             )
         await db.execute(
             "INSERT INTO telemetry_dirty (source_id, hour) SELECT DISTINCT source_id, date_bin('1 hour', time, 'epoch')"
@@ -158,27 +150,27 @@ async def _times(name: str, ask: Callable[[], Awaitable[object]], goal: float | 
     return {f"{name}_p50": Measure(p50, "ms", None, "lower"), f"{name}_p99": Measure(p99, "ms", goal, "lower")}
 
 
-async def _reads(stack: Stack, database: Database, fleet: Fleet) -> dict[str, Measure]:
-    now = datetime.now(UTC).replace(microsecond=0)
+async def _reads(stack: Stack, database: Database, fleet: Fleet, start: datetime, end: datetime) -> dict[str, Measure]:
     plant = fleet.plants[0]
-    query = {"plantId": str(plant.id), "from": format_time(now - timedelta(days=_DAYS)), "to": format_time(now)}
+    query = {"plantId": plant.id, "from": format_time(start), "to": format_time(end)}
     device = f"/api/v1/plants/{plant.id}/sub-devices/{plant.device_ids[0]}/telemetry"
     async with _client(stack, fleet) as client:
 
-        async def month() -> None:
+        async def quarters() -> None:
             answer = await client.get(
                 "/api/v1/telemetry",
                 params={**query, "bucket": "15 minutes", "metric": f"{plant.device_ids[0]}.signal_00"},
             )
-            if answer.status_code != 200 or answer.content.count(b'"time"') < _DAYS * 96:
-                raise BenchFailed(f"a month in quarters: {answer.status_code}, {answer.content.count(b'time')} points")
+            count = answer.content.count(b'"time"')
+            if answer.status_code != 200 or count < (end - start) // timedelta(minutes=15):
+                raise BenchFailed(f"quarters of a device: {answer.status_code}, {count} points")
 
         async def hours() -> None:
             span = {"from": query["from"], "to": query["to"], "metric": "signal_00"}
             if (await client.get(device, params=span)).status_code != 200:
-                raise BenchFailed("a sub-device's month was refused")
+                raise BenchFailed("hours of a sub-device were refused")
 
-        yesterday = now.replace(hour=0, minute=0, second=0) - timedelta(days=1)
+        yesterday = end.replace(hour=0, minute=0, second=0) - timedelta(days=1)
 
         async def fleet_day() -> None:
             async with database.transaction() as db:
@@ -192,15 +184,14 @@ async def _reads(stack: Stack, database: Database, fleet: Fleet) -> dict[str, Me
                     raise BenchFailed("the fleet's day is not there")
 
         return {
-            **await _times("30_days_in_15_minutes", month, goal=30.0),
+            **await _times("30_days_in_15_minutes", quarters, goal=30.0),
             **await _times("sub_device_30_days_in_hours", hours),
             **await _times("fleet_day_sums_sql_alone", fleet_day),
         }
 
 
-async def _exports(stack: Stack, fleet: Fleet) -> dict[str, Measure]:
+async def _exports(stack: Stack, fleet: Fleet, start: datetime, end: datetime) -> dict[str, Measure]:
     """Export all data of a plant. Returns the rate, and the largest increase of the API's memory."""
-    now = datetime.now(UTC).replace(microsecond=0)
     (api,) = [
         process
         for process in psutil.process_iter(["cmdline"])
@@ -209,9 +200,9 @@ async def _exports(stack: Stack, fleet: Fleet) -> dict[str, Measure]:
         and process.environ().get("GRIDFLEET_HTTP_PORT") == str(stack.settings.http_port)
     ]
     query = {
-        "plantId": str(fleet.plants[0].id),
-        "from": format_time(now - timedelta(days=_DAYS + 1)),
-        "to": format_time(now),
+        "plantId": fleet.plants[0].id,
+        "from": format_time(start - timedelta(days=1)),
+        "to": format_time(end),
     }
     found: dict[str, Measure] = {}
     async with _client(stack, fleet) as client:
@@ -246,8 +237,9 @@ def main() -> None:
     """Measure, print and write the result `history`."""
     parser = options("history", __doc__)
     parser.add_argument("--plants", type=int, help="with six sub-devices each: 1,000; if quick 100")
+    parser.add_argument("--days", type=int, default=30, help="of data of two devices: 30, for which the names of measures hold")
     chosen = parser.parse_args()
-    measures = uvloop.run(measure(chosen.plants or (100 if chosen.quick else 1_000)))
+    measures = uvloop.run(measure(chosen.plants or (100 if chosen.quick else 1_000), chosen.days))
     report("history", measures, folder_of(chosen))
 
 

@@ -60,6 +60,15 @@ def test_the_benchmark_of_many_plants_compares_two_fleets(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+def test_the_benchmark_of_roll_ups_reads_the_devices_that_it_filled(tmp_path: Path) -> None:
+    # A missing quarter of an hour ends it with an error.
+    run("history", "--quick", "--plants", "10", "--days", "1", "--output", str(tmp_path))
+    found = read_measures(tmp_path / "history.json")
+    assert found["export_csv_points_per_second"].value > 0
+    assert found["30_days_in_15_minutes_p99"].goal == 30
+
+
+@pytest.mark.slow
 def test_a_trace_follows_messages_through_every_stage() -> None:
     output = run("trace", "6000", "--seconds", "1", "--plants", "20", "--patience", "0")
     assert all(stage in output for stage in STAGES)
