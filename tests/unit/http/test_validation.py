@@ -193,6 +193,13 @@ def test_free_form_values_are_bounded_as_json() -> None:
     assert len(complaints(**{f"f{n}": n for n in range(1_000)}, metadata={f"{n}\ud800": "\ud800" for n in range(10)})) == 1_000
 
 
+@pytest.mark.parametrize("value", [1, [], {}, 2**60, [[[]]]])
+def test_free_form_values_are_not_examined_if_they_are_too_many(value: object) -> None:
+    """A body of 1 MiB has room for half a million of them, of which each takes a microsecond or two."""
+    assert complaints(metadata={"a": [value] * 20_000}) == ["metadata: must have at most 16384 values"]
+    assert complaints(metadata={str(n): value for n in range(20_000)}) == ["metadata: must have at most 16384 values"]
+
+
 def test_the_list_of_complaints_ends_somewhere() -> None:
     assert len(complaints(**{f"field{n}": n for n in range(5_000)})) == 1_000
 

@@ -41,6 +41,8 @@ MAX_DEPTH: Final = 32
 _MAX_METADATA: Final = 32 * 1024
 _MOST_ITEMS: Final = 30_000
 """Items of an array without a limit of its own. A body of 1 MiB has room for 27,000 ids, but for 524,000 short items."""
+_MOST_VALUES: Final = _MAX_METADATA // 2
+"""Values of a free-form value: as many as metadata have room for. A body of 1 MiB has room for 524,000."""
 _MOST_MISTAKES: Final = 10_000
 """Mistakes that are examined. Each takes some ten microseconds of the event loop, in which all other requests wait."""
 
@@ -282,12 +284,30 @@ _LEAVES: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def _free_form(value: dict[str, Any]) -> dict[str, Any]:
-    """Return free-form JSON unchanged. Refuse only values that PostgreSQL or other JSON readers cannot represent."""
+    """Return free-form JSON unchanged. Refuse values that PostgreSQL or other JSON readers cannot represent, and too many.
+
+    They are counted first: each that is examined takes a microsecond or two of the event loop.
+    """
+    if _has_more_values(value, _MOST_VALUES):
+        raise PydanticCustomError("complaints", "", {"complaints": [f": must have at most {_MOST_VALUES} values"]})
     found: list[str] = []
     _check_free(value, "", found, 0)
     if found:
         raise PydanticCustomError("complaints", "see the list", {"complaints": found})
     return value
+
+
+def _has_more_values(value: dict[str, Any], most: int) -> bool:
+    counted = 0
+    waiting: list[Any] = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict | list):
+            counted += len(one)
+            if counted > most:
+                return True
+            waiting.extend(one.values() if isinstance(one, dict) else one)
+    return False
 
 
 def _check_free(value: Any, path: str, found: list[str], depth: int) -> None:
