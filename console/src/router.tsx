@@ -10,6 +10,7 @@ import {
 import { ApiError } from "./api/error";
 import { hasSession } from "./api/session-clock";
 import { findOrganization, firstOrganization } from "./organizations";
+import { historySearch } from "./screens/plant-history-search";
 import { type SessionUser, sessionQuery } from "./session";
 import { ErrorPage, LoadingPage, NotFoundPage } from "./ui/pages";
 
@@ -92,11 +93,41 @@ const fleet = createRoute({
   component: lazyRouteComponent(() => import("./screens/fleet"), "FleetScreen"),
 });
 
+const plant = createRoute({
+  getParentRoute: () => organization,
+  path: "/plants/$plantId",
+  component: lazyRouteComponent(() => import("./screens/plant"), "PlantFrame"),
+});
+
+const plantStart = createRoute({
+  getParentRoute: () => plant,
+  path: "/",
+  beforeLoad: ({ params }) => {
+    throw redirect({ to: "/o/$slug/plants/$plantId/live", params });
+  },
+});
+
+const plantLive = createRoute({
+  getParentRoute: () => plant,
+  path: "/live",
+  component: lazyRouteComponent(() => import("./screens/plant-live"), "PlantLiveScreen"),
+});
+
+const plantHistory = createRoute({
+  getParentRoute: () => plant,
+  path: "/history",
+  validateSearch: historySearch,
+  component: lazyRouteComponent(() => import("./screens/plant-history"), "PlantHistoryScreen"),
+});
+
 export const router = createRouter({
   routeTree: root.addChildren([
     login,
     forgot,
-    inside.addChildren([start, organization.addChildren([organizationStart, fleet])]),
+    inside.addChildren([
+      start,
+      organization.addChildren([organizationStart, fleet, plant.addChildren([plantStart, plantLive, plantHistory])]),
+    ]),
   ]),
   basepath: "/console",
   context: { queryClient },

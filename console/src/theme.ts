@@ -15,7 +15,10 @@ function show(): void {
 }
 
 show();
-systemIsDark.addEventListener("change", show);
+systemIsDark.addEventListener("change", () => {
+  show();
+  for (const listener of listeners) listener();
+});
 
 /** Show the console in these colours, also after the next start. */
 export function setTheme(chosen: Theme): void {
@@ -28,6 +31,11 @@ export function setTheme(chosen: Theme): void {
 function subscribe(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
+}
+
+/** Return the colours that are shown: with "system", those of the system. */
+export function useShownTheme(): "light" | "dark" {
+  return useSyncExternalStore(subscribe, () => (document.documentElement.dataset.theme === "dark" ? "dark" : "light"));
 }
 
 export function useTheme(): Theme {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { count, energy, percent, power } from "./quantities";
+import { count, energy, number, percent, power } from "./quantities";
 
 test.each([
   [0, "0 W"],
@@ -16,6 +16,16 @@ test.each([
   [undefined, "–"],
 ])("a power of %s W is %s", (watts, text) => {
   expect(power(watts, "en")).toBe(text.replace(" ", "\u00a0"));
+});
+
+test.each([
+  [51.3333, "51.33"],
+  [-0.00001234, "-0.00001234"],
+  [12_345.6, "12,346"],
+  [-0, "0"],
+  [null, "–"],
+])("a measured %s is %s", (value, text) => {
+  expect(number(value, "en")).toBe(text);
 });
 
 test("numbers have the separators of the language", () => {

@@ -24,6 +24,13 @@ export function percent(value: number | null | undefined, language: string): str
   return `${new Intl.NumberFormat(language, { maximumFractionDigits: 0 }).format(value)}\u00a0%`;
 }
 
+/** Return a measured number with up to four significant digits, more if it has more digits before the point: `51.33`, `12,345`. */
+export function number(value: number | null | undefined, language: string): string {
+  if (value === null || value === undefined) return MISSING;
+  const digits = Math.abs(value) >= 1000 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 4 };
+  return new Intl.NumberFormat(language, { ...digits, signDisplay: "negative" }).format(value);
+}
+
 export function count(value: number, language: string): string {
   return new Intl.NumberFormat(language).format(value);
 }

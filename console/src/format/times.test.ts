@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { age, dateTime } from "./times";
+import { age, axisLabels, dateTime } from "./times";
 
 const NOW = Date.parse("2026-11-23T08:00:00Z");
 
@@ -12,6 +12,13 @@ test.each([
   ["2025-11-23T08:00:00Z", "365 days ago"],
 ])("%s is %s", (time, text) => {
   expect(age(time, NOW, "en")).toBe(text);
+});
+
+test("an axis says the date where a day begins in the zone", () => {
+  const times = [20, 22, 24].map((hour) => Date.UTC(2026, 10, 22, hour) / 1000);
+  expect(axisLabels(times, 7_200, "Europe/Berlin", "en-GB")).toEqual(["21:00\n22 Nov", "23:00", "01:00\n23 Nov"]);
+  expect(axisLabels(times.slice(0, 1), 86_400, "UTC", "en-GB")).toEqual(["22 Nov"]);
+  expect(axisLabels(times.slice(0, 1), 30, "UTC", "de")).toEqual(["20:00:00\n22. Nov."]);
 });
 
 test("both hours of the end of summer time are told apart by the zone", () => {

@@ -8,13 +8,36 @@ const UNITS = [
 ] as const;
 
 /** Return how long ago a time was: `5 minutes ago`. A clock that differs by seconds makes no time of the future. */
-export function age(time: string, now: number, language: string): string {
+export function age(time: string, now: number, language: string, style: "long" | "narrow" = "long"): string {
   const seconds = Math.max(0, (now - Date.parse(time)) / 1000);
   const { unit, seconds: size } = UNITS.find((one) => seconds >= one.seconds) ?? { unit: "second", seconds: 1 };
-  return new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "long" }).format(
-    -Math.floor(seconds / size),
-    unit,
-  );
+  return new Intl.RelativeTimeFormat(language, { numeric: "auto", style }).format(-Math.floor(seconds / size), unit);
+}
+
+/**
+ * Return labels of a time axis: the time of day, with the date below it where a day begins; dates alone if the labels are a day or
+ * more apart.
+ *
+ * @param seconds Times of the labels in epoch seconds, ascending.
+ * @param distance Seconds between two labels.
+ */
+export function axisLabels(seconds: number[], distance: number, timeZone: string, language: string): string[] {
+  const day = new Intl.DateTimeFormat(language, { timeZone, day: "numeric", month: "short" });
+  const time = new Intl.DateTimeFormat(language, {
+    timeZone,
+    hour: "2-digit",
+    minute: "2-digit",
+    ...(distance < 60 ? { second: "2-digit" } : {}),
+    hour12: false,
+  });
+  let before = "";
+  return seconds.map((one) => {
+    const date = day.format(one * 1000);
+    const isNew = date !== before;
+    before = date;
+    if (distance >= 86_400) return date;
+    return isNew ? `${time.format(one * 1000)}\n${date}` : time.format(one * 1000);
+  });
 }
 
 /** Return date and time in a zone with the zone's short name: `23 Nov 2026, 09:15:02 CET`. */

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { getRouteApi } from "@tanstack/react-router";
+import { getRouteApi, Link } from "@tanstack/react-router";
 import { apiOf, dataOf } from "../api/client";
 import { age } from "../format/times";
 import { useLanguage, useTexts } from "../i18n";
@@ -43,7 +43,11 @@ export function FleetScreen() {
             <tbody>
               {plants.data.data.map((plant) => (
                 <tr key={plant.id}>
-                  <td>{plant.name}</td>
+                  <td>
+                    <Link to="/o/$slug/plants/$plantId" params={{ slug: organization.slug, plantId: plant.id }}>
+                      {plant.name}
+                    </Link>
+                  </td>
                   <td>{plant.serialNumber}</td>
                   <td>
                     <PlantState status={plant.status} />

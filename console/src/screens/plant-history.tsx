@@ -1,0 +1,151 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { useMemo } from "react";
+import { number } from "../format/quantities";
+import { useLanguage, useTexts } from "../i18n";
+import { type Columns, columnsQuery, latestQuery, type Point } from "../plants";
+import { useShownTheme } from "../theme";
+import { Chart, colourOf } from "../ui/chart";
+import { Failure } from "../ui/failure";
+import { useNow } from "../ui/now";
+import { LAST, type Last, rangeOf } from "./plant-history-search";
+
+const route = getRouteApi("/inside/o/$slug/plants/$plantId/history");
+const POINTS = 600;
+const MOST_METRICS = 6;
+
+/** Metrics of a plant over time. Range and metrics are in the URL, so that a link shows the same. */
+export function PlantHistoryScreen() {
+  const texts = useTexts();
+  const now = useNow(60);
+  const { organization } = route.useRouteContext();
+  const { plantId } = route.useParams();
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const latest = useQuery(latestQuery(organization.id, plantId));
+  const metrics = search.metrics ?? firstChoice(latest.data ?? []);
+  const range = useMemo(() => rangeOf(search, now), [search, now]);
+  const columns = useQuery({
+    ...columnsQuery(organization.id, plantId, metrics, range, POINTS),
+    placeholderData: (before: Columns | undefined) => before,
+  });
+  return (
+    <>
+      <div className="toolbar">
+        <fieldset className="choices">
+          <legend className="hidden">{texts.history.range}</legend>
+          {LAST.map((last) => (
+            <button
+              key={last}
+              type="button"
+              aria-pressed={search.from === undefined && search.last === last}
+              onClick={() => navigate({ search: ({ metrics }) => ({ metrics, last }) })}
+            >
+              {texts.history.last[last as Last]}
+            </button>
+          ))}
+        </fieldset>
+        <details className="picker">
+          <summary className="button">{texts.history.metrics(metrics.length)}</summary>
+          <fieldset>
+            <legend className="hidden">{texts.history.choose}</legend>
+            {(latest.data ?? []).map(({ metric, unit }) => {
+              const isChosen = metrics.includes(metric);
+              return (
+                <label key={metric} className="check">
+                  <input
+                    type="checkbox"
+                    checked={isChosen}
+                    disabled={!isChosen && metrics.length >= MOST_METRICS}
+                    onChange={() =>
+                      navigate({
+                        search: (before) => ({
+                          ...before,
+                          metrics: isChosen ? metrics.filter((one) => one !== metric) : [...metrics, metric],
+                        }),
+                      })
+                    }
+                  />
+                  {metric} <span className="unit">{unit}</span>
+                </label>
+              );
+            })}
+          </fieldset>
+        </details>
+      </div>
+      <Failure error={latest.error ?? columns.error} />
+      {columns.data && (
+        <figure className="card">
+          <Chart
+            columns={columns.data}
+            timeZone="UTC"
+            label={texts.history.chart(metrics)}
+            onZoom={({ from, to }) => navigate({ search: (before) => ({ metrics: before.metrics, from, to }) })}
+          />
+          <figcaption>
+            <Summary columns={columns.data} />
+            <p className="fine">{texts.history.bucket(columns.data.bucket)}</p>
+          </figcaption>
+        </figure>
+      )}
+    </>
+  );
+}
+
+/** What the chart shows, in numbers: also for readers who cannot see it. */
+function Summary({ columns }: { columns: Columns }) {
+  const texts = useTexts();
+  const language = useLanguage();
+  const theme = useShownTheme();
+  return (
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">{texts.plant.metric}</th>
+          <th scope="col" className="number">
+            {texts.history.minimum}
+          </th>
+          <th scope="col" className="number">
+            {texts.history.average}
+          </th>
+          <th scope="col" className="number">
+            {texts.history.maximum}
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {columns.columns.map(({ metric, unit, average, min, max }, index) => (
+          <tr key={`${metric} ${unit}`}>
+            <th scope="row">
+              <svg className="swatch" viewBox="0 0 12 12" aria-hidden="true">
+                <rect width="12" height="12" rx="3" fill={colourOf(index, theme)} />
+              </svg>
+              {metric} <span className="unit">{unit}</span>
+            </th>
+            <td className="number">{number(least(min, Math.min), language)}</td>
+            <td className="number">{number(mean(average), language)}</td>
+            <td className="number">{number(least(max, Math.max), language)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function least(values: (number | null)[], choose: (a: number, b: number) => number): number | null {
+  return values.reduce(
+    (found, value) => (value === null ? found : found === null ? value : choose(found, value)),
+    null,
+  );
+}
+
+function mean(values: (number | null)[]): number | null {
+  const known = values.filter((value) => value !== null);
+  return known.length === 0 ? null : known.reduce((sum, value) => sum + value, 0) / known.length;
+}
+
+/** Return the powers that are shown before a user has chosen, at most three; without any, the first metric. */
+function firstChoice(points: Point[]): string[] {
+  const powers = points.filter(({ metric }) => /(^|[._])power$/.test(metric)).map(({ metric }) => metric);
+  return powers.length > 0 ? powers.slice(0, 3) : points.slice(0, 1).map(({ metric }) => metric);
+}

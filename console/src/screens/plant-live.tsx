@@ -1,0 +1,83 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { number } from "../format/quantities";
+import { useLanguage, useTexts } from "../i18n";
+import { latestQuery, type Point } from "../plants";
+import { Age } from "../ui/age";
+import { Failure } from "../ui/failure";
+import { useNow } from "../ui/now";
+
+const route = getRouteApi("/inside/o/$slug/plants/$plantId");
+
+/** A value older than this is shown as stale: five messages at the usual interval of a minute. */
+const STALE_AFTER = 5 * 60_000;
+
+/** Every newest value of a plant by device, with its unit and age. */
+export function PlantLiveScreen() {
+  const texts = useTexts();
+  const { organization } = route.useRouteContext();
+  const { plantId } = route.useParams();
+  const latest = useQuery({ ...latestQuery(organization.id, plantId), refetchInterval: 5_000 });
+  if (latest.data?.length === 0) {
+    return (
+      <div className="card empty">
+        <h2>{texts.plant.noValues}</h2>
+        <p>{texts.plant.noValuesHelp}</p>
+      </div>
+    );
+  }
+  return (
+    <>
+      <Failure error={latest.error} />
+      <div className="cards">
+        {[...byDevice(latest.data ?? [])].map(([device, points]) => (
+          <Device key={device} name={device || texts.plant.plantItself} points={points} />
+        ))}
+      </div>
+    </>
+  );
+}
+
+function Device({ name, points }: { name: string; points: Point[] }) {
+  const texts = useTexts();
+  const language = useLanguage();
+  const now = useNow(1);
+  return (
+    <section className="card device">
+      <h2>{name}</h2>
+      <table>
+        <thead className="hidden">
+          <tr>
+            <th scope="col">{texts.plant.metric}</th>
+            <th scope="col">{texts.plant.value}</th>
+            <th scope="col">{texts.plant.age}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {points.map((point) => (
+            <tr key={point.metric} className={now - Date.parse(point.time) > STALE_AFTER ? "stale" : ""}>
+              <th scope="row">{point.metric.slice(point.metric.indexOf(".") + 1)}</th>
+              <td className="number">
+                {number(point.value, language)} <span className="unit">{point.unit}</span>
+              </td>
+              <td className="fine">
+                <Age time={point.time} now={now} timeZone="UTC" short />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+/** Return the points by the external id of their device, "" for those of the plant itself. */
+function byDevice(points: Point[]): Map<string, Point[]> {
+  const found = new Map<string, Point[]>();
+  for (const point of points) {
+    const dot = point.metric.indexOf(".");
+    const device = dot < 0 ? "" : point.metric.slice(0, dot);
+    found.set(device, [...(found.get(device) ?? []), point]);
+  }
+  return found;
+}

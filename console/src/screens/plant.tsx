@@ -1,0 +1,55 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link, Outlet } from "@tanstack/react-router";
+import { useTexts } from "../i18n";
+import { plantQuery } from "../plants";
+import { Age } from "../ui/age";
+import { Failure } from "../ui/failure";
+import { useNow } from "../ui/now";
+import { PlantState } from "../ui/state";
+
+const route = getRouteApi("/inside/o/$slug/plants/$plantId");
+
+/** The frame of a plant's screens: its name, state and tabs. */
+export function PlantFrame() {
+  const texts = useTexts();
+  const now = useNow(1);
+  const { organization } = route.useRouteContext();
+  const params = route.useParams();
+  const plant = useQuery({ ...plantQuery(organization.id, params.plantId), refetchInterval: 10_000 });
+  return (
+    <>
+      <header className="plant-head">
+        <nav aria-label={texts.plant.path}>
+          <Link to="/o/$slug/fleet" params={params}>
+            {texts.fleet.title}
+          </Link>
+        </nav>
+        <h1>{plant.data?.name ?? (plant.error ? texts.plant.plantItself : texts.loading)}</h1>
+        {plant.data && (
+          <p className="facts">
+            <title>{`${plant.data.name} · ${organization.name}`}</title>
+            <PlantState status={plant.data.status} />
+            <span>{plant.data.serialNumber}</span>
+            <span>
+              {texts.fleet.lastSeen}:{" "}
+              {plant.data.lastSeenAt === null ? (
+                texts.fleet.never
+              ) : (
+                <Age time={plant.data.lastSeenAt} now={now} timeZone="UTC" />
+              )}
+            </span>
+          </p>
+        )}
+        <nav className="tabs" aria-label={texts.plant.tabs}>
+          <Link to="/o/$slug/plants/$plantId/live" params={params}>
+            {texts.plant.live}
+          </Link>
+          <Link to="/o/$slug/plants/$plantId/history" params={params}>
+            {texts.plant.history}
+          </Link>
+        </nav>
+      </header>
+      {plant.error ? <Failure error={plant.error} /> : <Outlet />}
+    </>
+  );
+}

@@ -1,0 +1,21 @@
+import { age, dateTime } from "../format/times";
+import { useLanguage } from "../i18n";
+
+interface Props {
+  time: string;
+  /** The present in epoch milliseconds. */
+  now: number;
+  timeZone: string;
+  /** In tables: `7s ago` instead of `7 seconds ago`. */
+  short?: boolean;
+}
+
+/** How long ago something was; the time itself is shown on hover. */
+export function Age({ time, now, timeZone, short = false }: Props) {
+  const language = useLanguage();
+  return (
+    <time dateTime={time} title={`${dateTime(time, timeZone, language)} · ${dateTime(time, "UTC", language)}`}>
+      {age(time, now, language, short ? "narrow" : "long")}
+    </time>
+  );
+}

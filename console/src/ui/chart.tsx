@@ -1,0 +1,122 @@
+import { useEffect, useRef } from "react";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { number } from "../format/quantities";
+import { axisLabels } from "../format/times";
+import { useLanguage } from "../i18n";
+import type { Columns, Range } from "../plants";
+import { useShownTheme } from "../theme";
+
+/** Colours that people with each kind of colour blindness can tell apart (Okabe and Ito), for light and dark grounds. */
+const COLOURS = {
+  light: ["#0072b2", "#b85500", "#007a5e", "#9b4f86", "#7a6a00", "#4d4d4d"],
+  dark: ["#56b4e9", "#e69f00", "#29c79d", "#e08fc0", "#f0e442", "#c9c9c9"],
+};
+const HEIGHT = 340;
+
+export function colourOf(index: number, theme: "light" | "dark"): string {
+  const colours = COLOURS[theme];
+  return colours[index % colours.length] as string;
+}
+
+interface Props {
+  columns: Columns;
+  timeZone: string;
+  label: string;
+  /** Called with the part of the time axis that the user marked. */
+  onZoom: (range: Range) => void;
+}
+
+/** Averages as lines over the band between minimum and maximum. Buckets without values stay empty. */
+export function Chart({ columns, timeZone, label, onZoom }: Props) {
+  const element = useRef<HTMLDivElement>(null);
+  const zoom = useRef(onZoom);
+  zoom.current = onZoom;
+  const language = useLanguage();
+  const theme = useShownTheme();
+  useEffect(() => {
+    const parent = element.current;
+    if (parent === null) return;
+    const plot = new uPlot(
+      options(columns, timeZone, language, theme, parent.clientWidth, zoom),
+      dataOf(columns),
+      parent,
+    );
+    const observer = new ResizeObserver(() => plot.setSize({ width: parent.clientWidth, height: HEIGHT }));
+    observer.observe(parent);
+    return () => {
+      observer.disconnect();
+      plot.destroy();
+    };
+  }, [columns, timeZone, language, theme]);
+  return <div ref={element} className="chart" role="img" aria-label={label} />;
+}
+
+function dataOf(columns: Columns): uPlot.AlignedData {
+  const times = columns.times.map((time) => Date.parse(time) / 1000);
+  return [times, ...columns.columns.flatMap(({ average, min, max }) => [average, min, max])];
+}
+
+function options(
+  columns: Columns,
+  timeZone: string,
+  language: string,
+  theme: "light" | "dark",
+  width: number,
+  zoom: { current: (range: Range) => void },
+): uPlot.Options {
+  const style = getComputedStyle(document.documentElement);
+  const text = style.getPropertyValue("--text-soft");
+  const line = style.getPropertyValue("--line");
+  const units = [...new Set(columns.columns.map(({ unit }) => unit ?? ""))];
+  const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+  return {
+    width,
+    height: HEIGHT,
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), timeZone),
+    legend: { show: false },
+    // The marked range is loaded anew with narrower buckets, instead of a larger picture of the same ones.
+    cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false } },
+    hooks: {
+      setSelect: [
+        (plot) => {
+          const { left, width: marked } = plot.select;
+          if (marked < 4) return;
+          const time = (x: number) => new Date(plot.posToVal(x, "x") * 1000).toISOString();
+          zoom.current({ from: time(left), to: time(left + marked) });
+        },
+      ],
+    },
+    axes: [
+      {
+        ...axis,
+        values: (_: uPlot, times: number[], __: number, ___: number, distance: number) =>
+          axisLabels(times, distance, timeZone, language),
+      },
+      ...units.slice(0, 2).map((unit, index) => ({
+        ...axis,
+        scale: `y-${unit}`,
+        side: index === 0 ? 3 : 1,
+        size: 70,
+        grid: index === 0 ? axis.grid : { show: false },
+        values: (_: uPlot, values: number[]) => values.map((value) => `${number(value, language)} ${unit}`.trim()),
+      })),
+    ],
+    series: [
+      {},
+      ...columns.columns.flatMap(({ metric, unit }, index) => {
+        const scale = `y-${unit ?? ""}`;
+        const stroke = colourOf(index, theme);
+        return [
+          { label: metric, scale, stroke, width: 1.5, spanGaps: false },
+          { scale, stroke: "transparent", points: { show: false } },
+          { scale, stroke: "transparent", points: { show: false } },
+        ];
+      }),
+    ],
+    bands: columns.columns.map((_, index) => ({
+      series: [3 * index + 3, 3 * index + 2] as [number, number],
+      fill: `${colourOf(index, theme)}30`,
+    })),
+  };
+}

@@ -1,0 +1,95 @@
+"""The screens of a plant, with a simulated fleet at the whole service."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from support.clients.watched_page import Watched
+from support.servers.running_stack import RunningStack
+
+SLUG = "console-plants"
+
+
+@pytest.fixture(scope="module")
+def plants(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+    """Simulate two plants for some seconds and return their lines of the ledger."""
+    folder = tmp_path_factory.mktemp("simulated")
+    ledger = folder / "ledger.jsonl"
+    options = ("--organization", SLUG, "--plants", "2", "--interval", "0.5", "--duration", "5", "--backfill", "0.02")
+    command = [sys.executable, "-m", "gridfleet", "simulate", *options, "--state", str(folder), "--ledger", str(ledger)]
+    subprocess.run(command, env=stack.environment, check=True, capture_output=True, timeout=200)
+    lines = [json.loads(line) for line in Path(ledger).read_text().splitlines()]
+    return [line for line in lines if line.get("kind") == "plant" or "serialNumber" in line]
+
+
+@pytest.fixture
+def watched(browser: Browser, stack: RunningStack, plants: list[dict[str, str]]) -> Iterator[Watched]:
+    context = browser.new_context(base_url=stack.base_url, viewport={"width": 1280, "height": 900}, locale="en-GB")
+    context.set_default_timeout(20_000)
+    made = Watched(context.new_page())
+    page = made.page
+    page.goto(f"/console/o/{SLUG}/fleet")
+    page.get_by_label("E-mail address").fill(stack.admin_email)
+    page.get_by_label("Password").fill(stack.admin_password)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+    yield made
+    made.check()
+    context.close()
+
+
+def open_plant(page: Page, plants: list[dict[str, str]]) -> None:
+    """Open the first simulated plant from the list."""
+    row = page.get_by_role("row").filter(has_text=plants[0]["serialNumber"])
+    row.get_by_role("link").click()
+    expect(page.get_by_text(plants[0]["serialNumber"])).to_be_visible()
+
+
+def test_newest_values_have_unit_and_age(watched: Watched, plants: list[dict[str, str]]) -> None:
+    page = watched.page
+    open_plant(page, plants)
+    battery = page.locator("section").filter(has=page.get_by_role("heading", name="BAT1"))
+    charge = battery.get_by_role("row").filter(has_text=re.compile(r"^soc"))
+    expect(charge).to_contain_text("%")
+    expect(charge.locator("time")).to_contain_text(re.compile("ago|now"))
+    watched.check_accessibility()
+
+
+def test_a_chart_is_zoomed_by_drawing_and_shared_by_its_link(watched: Watched, plants: list[dict[str, str]]) -> None:
+    page = watched.page
+    open_plant(page, plants)
+    page.get_by_role("link", name="History").click()
+    page.get_by_role("button", name="1 hour").click()
+    expect(page).to_have_url(re.compile("last=1h"))
+    power = page.get_by_role("row").filter(has_text="load_power")
+    shown = power.inner_text()
+    assert re.search(r"\d", shown)
+    watched.check_accessibility()
+
+    box = page.get_by_role("img", name=re.compile("Chart of")).bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 100, steps=4)
+    page.mouse.up()
+    expect(page).to_have_url(re.compile("from=.*to="))
+    zoomed = page.url
+    page.get_by_text("3 metrics").click()
+    page.get_by_role("checkbox", name=re.compile(r"^soc")).check()
+    expect(page.get_by_role("row").filter(has_text=re.compile(r"^soc"))).to_be_visible()
+    page.go_back()
+    expect(page).to_have_url(zoomed)
+    page.reload()
+    expect(page.get_by_role("row").filter(has_text="load_power")).to_be_visible()
+
+
+def test_an_unknown_plant_says_so(watched: Watched) -> None:
+    watched.allowed.append("status of 404")
+    watched.page.goto(f"/console/o/{SLUG}/plants/0192f0c1-2c1a-7c3e-9b0a-3d1f5a2b4c6d/live")
+    expect(watched.page.get_by_role("alert")).to_contain_text("There is no such plant.")
