@@ -19,6 +19,7 @@ from gridfleet.domains.device_templates.models import (
     Severity,
     Signal,
     SignalKind,
+    SignalRole,
     TemplateChanges,
     TemplateLevel,
 )
@@ -49,6 +50,7 @@ class SignalInput(Input):
     min: float = omitted()
     max: float = omitted()
     kind: SignalKind = omitted()
+    role: SignalRole = omitted()
     symbols: dict[str, Label] = omitted()
     severity: Severity = omitted()
     invert: bool = omitted()

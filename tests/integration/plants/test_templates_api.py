@@ -176,3 +176,42 @@ async def test_sub_devices_are_not_found_where_they_are_not(fleet: Fleet) -> Non
             assert (await fleet.call(method, place, body))[1]["code"] == "SUB_DEVICE_NOT_FOUND"
         assert (await fleet.call(method, f"{path}/M", body, fleet.stranger))[1]["code"] == "SUB_DEVICE_NOT_FOUND"
         assert (await fleet.call(method, "/plants/5/sub-devices/M", body))[1]["code"] == bad_id
+
+
+async def test_roles_are_stored_read_and_edited(fleet: Fleet) -> None:
+    signals = [{"key": "p", "field": "power", "unit": "W", "role": "pv_power"}, {"key": "q", "field": "reactive"}]
+    made = await template(fleet, type="INVERTER", signals=signals)
+    assert (made["signals"], made["version"]) == (signals, 1)
+    assert (await fleet.call("GET", f"/device-templates/{made['id']}"))[1]["signals"] == signals
+
+    assert await patch(fleet, made["id"], signals=signals) == (200, made)
+    without = [{name: value for name, value in signal.items() if name != "role"} for signal in signals]
+    _, edited = await patch(fleet, made["id"], signals=without)
+    assert (edited["signals"], edited["version"]) == (without, 2)
+    _, again = await patch(fleet, made["id"], signals=signals)
+    assert (again["signals"], again["version"]) == (signals, 3)
+
+
+async def test_a_bad_role_is_a_complaint(fleet: Fleet) -> None:
+    signals = [
+        {"key": "a", "field": "a", "role": "wind_power"},
+        {"key": "b", "field": "b", "role": None},
+        {"key": "c", "field": "c", "role": ["soc"]},
+    ]
+    status, error = await fleet.call(
+        "POST", "/device-templates", {"name": "Bad", "type": "METER", "signals": signals}, fleet.super_admin
+    )
+
+    assert (status, error["code"]) == (400, "VALIDATION_ERROR")
+    assert {line.split(":")[0] for line in error["details"]} == {"signals.0.role", "signals.1.role", "signals.2.role"}
+
+
+async def test_the_previous_release_reads_templates_with_roles(fleet: Fleet) -> None:
+    """Its processes refuse a signal with a member that they do not know."""
+    made = await template(fleet, signals=[{"key": "p", "field": "power", "role": "grid_power"}])
+
+    wanted = [made["id"], SYSTEM_INVERTER]
+    stored = dict(await fleet.sql("SELECT id::text, signals FROM device_template WHERE id::text = ANY(%s)", wanted))
+
+    assert stored.keys() == {made["id"], SYSTEM_INVERTER}
+    assert not any("role" in signal for signals in stored.values() for signal in signals)

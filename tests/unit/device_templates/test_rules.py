@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gridfleet.domains.device_templates.models import Action, Signal
+from gridfleet.domains.device_templates.models import Action, Signal, SignalRole
 from gridfleet.domains.device_templates.rules import action_complaints, signal_complaints
 from gridfleet.domains.device_templates.system_templates import SYSTEM_TEMPLATES
 
@@ -20,6 +20,24 @@ from gridfleet.domains.device_templates.system_templates import SYSTEM_TEMPLATES
         ([{"key": "a", "field": "f", "word": "w"}], "signals.0.word: only for a binary signal"),
         ([{"key": "a", "field": "f", "scale": 0}], "signals.0.scale: must not be 0"),
         ([{"key": "a", "field": "f", "min": 2, "max": 1}], "signals.0.min: must not exceed max"),
+        ([{"key": "a", "bit": 1, "role": "soc"}], "signals.0.role: only for a numeric signal"),
+        (
+            [{"key": "a", "field": "f", "unit": "%", "role": "pv_power"}],
+            "signals.0.role: pv_power needs the unit W or kW or MW",
+        ),
+        ([{"key": "a", "field": "f", "unit": "kW", "role": "soc"}], "signals.0.role: soc needs the unit %"),
+        (
+            [{"key": "a", "field": "f", "unit": "kW", "role": "energy_charged"}],
+            "signals.0.role: energy_charged needs the unit Wh or kWh or MWh",
+        ),
+        (
+            [{"key": "a", "field": "f", "kind": "gauge", "role": "energy_imported"}],
+            "signals.0.role: energy_imported needs the kind counter",
+        ),
+        (
+            [{"key": "a", "field": "f", "kind": "counter", "role": "grid_power"}],
+            "signals.0.role: grid_power needs the kind gauge",
+        ),
         ([{"key": "a", "field": "f", "symbols": {"x": "Off"}}], "signals.0.symbols.x: must be named by a whole number"),
     ],
 )
@@ -41,6 +59,21 @@ def test_a_broken_parameter_is_named(params: list[dict[str, Any]], complaint: st
     actions = msgspec.convert([{"action": "go", "params": params}], list[Action])
 
     assert list(action_complaints(actions)) == [f"actions.0.params.0.{complaint}"]
+
+
+@pytest.mark.parametrize("role", list(SignalRole))
+def test_a_role_needs_neither_unit_nor_kind(role: SignalRole) -> None:
+    signals = msgspec.convert(
+        [{"key": "a", "field": "f", "role": role}, {"key": "b", "field": "g", "role": role}], list[Signal]
+    )
+
+    assert list(signal_complaints(signals)) == []
+
+
+def test_the_system_templates_have_every_role() -> None:
+    roles = [signal["role"] for template in SYSTEM_TEMPLATES for signal in template.signals if "role" in signal]
+
+    assert set(roles) == set(SignalRole)
 
 
 def test_the_system_templates_are_valid_and_read_back_as_written() -> None:

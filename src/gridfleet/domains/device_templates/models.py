@@ -17,6 +17,7 @@ __all__ = [
     "Severity",
     "Signal",
     "SignalKind",
+    "SignalRole",
     "TemplateChanges",
     "TemplateLevel",
 ]
@@ -62,6 +63,25 @@ class SignalKind(StrEnum):
     COUNTER = "counter"
 
 
+class SignalRole(StrEnum):
+    """What a numeric signal is in its plant.
+
+    Positive power is produced by PV, charges the battery, is taken from the grid, or is consumed.
+    """
+
+    PV_POWER = "pv_power"
+    BATTERY_POWER = "battery_power"
+    GRID_POWER = "grid_power"
+    LOAD_POWER = "load_power"
+    SOC = "soc"
+    SOH = "soh"
+    ENERGY_PRODUCED = "energy_produced"
+    ENERGY_IMPORTED = "energy_imported"
+    ENERGY_EXPORTED = "energy_exported"
+    ENERGY_CHARGED = "energy_charged"
+    ENERGY_DISCHARGED = "energy_discharged"
+
+
 class Signal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One metric: numeric (`field`: raw × scale + offset) or binary (`bit` of the integer field `word`)."""
 
@@ -76,6 +96,7 @@ class Signal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     min: float | UnsetType = UNSET
     max: float | UnsetType = UNSET
     kind: SignalKind | UnsetType = UNSET
+    role: SignalRole | UnsetType = UNSET
     symbols: dict[str, Label] | UnsetType = UNSET
     severity: Severity | UnsetType = UNSET
     invert: bool | UnsetType = UNSET

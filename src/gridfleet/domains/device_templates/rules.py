@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 
-from gridfleet.domains.device_templates.models import Action, ActionParameter, ParameterType, Signal
+from gridfleet.domains.device_templates.models import Action, ActionParameter, ParameterType, Signal, SignalKind, SignalRole
+from gridfleet.domains.device_templates.roles import is_counter, units_of
 
 __all__ = ["MAX_SIGNALS", "action_complaints", "signal_complaints"]
 
 MAX_SIGNALS = 2_000
-_NUMERIC_ONLY = ("unit", "scale", "offset", "min", "max", "kind", "symbols")
+_NUMERIC_ONLY = ("unit", "scale", "offset", "min", "max", "kind", "role", "symbols")
 _BINARY_ONLY = ("word", "severity", "invert")
 
 
@@ -38,6 +39,16 @@ def signal_complaints(signals: Sequence[Signal]) -> Iterator[str]:
             for name in signal.symbols:
                 if not name.lstrip("-").isdecimal():
                     yield f"{path}.symbols.{name}: must be named by a whole number"
+        if signal.role is not UNSET:
+            yield from _role_complaints(path, signal, signal.role)
+
+
+def _role_complaints(path: str, signal: Signal, role: SignalRole) -> Iterator[str]:
+    units = units_of(role)
+    if signal.unit and signal.unit not in units:
+        yield f"{path}.role: {role} needs the unit {' or '.join(units)}"
+    if signal.kind is not UNSET and (signal.kind is SignalKind.COUNTER) != is_counter(role):
+        yield f"{path}.role: {role} needs the kind {SignalKind.COUNTER if is_counter(role) else SignalKind.GAUGE}"
 
 
 def action_complaints(actions: Sequence[Action]) -> Iterator[str]:

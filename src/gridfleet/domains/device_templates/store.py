@@ -12,11 +12,24 @@ from gridfleet.domains.device_templates.system_templates import SystemTemplate
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import assignments, fetch_value
 
-_COLUMNS = "id, name, type, level, version, is_system, signals, actions, created_at, updated_at"
+_COLUMNS = "id, name, type, level, version, is_system, signals, roles, actions, created_at, updated_at"
 
 
-def _template(**row: Any) -> DeviceTemplate:
-    return DeviceTemplate(**{**row, "type": DeviceType(row["type"]), "level": TemplateLevel(row["level"])})
+def _template(*, signals: list[dict[str, Any]], roles: dict[str, str], **row: Any) -> DeviceTemplate:
+    row["type"], row["level"] = DeviceType(row["type"]), TemplateLevel(row["level"])
+    return DeviceTemplate(
+        signals=[{**signal, "role": roles[signal["key"]]} if signal["key"] in roles else signal for signal in signals], **row
+    )
+
+
+def _stored(signals: Sequence[dict[str, Any]]) -> tuple[Jsonb, Jsonb]:
+    """Return the signals without their roles, and the roles by key.
+
+    They have a column of their own because processes of the previous release, which run beside this one during an upgrade,
+    refuse signals with members that they do not know.
+    """
+    roles = {signal["key"]: signal["role"] for signal in signals if "role" in signal}
+    return Jsonb([{name: value for name, value in one.items() if name != "role"} for one in signals]), Jsonb(roles)
 
 
 async def find(db: Connection, template_id: UUID) -> DeviceTemplate | None:
@@ -58,7 +71,9 @@ async def update(db: Connection, template_id: UUID, changes: dict[str, Any]) -> 
 
     Leave `signals` out unless they change, because writing them invalidates caches.
     """
-    values = {name: Jsonb(value) if name in ("signals", "actions") else value for name, value in changes.items()}
+    values = {name: Jsonb(value) if name == "actions" else value for name, value in changes.items()}
+    if "signals" in changes:
+        values["signals"], values["roles"] = _stored(changes["signals"])
     cursor = db.cursor(row_factory=kwargs_row(_template))
     await cursor.execute(
         f"UPDATE device_template SET {assignments(values)}, updated_at = now() WHERE id = %(id)s RETURNING {_COLUMNS}",
@@ -110,9 +125,10 @@ async def insert(
     """Insert a template and return it; None if the name and version are taken."""
     cursor = db.cursor(row_factory=kwargs_row(_template))
     await cursor.execute(
-        "INSERT INTO device_template (id, name, type, level, version, signals, actions) VALUES (%s, %s, %s, %s, %s, %s, %s)"
+        "INSERT INTO device_template (id, name, type, level, version, signals, roles, actions)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
         f" ON CONFLICT ON CONSTRAINT device_template_key DO NOTHING RETURNING {_COLUMNS}",
-        (template_id, name, type, level, version, Jsonb(list(signals)), Jsonb(list(actions))),
+        (template_id, name, type, level, version, *_stored(signals), Jsonb(list(actions))),
     )
     return await cursor.fetchone()
 
@@ -120,11 +136,12 @@ async def insert(
 async def seed(db: Connection, template: SystemTemplate) -> None:
     """Insert a system template, or update its content."""
     await db.execute(
-        "INSERT INTO device_template (id, name, type, level, version, is_system, signals, actions)"
-        " VALUES (%s, %s, %s, %s, 1, true, %s, %s) ON CONFLICT (id) DO UPDATE"
-        " SET name = excluded.name, signals = excluded.signals, actions = excluded.actions,"
-        " version = device_template.version + (device_template.signals <> excluded.signals)::int, updated_at = now()"
-        " WHERE (device_template.name, device_template.signals, device_template.actions)"
-        " IS DISTINCT FROM (excluded.name, excluded.signals, excluded.actions)",
-        (template.id, template.name, template.type, template.level, Jsonb(template.signals), Jsonb(template.actions)),
+        "INSERT INTO device_template (id, name, type, level, version, is_system, signals, roles, actions)"
+        " VALUES (%s, %s, %s, %s, 1, true, %s, %s, %s) ON CONFLICT (id) DO UPDATE"
+        " SET name = excluded.name, signals = excluded.signals, roles = excluded.roles, actions = excluded.actions,"
+        " version = device_template.version + ((device_template.signals, device_template.roles)"
+        " <> (excluded.signals, excluded.roles))::int, updated_at = now()"
+        " WHERE (device_template.name, device_template.signals, device_template.roles, device_template.actions)"
+        " IS DISTINCT FROM (excluded.name, excluded.signals, excluded.roles, excluded.actions)",
+        (template.id, template.name, template.type, template.level, *_stored(template.signals), Jsonb(template.actions)),
     )

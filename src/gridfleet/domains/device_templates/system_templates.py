@@ -28,20 +28,23 @@ def _gauge(key: str, unit: str, label: str, **more: Any) -> dict[str, Any]:
 
 
 def _counter(key: str, label: str) -> dict[str, Any]:
-    return {"key": key, "field": key, "label": label, "unit": "kWh", "kind": "counter", "min": 0}
+    return {"key": key, "field": key, "label": label, "unit": "kWh", "kind": "counter", "min": 0, "role": key}
 
 
 def _bits(*signals: tuple[str, str, str]) -> list[dict[str, Any]]:
     return [{"key": key, "bit": bit, "label": label, "severity": grave} for bit, (key, label, grave) in enumerate(signals)]
 
 
-_AC = [
-    _gauge("active_power", "kW", "Active power"),
-    _gauge("reactive_power", "kvar", "Reactive power"),
-    _gauge("voltage", "V", "Voltage", min=0),
-    _gauge("current", "A", "Current"),
-    _gauge("frequency", "Hz", "Frequency", min=0, max=100),
-]
+def _ac(role: str) -> list[dict[str, Any]]:
+    return [
+        _gauge("active_power", "kW", "Active power", role=role),
+        _gauge("reactive_power", "kvar", "Reactive power"),
+        _gauge("voltage", "V", "Voltage", min=0),
+        _gauge("current", "A", "Current"),
+        _gauge("frequency", "Hz", "Frequency", min=0, max=100),
+    ]
+
+
 _TEMPERATURE = _gauge("temperature", "°C", "Temperature", min=-60, max=150)
 _STATE = (("running", "Running", "INFO"), ("fault", "Fault", "CRITICAL"), ("warning", "Warning", "WARNING"))
 _POWER_LIMIT = {
@@ -65,10 +68,10 @@ SYSTEM_TEMPLATES: Final = (
         DeviceType.CABINET,
         TemplateLevel.PLANT,
         [
-            _gauge("active_power", "kW", "Power at the grid connection"),
-            _gauge("load_power", "kW", "Consumption of the site"),
+            _gauge("active_power", "kW", "Power at the grid connection", role="grid_power"),
+            _gauge("load_power", "kW", "Consumption of the site", role="load_power"),
             _gauge("frequency", "Hz", "Grid frequency", min=0, max=100),
-            _gauge("soc", "%", "State of charge of the site", min=0, max=100),
+            _gauge("soc", "%", "State of charge of the site", min=0, max=100, role="soc"),
             *_bits(
                 ("running", "Running", "INFO"), ("fault", "Fault", "CRITICAL"), ("grid_connected", "Grid connected", "INFO")
             ),
@@ -93,7 +96,7 @@ SYSTEM_TEMPLATES: Final = (
         DeviceType.METER,
         TemplateLevel.SUB_DEVICE,
         [
-            *_AC,
+            *_ac("grid_power"),
             _counter("energy_imported", "Energy taken from the grid"),
             _counter("energy_exported", "Energy fed into the grid"),
             *_bits(*_STATE, ("grid_connected", "Grid connected", "INFO")),
@@ -106,7 +109,7 @@ SYSTEM_TEMPLATES: Final = (
         DeviceType.INVERTER,
         TemplateLevel.SUB_DEVICE,
         [
-            *_AC,
+            *_ac("pv_power"),
             _TEMPERATURE,
             _counter("energy_produced", "Energy produced"),
             *_bits(*_STATE, ("grid_connected", "Grid connected", "INFO")),
@@ -119,9 +122,9 @@ SYSTEM_TEMPLATES: Final = (
         DeviceType.BATTERY,
         TemplateLevel.SUB_DEVICE,
         [
-            *_AC,
-            _gauge("soc", "%", "State of charge", min=0, max=100),
-            _gauge("soh", "%", "State of health", min=0, max=100),
+            *_ac("battery_power"),
+            _gauge("soc", "%", "State of charge", min=0, max=100, role="soc"),
+            _gauge("soh", "%", "State of health", min=0, max=100, role="soh"),
             _gauge("capacity", "kWh", "Usable capacity", min=0),
             _TEMPERATURE,
             _counter("energy_charged", "Energy charged"),

@@ -11,13 +11,14 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from gridfleet.domains.device_templates.decoder import Metric
+from gridfleet.domains.device_templates.roles import GRID_DEVICE, PV_PREFIX, STANDARD_KEYS
 from gridfleet.domains.telemetry.history.models import LayoutIndex
 from gridfleet.domains.telemetry.rollups.store import scaled_sum
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count, fetch_in_turns, fetch_value
 
-__all__ = ["SourceRow", "ValuesPage"]
+__all__ = ["RoleSourceRow", "SourceRow", "ValuesPage"]
 
 Picks = Sequence[tuple[int, int]]
 """(layout id, position from 0) of one metric in the layouts of a source."""
@@ -40,6 +41,18 @@ class LatestRow(NamedTuple):
     time: datetime
     values: list[float | None]
     times: list[datetime | None] | None
+
+
+class RoleSourceRow(NamedTuple):
+    """A source of a plant with one of its layouts and its newest values in it.
+
+    `roles` are those that the template of the device with its external id declares now, by key; None without a template.
+    """
+
+    plant_id: UUID
+    roles: dict[str, str] | None
+    source: SourceRow
+    values: list[float | None]
 
 
 class ValuesPage(NamedTuple):
@@ -94,6 +107,34 @@ async def usual_seconds(db: Connection, org: OrgScope, plant_id: UUID, external_
         " AND external_id = ANY(%(ids)s::text[])) AS intervals",
         {"plant": plant_id, "org": org.organization_id, "ids": list(external_ids)},
     )
+
+
+async def role_sources(db: Connection, org: OrgScope, plant_ids: Sequence[UUID]) -> list[RoleSourceRow]:
+    """Return the sources of plants with their layouts that have a metric with a role, newest first."""
+    cursor = db.cursor(binary=True)
+    await cursor.execute(
+        "SELECT p.id, m.roles, s.id, s.external_id, l.id, l.digest, t.vals"
+        " FROM plant p JOIN telemetry_source s ON s.plant_id = p.id AND s.organization_id = p.organization_id"
+        " JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
+        " LEFT JOIN sub_device d ON d.plant_id = p.id AND d.external_id = s.external_id LEFT JOIN device_template m"
+        " ON m.id = CASE WHEN s.external_id IS NULL THEN p.template_id ELSE d.template_id END"
+        " WHERE p.id = ANY(%(wanted)s::uuid[]) AND p.organization_id = %(org)s AND CASE WHEN m.roles <> '{}'"
+        " THEN m.roles ?| l.metrics ELSE (s.external_id = %(grid)s OR starts_with(s.external_id, %(pv)s))"
+        " AND l.metrics && %(standard)s::text[] END"
+        " AND (%(allowed)s::uuid[] IS NULL OR p.id = ANY(%(allowed)s)) ORDER BY s.id DESC, l.id DESC",
+        {
+            "wanted": list(plant_ids),
+            "org": org.organization_id,
+            "grid": GRID_DEVICE,
+            "pv": PV_PREFIX,
+            "standard": list(STANDARD_KEYS),
+            "allowed": None if org.plant_ids is None else list(org.plant_ids),
+        },
+    )
+    return [
+        RoleSourceRow(plant_id, roles, SourceRow(source_id, external_id, layout_id, digest, len(values)), values)
+        for plant_id, roles, source_id, external_id, layout_id, digest, values in await cursor.fetchall()
+    ]
 
 
 async def layouts(db: Connection, layout_ids: Sequence[int]) -> list[tuple[bytes, LayoutIndex]]:

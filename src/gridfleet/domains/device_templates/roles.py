@@ -1,0 +1,55 @@
+"""Which metrics of a device have a role in its plant."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from gridfleet.domains.device_templates.models import SignalRole
+
+__all__ = ["GRID_DEVICE", "GRID_ROLES", "PV_PREFIX", "STANDARD_KEYS", "is_counter", "signal_roles", "units_of"]
+
+GRID_DEVICE: Final = "GRID"
+"""External id of a plant's meter at the grid connection."""
+PV_PREFIX: Final = "PV"
+"""How the external ids of devices begin that produce energy."""
+
+GRID_ROLES: Final = frozenset({SignalRole.GRID_POWER, SignalRole.ENERGY_IMPORTED, SignalRole.ENERGY_EXPORTED})
+
+_PV_KEYS: Final = {"active_power": SignalRole.PV_POWER, "energy_produced": SignalRole.ENERGY_PRODUCED}
+_GRID_KEYS: Final = {
+    "active_power": SignalRole.GRID_POWER,
+    "energy_imported": SignalRole.ENERGY_IMPORTED,
+    "energy_exported": SignalRole.ENERGY_EXPORTED,
+}
+STANDARD_KEYS: Final = tuple(_PV_KEYS | _GRID_KEYS)
+"""The keys that have a role without a template."""
+
+
+def signal_roles(declared: Mapping[str, str] | None, external_id: str | None) -> dict[str, SignalRole]:
+    """Return the roles of a device's metrics by key.
+
+    Without any role in its template, or without a template, the standard keys count of devices whose external id begins with PV
+    and of the device GRID.
+
+    Args:
+        declared: The roles that its template declares, by key; None without a template.
+        external_id: Its external id; None for the plant itself.
+    """
+    if declared:
+        return {key: SignalRole(role) for key, role in declared.items()}
+    if external_id is None:
+        return {}
+    if external_id == GRID_DEVICE:
+        return dict(_GRID_KEYS)
+    return dict(_PV_KEYS) if external_id.startswith(PV_PREFIX) else {}
+
+
+def is_counter(role: SignalRole) -> bool:
+    """Return whether the role is that of an energy counter."""
+    return role.startswith("energy_")
+
+
+def units_of(role: SignalRole) -> tuple[str, ...]:
+    """Return the units that a signal with this role may have."""
+    if is_counter(role):
+        return "Wh", "kWh", "MWh"
+    return ("%",) if role in (SignalRole.SOC, SignalRole.SOH) else ("W", "kW", "MW")

@@ -1,0 +1,119 @@
+"""The metrics of plants by their role, and which of them count."""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from gridfleet.domains.device_templates.models import SignalRole
+from gridfleet.domains.device_templates.roles import GRID_DEVICE, GRID_ROLES, signal_roles
+from gridfleet.domains.telemetry.history import store
+from gridfleet.domains.telemetry.history.models import LayoutIndex, LayoutSource
+from gridfleet.domains.telemetry.history.series import layouts_of
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+
+__all__ = ["Energy", "EnergyMeter", "RoleMetric", "energy_meters", "role_metrics"]
+
+
+class RoleMetric(NamedTuple):
+    """A metric with a role that has had a value. Its unit may differ from layout to layout of the source."""
+
+    role: SignalRole
+    source: LayoutSource
+    key: str
+
+
+class Energy(StrEnum):
+    """A kind of energy of a plant."""
+
+    PRODUCED = "produced"
+    IMPORTED = "imported"
+    EXPORTED = "exported"
+    CHARGED = "charged"
+    DISCHARGED = "discharged"
+
+
+class EnergyMeter(NamedTuple):
+    """A source that measures one kind of a plant's energy.
+
+    Attributes:
+        counters: Keys of its counters. Their increases add up.
+        powers: Keys of its powers, to integrate where no counter has values.
+        positive: Whether the energy is that of positive power, or of negative power.
+    """
+
+    energy: Energy
+    source: LayoutSource
+    counters: tuple[str, ...]
+    powers: tuple[str, ...]
+    positive: bool
+
+
+_COUNTERS_AND_POWERS: Final = {
+    Energy.PRODUCED: (SignalRole.ENERGY_PRODUCED, SignalRole.PV_POWER, True),
+    Energy.IMPORTED: (SignalRole.ENERGY_IMPORTED, SignalRole.GRID_POWER, True),
+    Energy.EXPORTED: (SignalRole.ENERGY_EXPORTED, SignalRole.GRID_POWER, False),
+    Energy.CHARGED: (SignalRole.ENERGY_CHARGED, SignalRole.BATTERY_POWER, True),
+    Energy.DISCHARGED: (SignalRole.ENERGY_DISCHARGED, SignalRole.BATTERY_POWER, False),
+}
+
+
+async def role_metrics(db: Connection, org: OrgScope, plant_ids: Sequence[UUID]) -> dict[UUID, list[RoleMetric]]:
+    """Return the metrics with a role of those plants that have any, newest sources first.
+
+    The metrics of deleted sub-devices are included. A metric has the role that the template of the sub-device with its external
+    id gives to its key now, also for values of earlier templates.
+    """
+    rows = await store.role_sources(db, org, plant_ids)
+    layouts = await layouts_of(db, (row.source for row in rows))
+    by_source: dict[int, list[store.RoleSourceRow]] = {}
+    for row in rows:
+        by_source.setdefault(row.source.id, []).append(row)
+    found: dict[UUID, list[RoleMetric]] = {}
+    for source_id, group in by_source.items():
+        first = group[0]
+        roles = signal_roles(first.roles, first.source.external_id)
+        source = LayoutSource(source_id, first.source.external_id, tuple(layouts[row.source.layout_id] for row in group))
+        metrics = [
+            RoleMetric(role, source, key)
+            for key, role in roles.items()
+            if any(_has_value(layouts[row.source.layout_id], row.values, key) for row in group)
+        ]
+        if metrics:
+            found.setdefault(first.plant_id, []).extend(metrics)
+    return found
+
+
+def energy_meters(metrics: Iterable[RoleMetric]) -> list[EnergyMeter]:
+    """Return the sources that measure a plant's energy, from its metrics with a role.
+
+    Beside the device GRID no other device measures the energy at the grid. What the plant itself measures, its devices do not
+    measure a second time; but counters of devices come before the plant's power.
+    """
+    every = list(metrics)
+    if any(one.source.external_id == GRID_DEVICE and one.role in GRID_ROLES for one in every):
+        every = [one for one in every if one.source.external_id in (GRID_DEVICE, None) or one.role not in GRID_ROLES]
+    return [meter for energy in Energy for meter in _meters(energy, every)]
+
+
+def _meters(energy: Energy, metrics: Sequence[RoleMetric]) -> list[EnergyMeter]:
+    counter_role, power_role, positive = _COUNTERS_AND_POWERS[energy]
+    sources = {one.source.id: one.source for one in metrics if one.role in (counter_role, power_role)}
+
+    def keys(source: LayoutSource, role: SignalRole) -> tuple[str, ...]:
+        return tuple(one.key for one in metrics if one.source.id == source.id and one.role is role)
+
+    meters = [
+        EnergyMeter(energy, source, keys(source, counter_role), keys(source, power_role), positive)
+        for source in sources.values()
+    ]
+    own = [meter for meter in meters if meter.source.external_id is None]
+    of_devices = [meter for meter in meters if meter.source.external_id is not None]
+    only_devices_count = any(meter.counters for meter in of_devices) and not any(meter.counters for meter in own)
+    return own if own and not only_devices_count else of_devices
+
+
+def _has_value(layout: LayoutIndex, values: Sequence[float | None], key: str) -> bool:
+    position = layout.positions.get(key)
+    return position is not None and values[position] is not None
