@@ -79,12 +79,23 @@ MORE_QUERY_FIELDS: Final[dict[Row, tuple[set[str], str]]] = {
 MORE_BODY_FIELDS: Final[dict[Row, tuple[set[str], str]]] = {
     **dict.fromkeys((_NEW_RULE, _CHANGED_RULE), (_RULE_FIELDS, "rules that look further than one value")),
     _SANDBOX_PLANT: ({"esiState"}, "lets a plant be tried that is not ready"),
+    **dict.fromkeys(
+        (("POST", "/api/v1/plants"), ("PATCH", "/api/v1/plants/{id}")),
+        ({"latitude", "longitude", "tag", "timeZone"}, "a map and the days of a plant need its place"),
+    ),
+    **dict.fromkeys(
+        (("POST", "/api/v1/organizations"), ("PATCH", "/api/v1/organizations/{id}")),
+        ({"timeZone"}, "the zone of plants that have none of their own"),
+    ),
     ("PATCH", "/api/v1/auth/me"): ({"phone"}, "where text messages about critical alerts go"),
 }
 """Body fields beyond the row's."""
 
 MORE_RECORD_FIELDS: Final[dict[str, tuple[set[str], str]]] = {
     "AlertRule": (_RULE_FIELDS, "rules that look further than one value"),
+    "Plant": ({"timeZone", "effectiveTimeZone"}, "the zone in which the plant's days begin"),
+    "PlantDetailed": ({"timeZone", "effectiveTimeZone"}, "the zone in which the plant's days begin"),
+    "Organisation": ({"timeZone"}, "the zone of plants that have none of their own"),
     "SandboxEsmPlant": ({"version"}, "tells whether a plan has arrived"),
     "ConnectionDetails": ({"tls"}, "whether the port speaks TLS"),
     "ApiKey": ({"allowedPlantIds"}, "what a key was limited to when it was made"),

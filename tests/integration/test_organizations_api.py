@@ -29,8 +29,9 @@ async def test_an_organization_is_created_found_and_listed(service: ApiService) 
     created = await service.client.post(URL, headers=admin, json={"name": " Sun & Söhne ", "slug": "sun-2"})
     assert created.status_code == 201
     record = created.json()
-    assert set(record) == {"id", "name", "slug", "description", "createdAt", "updatedAt"}
+    assert set(record) == {"id", "name", "slug", "description", "timeZone", "createdAt", "updatedAt"}
     assert (record["name"], record["slug"], record["description"]) == ("Sun & Söhne", "sun-2", None)
+    assert record["timeZone"] == "UTC"
     assert record["createdAt"].endswith("Z")
     found = await service.client.get(f"{URL}/{record['id']}", headers=admin)
     assert (found.status_code, found.json()) == (200, record)
@@ -83,6 +84,9 @@ async def test_good_slugs(service: ApiService, slug: str) -> None:
         ({"slug": "ä-b"}, "slug"),
         ({"slug": "٣٣"}, "slug"),
         ({"slug": None}, "slug"),
+        ({"timeZone": "Europe/Atlantis"}, "timeZone"),
+        ({"timeZone": "europe/prague"}, "timeZone"),
+        ({"timeZone": None}, "timeZone"),
         ({"name": " x "}, "name"),
         ({"name": "x" * 101}, "name"),
         ({"name": "a\x00b"}, "name"),

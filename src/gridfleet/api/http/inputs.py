@@ -32,8 +32,22 @@ from gridfleet.kernel.db import json_size
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import parse_uuid
 from gridfleet.kernel.pagination import Paging
+from gridfleet.kernel.time_zones import is_time_zone
 
-__all__ = ["MAX_DEPTH", "NOT_NULL", "As", "Email", "Input", "Metadata", "PageQuery", "Pattern", "omitted", "read", "read_query"]
+__all__ = [
+    "MAX_DEPTH",
+    "NOT_NULL",
+    "As",
+    "Email",
+    "Input",
+    "Metadata",
+    "PageQuery",
+    "Pattern",
+    "TimeZone",
+    "omitted",
+    "read",
+    "read_query",
+]
 
 MAX_DEPTH: Final = 32
 """Levels of nesting inside a free-form value."""
@@ -141,6 +155,14 @@ def _email(text: str) -> str:
 
 Email = Annotated[str, Field(max_length=254, json_schema_extra={"format": "email"}), AfterValidator(_email)]
 """An e-mail address as entered. Domains convert it to lower case."""
+
+
+def _time_zone(name: str) -> str:
+    return name if is_time_zone(name) else _refuse("must be the name of an IANA time zone, such as Europe/Prague")
+
+
+TimeZone = Annotated[str, Field(max_length=64), AfterValidator(_time_zone)]
+"""The name of a time zone."""
 
 
 def _bounded(value: dict[str, Any]) -> dict[str, Any]:

@@ -75,6 +75,7 @@ _TAGS: Final = {
     "csp-report": "Reports of browsers about violations of the content security policy.",
     "device-templates": "Signals and actions of kinds of devices.",
     "docs": "This document as a page on which the API can be tried.",
+    "fleet": "All plants of an organisation together.",
     "health": "Liveness and readiness of the service.",
     "internal": "Maintenance of stored credentials.",
     "invitations": "Invitations to an organisation.",

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from gridfleet.api.http import NOT_NULL, SA, Input, Message, PageQuery, Pattern, endpoint, super_admin
+from gridfleet.api.http import NOT_NULL, SA, Input, Message, PageQuery, Pattern, TimeZone, endpoint, super_admin
 from gridfleet.domains.organizations import registry
 from gridfleet.domains.organizations.membership import scope_of
 from gridfleet.domains.organizations.models import Organization
@@ -13,6 +13,7 @@ from gridfleet.domains.trading.configuration import delete_unsaved, follow_slug
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
+from gridfleet.kernel.time_zones import UTC_NAME
 
 Name = Annotated[str, Field(min_length=2, max_length=100)]
 Slug = Annotated[
@@ -29,6 +30,7 @@ class NewOrganization(Input):
     name: Name
     slug: Slug
     description: Annotated[Description | None, NOT_NULL] = None
+    time_zone: TimeZone = UTC_NAME
 
 
 class OrganizationChanges(Input):
@@ -37,12 +39,13 @@ class OrganizationChanges(Input):
     name: Annotated[Name | None, NOT_NULL] = None
     slug: Annotated[Slug | None, NOT_NULL] = None
     description: Annotated[Description | None, NOT_NULL] = None
+    time_zone: Annotated[TimeZone | None, NOT_NULL] = None
 
 
 @endpoint("POST", "/api/v1/organizations", caller=super_admin(), codes=("VALIDATION_ERROR", "CONFLICT", *SA), success=201)
 async def create_organization(caller: UserCaller, db: Connection, body: NewOrganization) -> Organization:
     """Create an organisation without members."""
-    return await registry.create(db, caller.as_actor, body.name, body.slug, body.description)
+    return await registry.create(db, caller.as_actor, body.name, body.slug, body.description, body.time_zone)
 
 
 @endpoint("GET", "/api/v1/organizations", caller=super_admin(), codes=("VALIDATION_ERROR", *SA))
@@ -64,8 +67,8 @@ async def get_organization(db: Connection, id: UUID) -> Organization:
     codes=("VALIDATION_ERROR", "ORGANIZATION_NOT_FOUND", "CONFLICT", *SA),
 )
 async def update_organization(caller: UserCaller, db: Connection, id: UUID, body: OrganizationChanges) -> Organization:
-    """Change name, slug or description."""
-    changed = await registry.change(db, caller.as_actor, id, body.name, body.slug, body.description)
+    """Change name, slug, description or time zone."""
+    changed = await registry.change(db, caller.as_actor, id, body.name, body.slug, body.description, body.time_zone)
     if body.slug is not None:
         await follow_slug(db, scope_of(caller, id, None, must_exist=False))
     return changed

@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import io
+import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
@@ -13,7 +14,7 @@ import msgspec
 from gridfleet.api.http import Input, Metadata, S, endpoint, org_member
 from gridfleet.api.http.bodies import decode_json
 from gridfleet.api.http.inputs import read
-from gridfleet.api.plants.registry import ExternalPlantId, Name, SerialNumber
+from gridfleet.api.plants.registry import ExternalPlantId, Name, PlantPlace, SerialNumber
 from gridfleet.domains.plants.importing import complaints_about, import_plants
 from gridfleet.domains.plants.models import AuthMethod, PlantToImport, PlantType
 from gridfleet.kernel.caller import OrgRole, OrgScope
@@ -34,7 +35,7 @@ class ImportOptions(Input):
     skip_invalid: bool = False
 
 
-class PlantRow(Input):
+class PlantRow(PlantPlace):
     """The columns of the file. `metadata` holds a JSON object. An empty cell counts as omitted."""
 
     name: Name
@@ -65,6 +66,9 @@ class ImportReport(msgspec.Struct, frozen=True, rename="camel"):
 
 _COLUMNS: Final = {str(field.alias): field.is_required() for field in PlantRow.model_fields.values()}
 """Whether each column is required."""
+_NUMBERS: Final = {"latitude", "longitude"}
+_NUMBER: Final = re.compile(r"-?[0-9]{1,3}([.,][0-9]{1,20})?\Z")
+"""A coordinate, also as a spreadsheet writes it that separates decimals with a comma."""
 
 
 @endpoint(
@@ -125,11 +129,17 @@ def read_row(number: int, cells: dict[str, Any], complaints: list[str]) -> Plant
         except ValidationFailed:
             complaints.append("metadata: must be a JSON object")
             del record["metadata"]
+    for name in _NUMBERS & record.keys():
+        if _NUMBER.match(text := record[name].strip()):
+            record[name] = float(text.replace(",", "."))
     try:
         row = read(PlantRow, record)
     except ValidationFailed as error:
         complaints += error.details
-    return None if complaints else PlantToImport(number, **dict(row))
+    if complaints:
+        return None
+    values = {name: value for name, value in dict(row).items() if name not in PlantPlace.model_fields}
+    return PlantToImport(number, **values, place=row.place)
 
 
 def read_rows(body: bytes) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -1,18 +1,19 @@
 """The registry of plants. Responses combine a plant with its template; a single plant also with its groups and alerts."""
 
+from collections.abc import Iterator
 from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field
 
-from gridfleet.api.http import Call, Input, Metadata, PageQuery, S, endpoint, omitted, org_member
+from gridfleet.api.http import Call, Input, Metadata, PageQuery, S, TimeZone, endpoint, omitted, org_member
 from gridfleet.api.plants.views import PlantDetailed, PlantView, detailed, view
 from gridfleet.domains.alerts.actions import open_alerts_of
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.models import DeviceTemplate
 from gridfleet.domains.plants import registry
 from gridfleet.domains.plants.groups.registry import groups_of_plant
-from gridfleet.domains.plants.models import AuthMethod, Plant, PlantChanges, PlantType
+from gridfleet.domains.plants.models import AuthMethod, OwnPlace, Plant, PlantChanges, PlantType
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
@@ -20,6 +21,9 @@ from gridfleet.kernel.pagination import Page
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 SerialNumber = Annotated[str, Field(min_length=1, max_length=50)]
 ExternalPlantId = Annotated[str, Field(min_length=1, max_length=120)]
+Latitude = Annotated[float, Field(ge=-90, le=90)]
+Longitude = Annotated[float, Field(ge=-180, le=180)]
+Tag = Annotated[str, Field(min_length=1, max_length=120)]
 
 
 class PlantFilter(PageQuery):
@@ -28,7 +32,26 @@ class PlantFilter(PageQuery):
     auth_method: AuthMethod | None = None
 
 
-class NewPlant(Input):
+class PlantPlace(Input):
+    """Where a plant is. Null, or omitted: the linked ESM's value counts, and the organisation's time zone."""
+
+    latitude: Latitude | None = None
+    longitude: Longitude | None = None
+    tag: Tag | None = None
+    time_zone: TimeZone | None = None
+
+    def complaints(self) -> Iterator[str]:
+        """Yield a complaint about a single coordinate."""
+        if (self.latitude is None) != (self.longitude is None):
+            yield f"latitude: {registry.BOTH_COORDINATES}"
+
+    @property
+    def place(self) -> OwnPlace:
+        """The place as the domain takes it."""
+        return OwnPlace(self.latitude, self.longitude, self.tag, self.time_zone)
+
+
+class NewPlant(PlantPlace):
     """A plant to register."""
 
     name: Name
@@ -39,7 +62,7 @@ class NewPlant(Input):
 
 
 class PlantPatch(Input):
-    """Changes to a plant. Null unlinks the ESM plant or removes the template."""
+    """Changes to a plant. Null unlinks the ESM plant, removes the template, or resets a place or time zone to its default."""
 
     name: Name = omitted()
     serial_number: SerialNumber = omitted()
@@ -49,6 +72,10 @@ class PlantPatch(Input):
     external_plant_id: ExternalPlantId | None = omitted()
     template_id: UUID | None = omitted()
     organization_id: UUID = omitted()
+    latitude: Latitude | None = omitted()
+    longitude: Longitude | None = omitted()
+    tag: Tag | None = omitted()
+    time_zone: TimeZone | None = omitted()
 
 
 @endpoint("GET", "/api/v1/plants", caller=org_member(OrgRole.VIEWER, scope="plants:read"), codes=("VALIDATION_ERROR", *S))
@@ -78,6 +105,7 @@ async def create_plant(org: OrgScope, db: Connection, body: NewPlant) -> PlantVi
         type=body.type,
         auth_method=body.auth_method,
         metadata=body.metadata,
+        place=body.place,
     )
     return view(plant, None)
 

@@ -29,6 +29,8 @@ class PlantView(msgspec.Struct, frozen=True, rename="camel"):
     template: DeviceTemplate | None
     external_plant_id: str | None
     metadata: dict[str, Any]
+    time_zone: str | None
+    effective_time_zone: str
     activated_at: datetime | None
     last_seen_at: datetime | None
     last_auth_failure_at: datetime | None

@@ -28,12 +28,13 @@ class OrganizationRole(NamedTuple):
 
 
 class Organization(msgspec.Struct, frozen=True, rename="camel"):
-    """A tenant."""
+    """A tenant. `time_zone` is the IANA name for plants that have none of their own."""
 
     id: UUID
     name: str
     slug: str
     description: str | None
+    time_zone: str
     created_at: datetime
     updated_at: datetime
 

@@ -12,13 +12,16 @@ from gridfleet.kernel.caller import Actor
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page, Paging
+from gridfleet.kernel.time_zones import UTC_NAME
 
 __all__ = ["change", "create", "delete", "get", "list_organizations"]
 
 
-async def create(db: Connection, actor: Actor, name: str, slug: str, description: str | None) -> Organization:
+async def create(
+    db: Connection, actor: Actor, name: str, slug: str, description: str | None, time_zone: str = UTC_NAME
+) -> Organization:
     """Create an organisation without members. Raises SlugTaken."""
-    created = await store.insert(db, new_id(), name, slug, description)
+    created = await store.insert(db, new_id(), name, slug, description, time_zone)
     if created is None:
         raise SlugTaken
     await _record(db, Event.ORGANIZATION_CREATED, actor, created, {"name": name, "slug": slug})
@@ -26,18 +29,24 @@ async def create(db: Connection, actor: Actor, name: str, slug: str, description
 
 
 async def change(
-    db: Connection, actor: Actor, organization_id: UUID, name: str | None, slug: str | None, description: str | None
+    db: Connection,
+    actor: Actor,
+    organization_id: UUID,
+    name: str | None,
+    slug: str | None,
+    description: str | None,
+    time_zone: str | None,
 ) -> Organization:
     """Change the fields that are not None and return the organisation. Raises OrganizationNotFound, SlugTaken, SlugInUse."""
     before = await store.lock(db, organization_id)
     if before is None:
         raise OrganizationNotFound
-    wanted = {"name": name, "slug": slug, "description": description}
+    wanted = {"name": name, "slug": slug, "description": description, "time_zone": time_zone}
     changes = {field: [getattr(before, field), value] for field, value in wanted.items() if value is not None}
     changes = {field: pair for field, pair in changes.items() if pair[0] != pair[1]}
     if not changes:
         return before
-    changed = await store.update(db, organization_id, name, slug, description)
+    changed = await store.update(db, organization_id, name, slug, description, time_zone)
     if changed is None:
         raise SlugTaken
     await _record(db, Event.ORGANIZATION_CHANGED, actor, changed, changes)

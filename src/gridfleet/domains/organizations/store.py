@@ -14,7 +14,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count
 from gridfleet.kernel.pagination import Paging
 
-_COLUMNS = "id, name, slug, description, created_at, updated_at"
+_COLUMNS = "id, name, slug, description, time_zone, created_at, updated_at"
 _MEMBERSHIP = "id, organization_id, user_id, role, created_at, updated_at"
 
 
@@ -33,13 +33,15 @@ def _own(**row: Any) -> OwnOrganization:
     return OwnOrganization(**{**row, "role": OrgRole[row["role"]]})
 
 
-async def insert(db: Connection, organization_id: UUID, name: str, slug: str, description: str | None) -> Organization | None:
+async def insert(
+    db: Connection, organization_id: UUID, name: str, slug: str, description: str | None, time_zone: str
+) -> Organization | None:
     """Insert an organisation and return it; None if the slug is taken."""
     cursor = db.cursor(row_factory=class_row(Organization))
     await cursor.execute(
-        "INSERT INTO organization (id, name, slug, description) VALUES (%s, %s, %s, %s)"
+        "INSERT INTO organization (id, name, slug, description, time_zone) VALUES (%s, %s, %s, %s, %s)"
         f" ON CONFLICT ON CONSTRAINT organization_slug_key DO NOTHING RETURNING {_COLUMNS}",
-        (organization_id, name, slug, description),
+        (organization_id, name, slug, description, time_zone),
     )
     return await cursor.fetchone()
 
@@ -52,7 +54,12 @@ async def find(db: Connection, organization_id: UUID) -> Organization | None:
 
 
 async def update(
-    db: Connection, organization_id: UUID, name: str | None, slug: str | None, description: str | None
+    db: Connection,
+    organization_id: UUID,
+    name: str | None,
+    slug: str | None,
+    description: str | None,
+    time_zone: str | None,
 ) -> Organization | None:
     """Change the fields that are not None and return the organisation. None if the slug is taken.
 
@@ -62,9 +69,9 @@ async def update(
     try:
         await cursor.execute(
             "UPDATE organization SET name = coalesce(%(name)s, name), slug = coalesce(%(slug)s, slug),"
-            " description = coalesce(%(description)s, description), updated_at = now()"
-            f" WHERE id = %(id)s RETURNING {_COLUMNS}",
-            {"id": organization_id, "name": name, "slug": slug, "description": description},
+            " description = coalesce(%(description)s, description), time_zone = coalesce(%(zone)s, time_zone),"
+            f" updated_at = now() WHERE id = %(id)s RETURNING {_COLUMNS}",
+            {"id": organization_id, "name": name, "slug": slug, "description": description, "zone": time_zone},
         )
     except UniqueViolation:
         return None

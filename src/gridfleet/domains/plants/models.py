@@ -8,7 +8,17 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-__all__ = ["AuthMethod", "EsmFacts", "Lifecycle", "Plant", "PlantChanges", "PlantStatus", "PlantToImport", "PlantType"]
+__all__ = [
+    "AuthMethod",
+    "EsmFacts",
+    "Lifecycle",
+    "OwnPlace",
+    "Plant",
+    "PlantChanges",
+    "PlantStatus",
+    "PlantToImport",
+    "PlantType",
+]
 
 
 class PlantType(StrEnum):
@@ -46,7 +56,11 @@ class PlantStatus(StrEnum):
 
 
 class Plant(msgspec.Struct, frozen=True):
-    """One plant. Powers in kW(p), energies in kWh. The members `capacity_kwh` to `tag` come from the linked ESM."""
+    """One plant. Powers in kW(p), energies in kWh. The members `capacity_kwh` to `tag` come from the linked ESM.
+
+    Users may set `latitude`, `longitude` and `tag` to other values. `time_zone` is None for that of the organisation;
+    `effective_time_zone` is the one that counts.
+    """
 
     id: UUID
     organization_id: UUID
@@ -76,6 +90,8 @@ class Plant(msgspec.Struct, frozen=True):
     longitude: float | None
     plant_with_load: bool | None
     tag: str | None
+    time_zone: str | None
+    effective_time_zone: str
     created_at: datetime
     updated_at: datetime
 
@@ -91,6 +107,22 @@ class PlantChanges(msgspec.Struct, frozen=True, omit_defaults=True):
     external_plant_id: str | UnsetType | None = UNSET
     template_id: UUID | UnsetType | None = UNSET
     organization_id: UUID | UnsetType = UNSET
+    latitude: float | UnsetType | None = UNSET
+    longitude: float | UnsetType | None = UNSET
+    tag: str | UnsetType | None = UNSET
+    time_zone: str | UnsetType | None = UNSET
+
+
+class OwnPlace(NamedTuple):
+    """What users set about a plant's place; None where the ESM's value or the organisation's time zone counts.
+
+    Coordinates are in degrees, and there are both or none.
+    """
+
+    latitude: float | None = None
+    longitude: float | None = None
+    tag: str | None = None
+    time_zone: str | None = None
 
 
 class PlantToImport(msgspec.Struct, frozen=True):
@@ -104,6 +136,7 @@ class PlantToImport(msgspec.Struct, frozen=True):
     external_plant_id: str | None
     template_id: UUID | None
     metadata: dict[str, Any]
+    place: OwnPlace
 
 
 class EsmFacts(NamedTuple):

@@ -19,7 +19,7 @@ from gridfleet.domains.plants.commands.expiry import PLANT_MOVED, end_open_comma
 from gridfleet.domains.plants.connections import queue_purge
 from gridfleet.domains.plants.errors import PlantNotFound, PlantSerialTaken, PlantStateForbids, TemplateWrongLevel
 from gridfleet.domains.plants.groups import store as groups
-from gridfleet.domains.plants.models import AuthMethod, EsmFacts, Lifecycle, Plant, PlantChanges, PlantType
+from gridfleet.domains.plants.models import AuthMethod, EsmFacts, Lifecycle, OwnPlace, Plant, PlantChanges, PlantType
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
@@ -27,7 +27,19 @@ from gridfleet.kernel.errors import Forbidden
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page, Paging
 
-__all__ = ["create_plant", "get_plant", "linked_plants", "list_plants", "update_plant", "visible_among", "write_esm_facts"]
+__all__ = [
+    "BOTH_COORDINATES",
+    "create_plant",
+    "get_plant",
+    "linked_plants",
+    "list_plants",
+    "update_plant",
+    "visible_among",
+    "write_esm_facts",
+]
+
+BOTH_COORDINATES: Final = "must be set together with longitude, or both be null"
+"""The complaint about a single coordinate."""
 
 _WRITABLE: Final = [name for name in PlantChanges.__struct_fields__ if name != "organization_id"]
 
@@ -41,6 +53,7 @@ async def create_plant(
     type: PlantType,
     auth_method: AuthMethod,
     metadata: dict[str, Any],
+    place: OwnPlace,
 ) -> Plant:
     """Create a PENDING plant without credentials.
 
@@ -50,7 +63,7 @@ async def create_plant(
     """
     if org.plant_ids is not None:
         raise Forbidden("A key that is limited to some plants cannot create plants.")
-    plant = await store.insert(db, org, new_id(), name, serial_number, type, auth_method, metadata)
+    plant = await store.insert(db, org, new_id(), name, serial_number, type, auth_method, metadata, place)
     if plant is None:
         raise PlantSerialTaken
     details = {"name": name, "serialNumber": serial_number, "authMethod": auth_method}
@@ -89,8 +102,8 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
         PlantSerialTaken: The organisation has a plant with this serial number.
         TemplateNotFound: There is no such template.
         TemplateWrongLevel: The template is not of level PLANT.
-        PlantStateForbids: The plant is provisioned and its method would change, the external id is taken, or the organisation
-            is unknown.
+        PlantStateForbids: The plant is provisioned and its method would change, the external id is taken, the organisation
+            is unknown, or the plant would have one coordinate.
         Forbidden: The plant would move to another organisation, and the caller is not a SuperAdmin.
     """
     if changes.organization_id is not UNSET and not org.actor.is_super_admin:
@@ -108,7 +121,8 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
         template = await get_template(db, changes.template_id)
         if template.level is not TemplateLevel.PLANT:
             raise TemplateWrongLevel
-    columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    given = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    columns = {store.OWN_COLUMNS.get(name, name): value for name, value in given.items()}
     if not columns:
         return plant
     moves = changes.organization_id not in (UNSET, plant.organization_id)
@@ -131,6 +145,10 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
         if error.diag.constraint_name == "plant_external_key":
             raise PlantStateForbids(details=["externalPlantId: is linked to another plant of the organisation"]) from None
         raise PlantSerialTaken from None
+    except pg.CheckViolation as error:
+        if error.diag.constraint_name != "plant_own_coordinates":
+            raise
+        raise PlantStateForbids(details=[f"latitude: {BOTH_COORDINATES}"]) from None
     except pg.ForeignKeyViolation as error:
         if error.diag.constraint_name == "plant_template_fkey":
             raise TemplateNotFound from None

@@ -10,14 +10,37 @@ from psycopg.rows import kwargs_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.partner_events.models import StatusChange
-from gridfleet.domains.plants.models import AuthMethod, EsmFacts, Lifecycle, Plant, PlantStatus, PlantToImport, PlantType
+from gridfleet.domains.plants.models import (
+    AuthMethod,
+    EsmFacts,
+    Lifecycle,
+    OwnPlace,
+    Plant,
+    PlantStatus,
+    PlantToImport,
+    PlantType,
+)
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import assignments, fetch_count
 from gridfleet.kernel.pagination import Paging
 from gridfleet.kernel.security.certificates import IssuedCertificate
 
-_COLUMNS = ", ".join(Plant.__struct_fields__)
+OWN_COLUMNS: Final = {
+    "latitude": "own_latitude",
+    "longitude": "own_longitude",
+    "tag": "own_tag",
+    "time_zone": "time_zone",
+}
+"""The columns of what users set. Those without `own_` are the ESM's, except the time zone, which no ESM reports."""
+
+_DERIVED: Final = {
+    **{name: f"coalesce({OWN_COLUMNS[name]}, {name}) AS {name}" for name in ("latitude", "longitude", "tag")},
+    "effective_time_zone": "coalesce(time_zone, (SELECT o.time_zone FROM organization o WHERE o.id = organization_id))"
+    " AS effective_time_zone",
+}
+_PLACE: Final = ", ".join(OWN_COLUMNS[name] for name in OwnPlace._fields)
+_COLUMNS = ", ".join(_DERIVED.get(name, name) for name in Plant.__struct_fields__)
 _VISIBLE = "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR id = ANY(%(plants)s))"
 
 _CHANGED = "plant.id, plant.organization_id, plant.status, held.status AS before"
@@ -59,14 +82,15 @@ async def insert(
     type: PlantType,
     auth_method: AuthMethod,
     metadata: dict[str, Any],
+    place: OwnPlace,
 ) -> Plant | None:
     """Insert a plant and return it; None if its serial number is taken."""
     cursor = db.cursor(row_factory=kwargs_row(_plant))
     await cursor.execute(
-        "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method, metadata)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s)"
+        f"INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method, metadata, {_PLACE})"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
         f" ON CONFLICT ON CONSTRAINT plant_serial_key DO NOTHING RETURNING {_COLUMNS}",
-        (plant_id, org.organization_id, name, serial_number, type, auth_method, Jsonb(metadata)),
+        (plant_id, org.organization_id, name, serial_number, type, auth_method, Jsonb(metadata), *place),
     )
     return await cursor.fetchone()
 
@@ -88,16 +112,17 @@ async def taken(
 async def insert_many(db: Connection, org: OrgScope, plant_ids: Sequence[UUID], plants: Sequence[PlantToImport]) -> set[UUID]:
     """Insert plants, and return the ids of those whose numbers were free."""
     columns = ("name", "serial_number", "type", "auth_method", "external_plant_id", "template_id")
+    named = f"{', '.join(columns)}, metadata, {_PLACE}"
     cursor = await db.execute(
-        f"INSERT INTO plant (id, organization_id, {', '.join(columns)}, metadata)"
-        f" SELECT n.id, %s, {', '.join(f'n.{column}' for column in columns)}, n.metadata"
-        " FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::uuid[], %s::jsonb[])"
-        f" AS n (id, {', '.join(columns)}, metadata) ON CONFLICT DO NOTHING RETURNING id",
+        f"INSERT INTO plant (organization_id, id, {named})"
+        " SELECT %s, n.* FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::uuid[],"
+        " %s::jsonb[], %s::float8[], %s::float8[], %s::text[], %s::text[]) AS n ON CONFLICT DO NOTHING RETURNING id",
         (
             org.organization_id,
             list(plant_ids),
             *([getattr(plant, column) for plant in plants] for column in columns),
             [Jsonb(plant.metadata) for plant in plants],
+            *([plant.place[number] for plant in plants] for number in range(len(OwnPlace._fields))),
         ),
     )
     return {row[0] for row in await cursor.fetchall()}

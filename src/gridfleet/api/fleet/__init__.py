@@ -1,0 +1,1 @@
+"""`/api/v1/fleet`: all plants of an organisation together."""

@@ -1,0 +1,1 @@
+"""All plants of an organisation together: what overviews, maps and totals show."""

@@ -1,0 +1,46 @@
+"""Names of time zones."""
+
+import subprocess
+import sys
+from zoneinfo import available_timezones
+
+import pytest
+
+from gridfleet.kernel.time_zones import is_time_zone, time_zone, time_zone_names
+
+
+def test_every_name_has_its_zone() -> None:
+    assert len(time_zone_names()) > 500
+    for name in time_zone_names():
+        assert time_zone(name).key == name
+
+
+def test_no_name_that_the_machine_knows_is_refused_except_those_that_are_no_place() -> None:
+    assert available_timezones() - time_zone_names() <= {"Factory", "localtime"}
+
+
+@pytest.mark.parametrize(
+    "name", ["UTC", "Europe/Prague", "US/Eastern", "Europe/Kyiv", "Europe/Kiev", "Asia/Kathmandu", "Etc/GMT+5"]
+)
+def test_current_and_former_names(name: str) -> None:
+    assert is_time_zone(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "europe/prague", "Europe/Atlantis", "+02:00", "localtime", "Factory", "../UTC", "/etc/passwd", "UTC\0", "Europe"],
+)
+def test_other_texts(name: str) -> None:
+    assert not is_time_zone(name)
+
+
+def test_names_do_not_depend_on_what_the_machine_installed() -> None:
+    """An image without time zones: PYTHONTZPATH is empty."""
+    program = (
+        "from gridfleet.kernel.time_zones import time_zone, time_zone_names as names\n"
+        "print(len(names()), time_zone('US/Eastern').key, all(time_zone(name) for name in names()))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], env={"PYTHONTZPATH": ""}, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert found.stdout.split() == [str(len(time_zone_names())), "US/Eastern", "True"]
