@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
-from contextlib import nullcontext
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
@@ -87,7 +86,7 @@ class SiteScheduler:
         await self._try_apart(now)
         failed = [*self._again, *chain(*chain(*self._apart.values()))]
         try:
-            with limit_statements(_AFTER_FAILURE_SECONDS) if failed else nullcontext():
+            with limit_statements(_AFTER_FAILURE_SECONDS if failed else None):
                 async with self._database.transaction() as db:
                     return await self._steer(db, now, Selection(without=failed))
         except Exception as error:
