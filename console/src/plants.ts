@@ -25,6 +25,31 @@ export function latestQuery(organizationId: string, plantId: string) {
   });
 }
 
+/** The newest refused messages of a plant. */
+export function refusedQuery(organizationId: string, id: string) {
+  return queryOptions({
+    queryKey: [organizationId, "refused", id],
+    queryFn: ({ signal }) =>
+      dataOf(
+        apiOf(organizationId).GET("/api/v1/plants/{id}/refused-messages", {
+          params: { path: { id }, query: { limit: 50 } },
+          signal,
+        }),
+      ),
+  });
+}
+
+/** Devices in the plant's messages that no sub-device matches. */
+export function unregisteredQuery(organizationId: string, id: string) {
+  return queryOptions({
+    queryKey: [organizationId, "unregistered", id],
+    queryFn: ({ signal }) =>
+      dataOf(
+        apiOf(organizationId).GET("/api/v1/plants/{id}/unregistered-devices", { params: { path: { id } }, signal }),
+      ),
+  });
+}
+
 export interface Range {
   /** Start, inclusive, in ISO 8601. */
   from: string;

@@ -120,13 +120,23 @@ const plantHistory = createRoute({
   component: lazyRouteComponent(() => import("./screens/plant-history"), "PlantHistoryScreen"),
 });
 
+const plantMessages = createRoute({
+  getParentRoute: () => plant,
+  path: "/messages",
+  component: lazyRouteComponent(() => import("./screens/plant-messages"), "PlantMessagesScreen"),
+});
+
 export const router = createRouter({
   routeTree: root.addChildren([
     login,
     forgot,
     inside.addChildren([
       start,
-      organization.addChildren([organizationStart, fleet, plant.addChildren([plantStart, plantLive, plantHistory])]),
+      organization.addChildren([
+        organizationStart,
+        fleet,
+        plant.addChildren([plantStart, plantLive, plantHistory, plantMessages]),
+      ]),
     ]),
   ]),
   basepath: "/console",

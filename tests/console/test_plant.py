@@ -21,7 +21,20 @@ def plants(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> lis
     """Simulate two plants for some seconds and return their lines of the ledger."""
     folder = tmp_path_factory.mktemp("simulated")
     ledger = folder / "ledger.jsonl"
-    options = ("--organization", SLUG, "--plants", "2", "--interval", "0.5", "--duration", "5", "--backfill", "0.02")
+    options = (
+        "--faults",
+        "bad-signature",
+        "--organization",
+        SLUG,
+        "--plants",
+        "2",
+        "--interval",
+        "0.5",
+        "--duration",
+        "8",
+        "--backfill",
+        "0.02",
+    )
     command = [sys.executable, "-m", "gridfleet", "simulate", *options, "--state", str(folder), "--ledger", str(ledger)]
     subprocess.run(command, env=stack.environment, check=True, capture_output=True, timeout=200)
     lines = [json.loads(line) for line in Path(ledger).read_text().splitlines()]
@@ -93,3 +106,13 @@ def test_an_unknown_plant_says_so(watched: Watched) -> None:
     watched.allowed.append("status of 404")
     watched.page.goto(f"/console/o/{SLUG}/plants/0192f0c1-2c1a-7c3e-9b0a-3d1f5a2b4c6d/live")
     expect(watched.page.get_by_role("alert")).to_contain_text("There is no such plant.")
+
+
+def test_a_refused_message_says_what_to_do(watched: Watched, stack: RunningStack, plants: list[dict[str, str]]) -> None:
+    page = watched.page
+    open_plant(page, plants)
+    page.get_by_role("link", name="Messages").click()
+    refusal = page.get_by_role("article").filter(has_text="SIGNATURE_INVALID").first
+    expect(refusal).to_contain_text("The signature is wrong")
+    expect(refusal).to_contain_text("Compare the secret")
+    watched.check_accessibility()

@@ -49,6 +49,7 @@ export const de: Catalogue = {
     tabs: "Ansichten der Anlage",
     live: "Live",
     history: "Verlauf",
+    messages: "Nachrichten",
     plantItself: "Anlage",
     metric: "Messgröße",
     value: "Wert",
@@ -67,6 +68,56 @@ export const de: Catalogue = {
     minimum: "Minimum",
     average: "Mittelwert",
     maximum: "Maximum",
+  },
+  messages: {
+    unregistered: "Nicht registrierte Geräte",
+    noUnregistered: "Jedes Gerät in den Nachrichten dieser Anlage ist registriert.",
+    device: "Name in den Nachrichten",
+    count: "Nachrichten",
+    first: "Zuerst gesehen",
+    last: "Zuletzt gesehen",
+    refused: "Abgelehnte Nachrichten",
+    noRefused: "Keine Nachricht dieser Anlage wurde abgelehnt.",
+    bytes: (count) => `${count} Bytes`,
+    id: (id) => `Nachricht ${id}`,
+    reasons: {
+      MALFORMED: {
+        title: "Die Nachricht ist nicht lesbar",
+        action: "Das Detail nennt das fehlende oder falsche Feld. Korrigieren Sie es in der Software der Anlage.",
+      },
+      TOO_LARGE: { title: "Die Nachricht ist zu groß", action: "Senden Sie weniger Messungen in einer Nachricht." },
+      SIGNATURE_MISSING: { title: "Die Signatur fehlt", action: "Ergänzen Sie sig im Umschlag." },
+      SIGNATURE_INVALID: {
+        title: "Die Signatur ist falsch",
+        action:
+          "Vergleichen Sie das Geheimnis: Es wurde vielleicht erneuert oder gehört zu einer anderen Anlage. Signiert sein müssen genau die gesendeten Bytes.",
+      },
+      TIMESTAMP_OUT_OF_WINDOW: {
+        title: "Die Uhr der Anlage geht falsch",
+        action:
+          "Richten Sie an der Anlage NTP ein. Signieren Sie gespeicherte Nachrichten beim Senden, nicht beim Messen.",
+      },
+      TIME_OUT_OF_RANGE: {
+        title: "Der Zeitpunkt der Messung ist nicht erlaubt",
+        action: "Messungen dürfen bis zu 400 Tage alt sein und nicht in der Zukunft liegen.",
+      },
+      TOO_MANY_DEVICES: { title: "Die Messung hat zu viele Geräte", action: "Teilen Sie die Messung auf." },
+      TOO_MANY_FIELDS: {
+        title: "Das Gerät hat zu viele Felder",
+        action:
+          "Teilen Sie das Gerät auf oder senden Sie weniger Felder. Nennt das Detail weggelassene Felder, wurden alle anderen gespeichert.",
+      },
+      NOT_PROVISIONED: {
+        title: "Die Anlage hat keine gültigen Zugangsdaten",
+        action:
+          "Sie wurden widerrufen, oder die Anlage ist ohne sie umgezogen. Registrieren Sie eine neue Anlage und stellen Sie Zugangsdaten aus.",
+      },
+      CREDENTIAL_UNREADABLE: {
+        title: "Der Dienst kann das Geheimnis der Anlage nicht lesen",
+        action:
+          "An der Anlage ist nichts zu tun. Der Betreiber des Dienstes muss den fehlenden Schlüssel wiederherstellen.",
+      },
+    },
   },
   fleet: {
     title: "Flotte",

@@ -46,6 +46,7 @@ export const en = {
     tabs: "Screens of the plant",
     live: "Live",
     history: "History",
+    messages: "Messages",
     plantItself: "Plant",
     metric: "Metric",
     value: "Value",
@@ -63,6 +64,53 @@ export const en = {
     minimum: "Minimum",
     average: "Average",
     maximum: "Maximum",
+  },
+  messages: {
+    unregistered: "Devices that are not registered",
+    noUnregistered: "Every device in the messages of this plant is registered.",
+    device: "Name in the messages",
+    count: "Messages",
+    first: "First seen",
+    last: "Last seen",
+    refused: "Refused messages",
+    noRefused: "No message of this plant was refused.",
+    bytes: (count: number) => `${count} bytes`,
+    id: (id: string) => `message ${id}`,
+    reasons: {
+      MALFORMED: {
+        title: "The message cannot be read",
+        action:
+          "The detail names the member that is missing or has the wrong type. Correct it in the plant's software.",
+      },
+      TOO_LARGE: { title: "The message is too large", action: "Send fewer snapshots in each message." },
+      SIGNATURE_MISSING: { title: "The signature is missing", action: "Add sig to the envelope." },
+      SIGNATURE_INVALID: {
+        title: "The signature is wrong",
+        action:
+          "Compare the secret: it may have been rotated, or belong to another plant. The signed bytes must be exactly the sent bytes.",
+      },
+      TIMESTAMP_OUT_OF_WINDOW: {
+        title: "The plant's clock is wrong",
+        action: "Set up NTP at the plant. Sign stored messages when they are sent, not when they are measured.",
+      },
+      TIME_OUT_OF_RANGE: {
+        title: "The time of the measurement is out of range",
+        action: "Measurements may be up to 400 days old, and not in the future.",
+      },
+      TOO_MANY_DEVICES: { title: "The snapshot has too many devices", action: "Split the snapshot." },
+      TOO_MANY_FIELDS: {
+        title: "The device has too many fields",
+        action: "Split the device or send fewer fields. If the detail names dropped fields, all others were stored.",
+      },
+      NOT_PROVISIONED: {
+        title: "The plant has no valid credentials",
+        action: "It was revoked, or moved without its credentials. Register a new plant and provision it.",
+      },
+      CREDENTIAL_UNREADABLE: {
+        title: "The service cannot read the plant's secret",
+        action: "Nothing to do at the plant. The operator of the service must restore the missing key.",
+      },
+    },
   },
   fleet: {
     title: "Fleet",

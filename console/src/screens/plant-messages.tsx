@@ -1,0 +1,81 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { useTexts } from "../i18n";
+import { refusedQuery, unregisteredQuery } from "../plants";
+import { Age } from "../ui/age";
+import { Failure } from "../ui/failure";
+import { useNow } from "../ui/now";
+
+const route = getRouteApi("/inside/o/$slug/plants/$plantId");
+
+/** Why messages of the plant were refused and what to do about it, and devices that are not registered. */
+export function PlantMessagesScreen() {
+  const texts = useTexts();
+  const now = useNow(1);
+  const { organization } = route.useRouteContext();
+  const { plantId } = route.useParams();
+  const refused = useQuery({ ...refusedQuery(organization.id, plantId), refetchInterval: 5_000 });
+  const unregistered = useQuery({ ...unregisteredQuery(organization.id, plantId), refetchInterval: 5_000 });
+  return (
+    <>
+      <Failure error={refused.error ?? unregistered.error} />
+      <section aria-labelledby="unregistered" className="block">
+        <h2 id="unregistered">{texts.messages.unregistered}</h2>
+        {unregistered.data?.length === 0 && <p className="fine">{texts.messages.noUnregistered}</p>}
+        {unregistered.data !== undefined && unregistered.data.length > 0 && (
+          <div className="table">
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">{texts.messages.device}</th>
+                  <th scope="col" className="number">
+                    {texts.messages.count}
+                  </th>
+                  <th scope="col">{texts.messages.first}</th>
+                  <th scope="col">{texts.messages.last}</th>
+                </tr>
+              </thead>
+              <tbody>
+                {unregistered.data.map((device) => (
+                  <tr key={device.externalId}>
+                    <th scope="row">
+                      <code>{device.externalId}</code>
+                    </th>
+                    <td className="number">{device.count}</td>
+                    <td>
+                      <Age time={device.firstSeenAt} now={now} timeZone="UTC" />
+                    </td>
+                    <td>
+                      <Age time={device.lastSeenAt} now={now} timeZone="UTC" />
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        )}
+      </section>
+      <section aria-labelledby="refused" className="block">
+        <h2 id="refused">{texts.messages.refused}</h2>
+        {refused.data?.meta.total === 0 && <p className="fine">{texts.messages.noRefused}</p>}
+        {refused.data?.data.map((message) => (
+          <article key={message.id} className="card refusal">
+            <h3>
+              {texts.messages.reasons[message.reason].title} <code className="fine">{message.reason}</code>
+            </h3>
+            <p>
+              <code>{message.detail}</code>
+            </p>
+            <p className="hint">{texts.messages.reasons[message.reason].action}</p>
+            <p className="fine facts">
+              <Age time={message.receivedAt} now={now} timeZone="UTC" />
+              <span>{message.topic}</span>
+              <span>{texts.messages.bytes(message.bytes)}</span>
+              {message.messageId !== null && <span>{texts.messages.id(message.messageId)}</span>}
+            </p>
+          </article>
+        ))}
+      </section>
+    </>
+  );
+}
