@@ -73,6 +73,9 @@ BAD_PATH_ID: Final[dict[Row, tuple[str, str]]] = {
 
 MORE_QUERY_FIELDS: Final[dict[Row, tuple[set[str], str]]] = {
     _ALERTS: ({"plantId", "status", "severity"}, "filters that people need"),
+    ("GET", "/api/v1/users"): ({"q", "role", "disabled"}, "filters that people need"),
+    ("GET", "/api/v1/organizations"): ({"q"}, "filters that people need"),
+    ("GET", "/api/v1/organizations/{orgId}/members"): ({"q", "role"}, "filters that people need"),
 }
 """Query fields beyond the row's."""
 
@@ -99,6 +102,7 @@ MORE_RECORD_FIELDS: Final[dict[str, tuple[set[str], str]]] = {
     "SandboxEsmPlant": ({"version"}, "tells whether a plan has arrived"),
     "ConnectionDetails": ({"tls"}, "whether the port speaks TLS"),
     "ApiKey": ({"allowedPlantIds"}, "what a key was limited to when it was made"),
+    "User": ({"disabledAt"}, "whether the user may log in"),
 }
 """Fields of a record beyond the contract's, wherever it is answered."""
 
@@ -139,6 +143,9 @@ FIELD_RULES: Final[dict[tuple[Row, str], tuple[dict[str, object], str]]] = {
 
 MORE_ANSWER_FIELDS: Final[dict[Row, tuple[set[str], str]]] = {
     _COMMANDS: ({"commandId"}, "lets the sender find the command again"),
+    ("GET", "/api/v1/users"): ({"organizationCount"}, "what a list of accounts is read for"),
+    ("GET", "/api/v1/users/{id}"): ({"organizations"}, "where the user is a member"),
+    ("GET", "/api/v1/organizations"): ({"memberCount", "plantCount"}, "what a list of tenants is read for"),
     ("GET", "/api/v1/plants/{plantId}/sub-devices/{externalId}/telemetry"): ({"unit"}, "a template's units may be edited"),
 }
-"""Top-level fields of the answer beyond the row's."""
+"""Top-level fields of the answer beyond the row's; of a page, fields of its records."""

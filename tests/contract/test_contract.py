@@ -220,12 +220,14 @@ def test_answer(row: Row) -> None:
         assert schema["type"] == "array"
         schema = schema["items"]
     described = schemas.resolve(schema)
-    more = MORE_ANSWER_FIELDS.get(row, (set(), ""))[0] | MORE_RECORD_FIELDS.get(success.get("record", ""), (set(), ""))[0]
+    of_answer = MORE_ANSWER_FIELDS.get(row, (set(), ""))[0]
+    more = of_answer | MORE_RECORD_FIELDS.get(success.get("record", ""), (set(), ""))[0]
     if success["shape"] == "page":
         more = set()
     assert set(described["properties"]) == set(success["fields"]) | set(success.get("guessed_fields", ())) | more
     if success["shape"] == "page":
-        compare_record(success["record"], described["properties"]["data"]["items"], schemas, success["record"])
+        item = described["properties"]["data"]["items"]
+        compare_record(success["record"], item, schemas, success["record"], extra=of_answer)
         assert set(schemas.resolve(described["properties"]["meta"])["properties"]) == {"page", "limit", "total", "totalPages"}
     elif "record" in success:
         compare_record(

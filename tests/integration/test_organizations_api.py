@@ -36,7 +36,10 @@ async def test_an_organization_is_created_found_and_listed(service: ApiService) 
     found = await service.client.get(f"{URL}/{record['id']}", headers=admin)
     assert (found.status_code, found.json()) == (200, record)
     listed = await service.client.get(URL, headers=admin)
-    assert listed.json() == {"data": [record], "meta": {"page": 1, "limit": 20, "total": 1, "totalPages": 1}}
+    assert listed.json() == {
+        "data": [{**record, "memberCount": 0, "plantCount": 0}],
+        "meta": {"page": 1, "limit": 20, "total": 1, "totalPages": 1},
+    }
 
 
 async def test_pages_show_every_organization_once_newest_first(service: ApiService) -> None:

@@ -17,7 +17,7 @@ async def test_members_are_listed_newest_first_with_their_accounts(people: Peopl
     newest, oldest = answer.json()["data"]
     assert set(newest) == {"id", "organizationId", "userId", "role", "user", "createdAt", "updatedAt"}
     assert (newest["userId"], newest["role"], newest["organizationId"]) == (str(viewer.id), "VIEWER", str(org.id))
-    assert set(newest["user"]) == {"id", "email", "name", "role", "createdAt", "updatedAt"}
+    assert set(newest["user"]) == {"id", "email", "name", "role", "disabledAt", "createdAt", "updatedAt"}
     assert (newest["user"]["email"], newest["user"]["role"]) == ("viewer@example.com", "USER")
     assert oldest["userId"] == str(boss.id)
     second = await people.call("GET", f"/organizations/{org.id}/members?page=2&limit=1", who=boss)

@@ -17,9 +17,10 @@ async def test_a_super_admin_registers_finds_and_lists(people: People) -> None:
     assert user == {"id": user["id"], "email": "new.user@example.com", "name": "New User", "role": "USER"}
     assert (await people.log_in("new.user@example.com")).status_code == 200
     found = (await people.call("GET", f"/users/{user['id']}", who=admin)).json()
-    assert set(found) == {"id", "email", "name", "role", "createdAt", "updatedAt"}
+    assert set(found) == {"id", "email", "name", "role", "disabledAt", "createdAt", "updatedAt", "organizations"}
+    assert found.pop("organizations") == []
     listed = (await people.call("GET", "/users?limit=1", who=admin)).json()
-    assert (listed["data"], listed["meta"]["total"]) == ([found], 2)
+    assert (listed["data"], listed["meta"]["total"]) == ([{**found, "organizationCount": 0}], 2)
     assert (await people.call("GET", f"/users/{admin.id}", who=admin)).json()["role"] == "ADMIN"
     event = (await people.events(of=user["id"]))[0]
     assert (event["event"], event["actorId"]) == ("user.registered", str(admin.id))

@@ -1,13 +1,23 @@
 """Members of the organisation in the path."""
 
+from typing import Annotated
 from uuid import UUID
+
+from pydantic import Field
 
 from gridfleet.api.http import Input, Message, PageQuery, S, endpoint, org_member
 from gridfleet.domains.organizations import members
-from gridfleet.domains.organizations.models import Member, RoleName
+from gridfleet.domains.organizations.models import Member, MemberFilter, RoleName
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
+
+
+class MemberQuery(PageQuery):
+    """Filter of members, which all given parameters must match. `q` is a part of the user's name or e-mail address."""
+
+    q: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    role: RoleName | None = None
 
 
 class NewRole(Input):
@@ -22,9 +32,9 @@ class NewRole(Input):
     caller=org_member(OrgRole.OPERATOR, organization="orgId"),
     codes=("INVALID_UUID", "VALIDATION_ERROR", *S),
 )
-async def list_members(org: OrgScope, db: Connection, org_id: UUID, query: PageQuery) -> Page[Member]:
-    """List the organisation's members, newest first."""
-    return await members.list_members(db, org, query.paging)
+async def list_members(org: OrgScope, db: Connection, org_id: UUID, query: MemberQuery) -> Page[Member]:
+    """List the organisation's members, or those that match, newest first."""
+    return await members.list_members(db, org, MemberFilter(query.q, query.role), query.paging)
 
 
 @endpoint(

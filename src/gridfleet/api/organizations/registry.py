@@ -3,12 +3,14 @@
 from typing import Annotated
 from uuid import UUID
 
+import msgspec
 from pydantic import Field
 
 from gridfleet.api.http import NOT_NULL, SA, Input, Message, PageQuery, Pattern, TimeZone, endpoint, super_admin
 from gridfleet.domains.organizations import registry
-from gridfleet.domains.organizations.membership import scope_of
+from gridfleet.domains.organizations.membership import everywhere, scope_of
 from gridfleet.domains.organizations.models import Organization
+from gridfleet.domains.plants.registry import count_plants
 from gridfleet.domains.trading.configuration import delete_unsaved, follow_slug
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
@@ -42,6 +44,19 @@ class OrganizationChanges(Input):
     time_zone: Annotated[TimeZone | None, NOT_NULL] = None
 
 
+class OrganizationQuery(PageQuery):
+    """Filter of organisations. `q` is a part of the name or the slug."""
+
+    q: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+
+
+class ListedOrganization(Organization, frozen=True, rename="camel"):
+    """An organisation in the list of all, with the numbers of its members and its plants."""
+
+    member_count: int
+    plant_count: int
+
+
 @endpoint("POST", "/api/v1/organizations", caller=super_admin(), codes=("VALIDATION_ERROR", "CONFLICT", *SA), success=201)
 async def create_organization(caller: UserCaller, db: Connection, body: NewOrganization) -> Organization:
     """Create an organisation without members."""
@@ -49,9 +64,18 @@ async def create_organization(caller: UserCaller, db: Connection, body: NewOrgan
 
 
 @endpoint("GET", "/api/v1/organizations", caller=super_admin(), codes=("VALIDATION_ERROR", *SA))
-async def list_organizations(db: Connection, query: PageQuery) -> Page[Organization]:
-    """List all organisations, newest first."""
-    return await registry.list_organizations(db, query.paging)
+async def list_organizations(caller: UserCaller, db: Connection, query: OrganizationQuery) -> Page[ListedOrganization]:
+    """List all organisations, or those that match, newest first, with the numbers of their members and plants."""
+    found = await registry.list_organizations(db, query.q, query.paging)
+    scope, ids = everywhere(caller), [organization.id for organization in found.data]
+    members, plants = await registry.count_members(db, scope, ids), await count_plants(db, scope, ids)
+    organizations = [
+        ListedOrganization(
+            **msgspec.structs.asdict(one), member_count=members.get(one.id, 0), plant_count=plants.get(one.id, 0)
+        )
+        for one in found.data
+    ]
+    return Page(organizations, found.meta)
 
 
 @endpoint("GET", "/api/v1/organizations/{id}", caller=super_admin(), codes=("INVALID_UUID", "ORGANIZATION_NOT_FOUND", *SA))

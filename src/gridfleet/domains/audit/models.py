@@ -24,6 +24,8 @@ class Event(StrEnum):
     SESSION_TOKEN_REUSED = "session.token_reused"
     USER_REGISTERED = "user.registered"
     USER_MADE_SUPER_ADMIN = "user.made_super_admin"
+    USER_DISABLED = "user.disabled"
+    USER_ENABLED = "user.enabled"
     USER_PASSWORD_CHANGED = "user.password_changed"
     USER_PASSWORD_REFUSED = "user.password_refused"
     USER_PASSWORD_RESET_REQUESTED = "user.password_reset_requested"

@@ -1,11 +1,13 @@
 """Errors of logins, sessions and accounts."""
 
-from gridfleet.kernel.errors import CodedError, NotFound, Unauthorized, ValidationFailed
+from gridfleet.kernel.errors import CodedError, Forbidden, NotFound, Unauthorized, ValidationFailed
 
 __all__ = [
+    "AccountDisabled",
     "AccountLocked",
     "EmailTaken",
     "InvalidCredentials",
+    "LastSuperAdmin",
     "RefreshTokenInvalid",
     "RefreshTokenMalformed",
     "SessionNotFound",
@@ -27,6 +29,18 @@ class AccountLocked(CodedError):
 
     code = "ACCOUNT_LOCKED"
     message = "Too many failed logins. Try again in 15 minutes."
+
+
+class AccountDisabled(AccountLocked):
+    """A SuperAdmin has disabled the account. The response to a wrong password does not show it."""
+
+    message = "The account is disabled. Ask an administrator of the service to enable it."
+
+
+class LastSuperAdmin(Forbidden):
+    """The account is the only SuperAdmin's that is enabled: no other could enable it again."""
+
+    message = "The last SuperAdmin cannot be disabled."
 
 
 class RefreshTokenInvalid(CodedError):

@@ -7,7 +7,7 @@ from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import lockout, sessions, store
 from gridfleet.domains.identity.access_tokens import AccessTokens
 from gridfleet.domains.identity.emails import normalized
-from gridfleet.domains.identity.errors import AccountLocked, InvalidCredentials
+from gridfleet.domains.identity.errors import AccountDisabled, AccountLocked, InvalidCredentials
 from gridfleet.domains.identity.models import Client, OpenedSession
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import Actor, ActorType
@@ -36,6 +36,7 @@ async def log_in(
     Raises:
         InvalidCredentials: address or password are wrong.
         AccountLocked: the address is locked.
+        AccountDisabled: the password is right, and a SuperAdmin has disabled the account.
         ValidationFailed: the password is wrong and longer than login allows.
     """
     email = normalized(email)
@@ -61,6 +62,10 @@ async def log_in(
 async def _accept(db: Connection, tokens: AccessTokens, found: store.Credentials, client: Client) -> OpenedSession | CodedError:
     if await lockout.clear(db, found.account.email, utc_now()):
         return AccountLocked()
+    if found.is_disabled:
+        actor, subject = Actor(ActorType.ANONYMOUS, ip=client.ip), Subject(SubjectType.USER, found.account.id)
+        await record(db, Event.USER_LOGIN_FAILED, actor, subject, details={"known": True, "disabled": True})
+        return AccountDisabled()
     opened = await sessions.open_session(db, tokens, found.account, found.password_hash, client)
     return opened or InvalidCredentials()
 

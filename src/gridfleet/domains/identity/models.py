@@ -8,7 +8,7 @@ import msgspec
 
 from gridfleet.kernel.caller import UserCaller
 
-__all__ = ["Account", "Client", "LiveSession", "OpenedSession", "SessionInfo", "User", "UserRole"]
+__all__ = ["Account", "Client", "LiveSession", "OpenedSession", "SessionInfo", "User", "UserFilter", "UserRole"]
 
 
 class UserRole(StrEnum):
@@ -35,14 +35,23 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class User(msgspec.Struct, frozen=True, rename="camel"):
-    """An account as other users see it (spec, User record)."""
+    """An account as other users see it (spec, User record). `disabled_at` is None while the user may log in."""
 
     id: UUID
     email: str
     name: str
     role: UserRole
+    disabled_at: datetime | None
     created_at: datetime
     updated_at: datetime
+
+
+class UserFilter(msgspec.Struct, frozen=True):
+    """A filter of accounts: `text` is part of the name or the e-mail address. None does not filter."""
+
+    text: str | None = None
+    role: UserRole | None = None
+    is_disabled: bool | None = None
 
 
 class Client(msgspec.Struct, frozen=True):

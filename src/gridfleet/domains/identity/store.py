@@ -20,10 +20,11 @@ _FIRST_ADMIN_LOCK = 0x6772_6964_0001
 
 
 class Credentials(NamedTuple):
-    """An account with the hash of its password."""
+    """An account with the hash of its password, and whether it is disabled."""
 
     account: Account
     password_hash: str
+    is_disabled: bool
 
 
 class LoginFailures(NamedTuple):
@@ -42,14 +43,17 @@ class UsedRefreshToken(NamedTuple):
 
 
 def _credentials(**row: Any) -> Credentials:
-    password_hash = row.pop("password_hash")
-    return Credentials(Account(**row), password_hash)
+    password_hash, is_disabled = row.pop("password_hash"), row.pop("is_disabled")
+    return Credentials(Account(**row), password_hash, is_disabled)
 
 
 async def find_credentials(db: Connection, email: str) -> Credentials | None:
     """Return the account and password hash of a normalised e-mail address, or None."""
     cursor = db.cursor(row_factory=kwargs_row(_credentials))
-    await cursor.execute(f"SELECT {_ACCOUNT}, u.password_hash FROM user_account u WHERE u.email = %s", (email,))
+    await cursor.execute(
+        f"SELECT {_ACCOUNT}, u.password_hash, u.disabled_at IS NOT NULL AS is_disabled FROM user_account u WHERE u.email = %s",
+        (email,),
+    )
     return await cursor.fetchone()
 
 
@@ -117,11 +121,13 @@ async def delete_failures_before(db: Connection, moment: datetime) -> None:
 async def insert_session(
     db: Connection, session_id: UUID, user_id: UUID, password_hash: str, client: Client, now: datetime, expires_at: datetime
 ) -> bool:
-    """Open a session for a user whose password matched that hash. Returns False if the account's hash has changed."""
+    """Open a session for a user whose password matched that hash. Returns False if the account's hash has changed, or it is
+    disabled."""
     cursor = await db.execute(
         "INSERT INTO user_session (id, user_id, token_version, ip, user_agent, created_at, last_used_at, expires_at)"
         " SELECT %(id)s, u.id, u.token_version, %(ip)s, %(user_agent)s, %(now)s, %(now)s, %(expires_at)s"
-        " FROM user_account u WHERE u.id = %(user_id)s AND u.password_hash = %(password_hash)s FOR SHARE",
+        " FROM user_account u WHERE u.id = %(user_id)s AND u.password_hash = %(password_hash)s AND u.disabled_at IS NULL"
+        " FOR SHARE",
         {
             "id": session_id,
             "user_id": user_id,

@@ -58,7 +58,8 @@ class PushToken(msgspec.Struct, frozen=True, rename="camel"):
 class Outgoing(msgspec.Struct, frozen=True):
     """A delivery that is due. `attempts` counts this one; `address` is an e-mail address, a phone number or a push token.
 
-    `is_wanted`: the user is still an ORG_ADMIN or OPERATOR of the organisation, and the address is still the user's.
+    `is_wanted`: the user is not disabled and still an ORG_ADMIN or OPERATOR of the organisation, and the address is still the
+    user's.
     """
 
     id: UUID

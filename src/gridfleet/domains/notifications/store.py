@@ -16,12 +16,18 @@ from gridfleet.kernel.pagination import Paging
 _TOKEN = ", ".join(PushToken.__struct_fields__)
 _LOG = ", ".join(NotificationLog.__struct_fields__)
 _RECIPIENT = "m.role IN ('ORG_ADMIN', 'OPERATOR')"
-_OWNER = "FROM user_account u WHERE u.id = notification_log.user_id"
+_MEMBERS = (
+    "WITH members AS (SELECT m.organization_id, u.id AS user_id, u.email, u.phone FROM membership m"
+    " JOIN user_account u ON u.id = m.user_id WHERE m.organization_id = ANY(%b::uuid[]) AND u.disabled_at IS NULL"
+    f" AND {_RECIPIENT})"
+)
+_OWNER = "FROM user_account u WHERE u.id = notification_log.user_id AND u.disabled_at IS NULL"
 _WANTED = (
     "((metadata->>'organizationId' IS NULL OR EXISTS (SELECT FROM membership m WHERE m.user_id = notification_log.user_id"
     f" AND m.organization_id::text = metadata->>'organizationId' AND {_RECIPIENT})) AND address IS NOT DISTINCT FROM"
     f" CASE channel WHEN 'EMAIL' THEN (SELECT u.email {_OWNER}) WHEN 'SMS' THEN (SELECT u.phone {_OWNER})"
-    " ELSE (SELECT t.token FROM push_token t WHERE t.token = address AND t.user_id = notification_log.user_id) END)"
+    " ELSE (SELECT t.token FROM push_token t WHERE t.token = address AND t.user_id = notification_log.user_id"
+    f" AND EXISTS (SELECT {_OWNER})) END)"
 )
 _OUTGOING = ", ".join(f"{_WANTED} AS {name}" if name == "is_wanted" else name for name in Outgoing.__struct_fields__)
 
@@ -95,9 +101,7 @@ async def drop_tokens(db: Connection, tokens: Sequence[str]) -> None:
 async def count_addresses(db: Connection, channel: Channel, organization_ids: Sequence[UUID]) -> dict[UUID, int]:
     """Return the number of addresses of each organisation's ORG_ADMINs and OPERATORs, of those that have one."""
     cursor = await db.execute(
-        "WITH members AS (SELECT m.organization_id, u.id AS user_id, u.email, u.phone FROM membership m"
-        f" JOIN user_account u ON u.id = m.user_id WHERE m.organization_id = ANY(%b::uuid[]) AND {_RECIPIENT})"
-        f" SELECT organization_id, count(*) FROM ({_ADDRESSES[channel]}) AS a GROUP BY 1",
+        f"{_MEMBERS} SELECT organization_id, count(*) FROM ({_ADDRESSES[channel]}) AS a GROUP BY 1",
         (organization_ids,),
     )
     return dict(await cursor.fetchall())
@@ -110,8 +114,7 @@ async def queue_for_members(db: Connection, channel: Channel, notices: Sequence[
     Returns how many were inserted.
     """
     cursor = await db.execute(
-        "WITH members AS (SELECT m.organization_id, u.id AS user_id, u.email, u.phone FROM membership m"
-        f" JOIN user_account u ON u.id = m.user_id WHERE m.organization_id = ANY(%b::uuid[]) AND {_RECIPIENT}),"
+        f"{_MEMBERS},"
         " notice AS (SELECT * FROM unnest(%b::uuid[], %b::text[], %b::text[], %b::jsonb[], %b::jsonb[])"
         " WITH ORDINALITY AS n (organization_id, subject, body, metadata, cause, position)),"
         " numbered AS (SELECT *, row_number() OVER (PARTITION BY organization_id ORDER BY user_id) AS number"

@@ -9,7 +9,7 @@ from gridfleet.domains.identity.accounts.registry import users_by_id
 from gridfleet.domains.identity.models import User
 from gridfleet.domains.organizations import store
 from gridfleet.domains.organizations.errors import LastAdmin, MemberNotFound
-from gridfleet.domains.organizations.models import Member, RoleName
+from gridfleet.domains.organizations.models import Member, MemberFilter, RoleName
 from gridfleet.kernel.caller import Actor, OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import Forbidden
@@ -19,12 +19,12 @@ from gridfleet.kernel.pagination import Page, Paging
 __all__ = ["add", "change_role", "list_members", "remove"]
 
 
-async def list_members(db: Connection, org: OrgScope, paging: Paging) -> Page[Member]:
-    """Return one page of the organisation's members, newest first."""
-    found = await store.list_members(db, org, paging)
+async def list_members(db: Connection, org: OrgScope, wanted: MemberFilter, paging: Paging) -> Page[Member]:
+    """Return one page of the organisation's members that match, newest first."""
+    found = await store.list_members(db, org, wanted, paging)
     users = await users_by_id(db, {membership.user_id for membership in found})
     shown = [_member(membership, users[membership.user_id]) for membership in found]
-    return Page.of(shown, await store.count_members(db, org), paging)
+    return Page.of(shown, await store.count_members(db, org, wanted), paging)
 
 
 async def add(db: Connection, actor: Actor, organization_id: UUID, user_id: UUID, role: RoleName) -> None:

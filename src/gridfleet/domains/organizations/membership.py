@@ -12,6 +12,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import Forbidden
 
 __all__ = [
+    "count_organizations",
     "current_organization",
     "everywhere",
     "organizations_of",
@@ -68,6 +69,11 @@ async def start_in(db: Connection, caller: UserCaller, organization_id: UUID) ->
 async def organizations_of(db: Connection, user_id: UUID) -> list[OwnOrganization]:
     """Return the organisations of a user, in the order of joining."""
     return await store.list_of_member(db, user_id)
+
+
+async def count_organizations(db: Connection, scope: PlatformScope, user_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Return the number of organisations of each of the users who is a member of some."""
+    return await store.organization_counts(db, scope, user_ids)
 
 
 async def current_organization(

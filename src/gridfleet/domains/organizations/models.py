@@ -10,7 +10,7 @@ import msgspec
 from gridfleet.domains.identity.models import User
 from gridfleet.kernel.caller import OrgRole
 
-__all__ = ["Member", "Organization", "OrganizationRole", "OwnOrganization", "RoleName"]
+__all__ = ["Member", "MemberFilter", "Organization", "OrganizationRole", "OwnOrganization", "RoleName"]
 
 
 class RoleName(StrEnum):
@@ -25,6 +25,13 @@ class OrganizationRole(NamedTuple):
     """A user's role in an organisation that exists; None if the user is not a member."""
 
     role: OrgRole | None
+
+
+class MemberFilter(NamedTuple):
+    """A filter of members: `text` is part of the user's name or e-mail address. None does not filter."""
+
+    text: str | None = None
+    role: RoleName | None = None
 
 
 class Organization(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,6 +1,6 @@
 """Organisations as SuperAdmins manage them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
@@ -8,13 +8,13 @@ from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.organizations import store
 from gridfleet.domains.organizations.errors import OrganizationInUse, OrganizationNotFound, SlugTaken
 from gridfleet.domains.organizations.models import Organization
-from gridfleet.kernel.caller import Actor
+from gridfleet.kernel.caller import Actor, PlatformScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page, Paging
 from gridfleet.kernel.time_zones import UTC_NAME
 
-__all__ = ["change", "create", "delete", "get", "list_organizations"]
+__all__ = ["change", "count_members", "create", "delete", "get", "list_organizations"]
 
 
 async def create(
@@ -71,9 +71,14 @@ async def get(db: Connection, organization_id: UUID) -> Organization:
     return found
 
 
-async def list_organizations(db: Connection, paging: Paging) -> Page[Organization]:
-    """Return one page of all organisations, newest first."""
-    return Page.of(await store.list_page(db, paging), await store.count(db), paging)
+async def list_organizations(db: Connection, text: str | None, paging: Paging) -> Page[Organization]:
+    """Return one page of the organisations whose name or slug contains `text`, or of all, newest first."""
+    return Page.of(await store.list_page(db, text, paging), await store.count(db, text), paging)
+
+
+async def count_members(db: Connection, scope: PlatformScope, organization_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Return the number of members of each of the organisations that has some."""
+    return await store.member_counts(db, scope, organization_ids)
 
 
 async def _record(

@@ -1,5 +1,6 @@
 """SQL of organisations and memberships."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -8,14 +9,19 @@ from psycopg.errors import ForeignKeyViolation, UniqueViolation
 from psycopg.rows import args_row, class_row, kwargs_row
 
 from gridfleet.domains.organizations.errors import SlugInUse
-from gridfleet.domains.organizations.models import Organization, OrganizationRole, OwnOrganization, RoleName
-from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.domains.organizations.models import MemberFilter, Organization, OrganizationRole, OwnOrganization, RoleName
+from gridfleet.kernel.caller import OrgRole, OrgScope, PlatformScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count
+from gridfleet.kernel.db.queries import containing, fetch_count
 from gridfleet.kernel.pagination import Paging
 
 _COLUMNS = "id, name, slug, description, time_zone, created_at, updated_at"
 _MEMBERSHIP = "id, organization_id, user_id, role, created_at, updated_at"
+_CONTAINS = "(%(pattern)s::text IS NULL OR name ILIKE %(pattern)s OR slug ILIKE %(pattern)s)"
+_MEMBERS = (
+    "m.organization_id = %(org)s AND (%(role)s::text IS NULL OR m.role = %(role)s) AND (%(pattern)s::text IS NULL OR EXISTS"
+    " (SELECT FROM user_account u WHERE u.id = m.user_id AND (u.email ILIKE %(pattern)s OR u.name ILIKE %(pattern)s)))"
+)
 
 
 class Membership(NamedTuple):
@@ -96,19 +102,37 @@ async def lock(db: Connection, organization_id: UUID) -> Organization | None:
     return await cursor.fetchone()
 
 
-async def list_page(db: Connection, paging: Paging) -> list[Organization]:
-    """Return one page of all organisations, newest first."""
+async def list_page(db: Connection, text: str | None, paging: Paging) -> list[Organization]:
+    """Return one page of the organisations whose name or slug contains `text`, or of all, newest first."""
     cursor = db.cursor(row_factory=class_row(Organization))
     await cursor.execute(
-        f"SELECT {_COLUMNS} FROM organization ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
-        (paging.limit, paging.offset),
+        f"SELECT {_COLUMNS} FROM organization WHERE {_CONTAINS}"
+        " ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
+        {"pattern": text and containing(text), "limit": paging.limit, "offset": paging.offset},
     )
     return await cursor.fetchall()
 
 
-async def count(db: Connection) -> int:
-    """Return the number of organisations."""
-    return await fetch_count(db, "SELECT count(*) FROM organization")
+async def count(db: Connection, text: str | None) -> int:
+    """Return the number of organisations whose name or slug contains `text`, or of all."""
+    return await fetch_count(db, f"SELECT count(*) FROM organization WHERE {_CONTAINS}", {"pattern": text and containing(text)})
+
+
+async def member_counts(db: Connection, scope: PlatformScope, organization_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Return the number of members of each of the organisations that has some."""
+    cursor = await db.execute(
+        "SELECT organization_id, count(*) FROM membership WHERE organization_id = ANY (%s) GROUP BY organization_id",
+        (list(organization_ids),),
+    )
+    return dict(await cursor.fetchall())
+
+
+async def organization_counts(db: Connection, scope: PlatformScope, user_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Return the number of organisations of each of the users who is a member of some."""
+    cursor = await db.execute(
+        "SELECT user_id, count(*) FROM membership WHERE user_id = ANY (%s) GROUP BY user_id", (list(user_ids),)
+    )
+    return dict(await cursor.fetchall())
 
 
 async def find_role(db: Connection, organization_id: UUID, user_id: UUID) -> OrganizationRole | None:
@@ -138,19 +162,24 @@ def _membership(*row: Any) -> Membership:
     return Membership(member_id, organization_id, user_id, RoleName(role), created_at, updated_at)
 
 
-async def list_members(db: Connection, org: OrgScope, paging: Paging) -> list[Membership]:
-    """Return one page of an organisation's memberships, newest first."""
+def _members(org: OrgScope, wanted: MemberFilter) -> dict[str, Any]:
+    return {"org": org.organization_id, "role": wanted.role, "pattern": wanted.text and containing(wanted.text)}
+
+
+async def list_members(db: Connection, org: OrgScope, wanted: MemberFilter, paging: Paging) -> list[Membership]:
+    """Return one page of an organisation's memberships that match, newest first."""
     cursor = db.cursor(row_factory=args_row(_membership))
     await cursor.execute(
-        f"SELECT {_MEMBERSHIP} FROM membership WHERE organization_id = %s ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
-        (org.organization_id, paging.limit, paging.offset),
+        f"SELECT {_MEMBERSHIP} FROM membership m WHERE {_MEMBERS}"
+        " ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
+        {**_members(org, wanted), "limit": paging.limit, "offset": paging.offset},
     )
     return await cursor.fetchall()
 
 
-async def count_members(db: Connection, org: OrgScope) -> int:
-    """Return the number of an organisation's members."""
-    return await fetch_count(db, "SELECT count(*) FROM membership WHERE organization_id = %s", (org.organization_id,))
+async def count_members(db: Connection, org: OrgScope, wanted: MemberFilter) -> int:
+    """Return the number of an organisation's members that match."""
+    return await fetch_count(db, f"SELECT count(*) FROM membership m WHERE {_MEMBERS}", _members(org, wanted))
 
 
 async def find_member(db: Connection, org: OrgScope, member_id: UUID) -> Membership | None:
@@ -163,9 +192,11 @@ async def find_member(db: Connection, org: OrgScope, member_id: UUID) -> Members
 
 
 async def lock_admins(db: Connection, org: OrgScope) -> set[UUID]:
-    """Return the ids of the organisation's ORG_ADMINs, with their memberships locked until the transaction ends."""
+    """Return the ids of the organisation's ORG_ADMINs who are not disabled, with their memberships locked until the transaction
+    ends."""
     cursor = await db.execute(
-        "SELECT user_id FROM membership WHERE organization_id = %s AND role = 'ORG_ADMIN' ORDER BY id FOR UPDATE",
+        "SELECT m.user_id FROM membership m JOIN user_account u ON u.id = m.user_id WHERE m.organization_id = %s"
+        " AND m.role = 'ORG_ADMIN' AND u.disabled_at IS NULL ORDER BY m.id FOR UPDATE OF m",
         (org.organization_id,),
     )
     return {row[0] for row in await cursor.fetchall()}

@@ -20,7 +20,7 @@ from gridfleet.domains.plants.connections import queue_purge
 from gridfleet.domains.plants.errors import PlantNotFound, PlantSerialTaken, PlantStateForbids, TemplateWrongLevel
 from gridfleet.domains.plants.groups import store as groups
 from gridfleet.domains.plants.models import AuthMethod, EsmFacts, Lifecycle, OwnPlace, Plant, PlantChanges, PlantType
-from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.caller import OrgScope, PlatformScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import Forbidden
@@ -29,6 +29,7 @@ from gridfleet.kernel.pagination import Page, Paging
 
 __all__ = [
     "BOTH_COORDINATES",
+    "count_plants",
     "create_plant",
     "get_plant",
     "linked_plants",
@@ -164,6 +165,11 @@ async def _record_changes(db: Connection, org: OrgScope, before: Plant, after: P
     if before.organization_id != after.organization_id:
         for organization_id in (before.organization_id, after.organization_id):
             await record(db, Event.PLANT_MOVED, org.actor.as_actor, subject, organization_id=organization_id)
+
+
+async def count_plants(db: Connection, scope: PlatformScope, organization_ids: Collection[UUID]) -> dict[UUID, int]:
+    """Return the number of plants of each of the organisations that has some."""
+    return await store.counts_of_organizations(db, scope, organization_ids)
 
 
 async def linked_plants(db: Connection, organization_id: UUID, plant_ids: Collection[UUID] | None) -> dict[str, UUID]:

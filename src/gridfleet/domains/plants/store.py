@@ -20,7 +20,7 @@ from gridfleet.domains.plants.models import (
     PlantToImport,
     PlantType,
 )
-from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.caller import OrgScope, PlatformScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import assignments, fetch_count
 from gridfleet.kernel.pagination import Paging
@@ -126,6 +126,15 @@ async def insert_many(db: Connection, org: OrgScope, plant_ids: Sequence[UUID], 
         ),
     )
     return {row[0] for row in await cursor.fetchall()}
+
+
+async def counts_of_organizations(db: Connection, scope: PlatformScope, organization_ids: Collection[UUID]) -> dict[UUID, int]:
+    """Return the number of plants of each of the organisations that has some."""
+    cursor = await db.execute(
+        "SELECT organization_id, count(*) FROM plant WHERE organization_id = ANY (%s) GROUP BY organization_id",
+        (list(organization_ids),),
+    )
+    return dict(await cursor.fetchall())
 
 
 async def find(db: Connection, org: OrgScope, plant_id: UUID) -> Plant | None:

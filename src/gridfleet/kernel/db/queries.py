@@ -9,7 +9,7 @@ from psycopg.abc import Params
 
 from gridfleet.kernel.db.pool import Connection
 
-__all__ = ["assignments", "fetch_count", "fetch_in_turns", "fetch_value"]
+__all__ = ["assignments", "containing", "fetch_count", "fetch_in_turns", "fetch_value"]
 
 Row = TypeVar("Row")
 _VALUES_A_TURN: Final = 10_000
@@ -37,6 +37,11 @@ async def fetch_in_turns(cursor: AsyncCursor[Row]) -> list[Row]:
         rows += part
         await asyncio.sleep(0)
     return rows
+
+
+def containing(text: str) -> str:
+    """Return the pattern with which LIKE and ILIKE find texts that contain `text`, of which no character is special."""
+    return "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
 
 
 def assignments(columns: Iterable[str]) -> str:

@@ -37,9 +37,9 @@ async def request(db: Connection, email: str, ip: str) -> None:
 
 
 async def start(db: Connection, mail: MailQueue, email: str, ip: str) -> None:
-    """Mail a reset token to the account of an address, if there is one. Earlier tokens end."""
+    """Mail a reset token to the account of an address, if there is one and it is not disabled. Earlier tokens end."""
     account = await store.find_account_by_email(db, email)
-    if account is None:
+    if account is None or await store.is_disabled(db, account.id):
         return
     token, now = tokens.make_token(), utc_now()
     if not await store.save_password_reset(db, account.id, token.digest, now, now + LIFETIME, now - PAUSE):

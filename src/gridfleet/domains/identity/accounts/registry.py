@@ -8,7 +8,7 @@ from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity.accounts import store
 from gridfleet.domains.identity.emails import normalized
 from gridfleet.domains.identity.errors import EmailTaken, UserNotFound
-from gridfleet.domains.identity.models import Account, User
+from gridfleet.domains.identity.models import Account, User, UserFilter
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
@@ -34,9 +34,9 @@ async def account_with_email(db: Connection, email: str) -> Account | None:
     return await store.find_account_by_email(db, normalized(email))
 
 
-async def list_users(db: Connection, paging: Paging) -> Page[User]:
-    """Return one page of all accounts, newest first."""
-    return Page.of(await store.list_users(db, paging), await store.count_users(db), paging)
+async def list_users(db: Connection, wanted: UserFilter, paging: Paging) -> Page[User]:
+    """Return one page of the accounts that match, newest first."""
+    return Page.of(await store.list_users(db, wanted, paging), await store.count_users(db, wanted), paging)
 
 
 async def get_user(db: Connection, user_id: UUID) -> User:

@@ -8,12 +8,17 @@ from uuid import UUID
 from psycopg.errors import UniqueViolation
 from psycopg.rows import args_row, class_row, kwargs_row
 
-from gridfleet.domains.identity.models import Account, User, UserRole
+from gridfleet.domains.identity.models import Account, User, UserFilter, UserRole
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count, fetch_value
+from gridfleet.kernel.db.queries import containing, fetch_count, fetch_value
 from gridfleet.kernel.pagination import Paging
 
-_USER = "id, email, name, is_super_admin, created_at, updated_at"
+_USER = "id, email, name, is_super_admin, disabled_at, created_at, updated_at"
+_WANTED = (
+    "(%(pattern)s::text IS NULL OR email ILIKE %(pattern)s OR name ILIKE %(pattern)s)"
+    " AND (%(is_super_admin)s::bool IS NULL OR is_super_admin = %(is_super_admin)s)"
+    " AND (%(is_disabled)s::bool IS NULL OR (disabled_at IS NOT NULL) = %(is_disabled)s)"
+)
 _ACCOUNT = "u.id, u.email, u.name, u.is_super_admin, u.default_organization_id, u.token_version"
 
 
@@ -29,19 +34,27 @@ def _user(**row: Any) -> User:
     return User(**row, role=role)
 
 
-async def list_users(db: Connection, paging: Paging) -> list[User]:
-    """Return one page of all accounts, newest first."""
+def _parameters(wanted: UserFilter) -> dict[str, Any]:
+    return {
+        "pattern": None if wanted.text is None else containing(wanted.text),
+        "is_super_admin": None if wanted.role is None else wanted.role is UserRole.ADMIN,
+        "is_disabled": wanted.is_disabled,
+    }
+
+
+async def list_users(db: Connection, wanted: UserFilter, paging: Paging) -> list[User]:
+    """Return one page of the accounts that match, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_user))
     await cursor.execute(
-        f"SELECT {_USER} FROM user_account ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
-        (paging.limit, paging.offset),
+        f"SELECT {_USER} FROM user_account WHERE {_WANTED} ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
+        {**_parameters(wanted), "limit": paging.limit, "offset": paging.offset},
     )
     return await cursor.fetchall()
 
 
-async def count_users(db: Connection) -> int:
-    """Return the number of accounts."""
-    return await fetch_count(db, "SELECT count(*) FROM user_account")
+async def count_users(db: Connection, wanted: UserFilter) -> int:
+    """Return the number of accounts that match."""
+    return await fetch_count(db, f"SELECT count(*) FROM user_account WHERE {_WANTED}", _parameters(wanted))
 
 
 async def find_users(db: Connection, user_ids: Sequence[UUID]) -> list[User]:
@@ -56,6 +69,37 @@ async def list_super_admins(db: Connection) -> list[User]:
     cursor = db.cursor(row_factory=kwargs_row(_user))
     await cursor.execute(f"SELECT {_USER} FROM user_account WHERE is_super_admin ORDER BY created_at, id")
     return await cursor.fetchall()
+
+
+async def lock_enabled_super_admins(db: Connection) -> set[UUID]:
+    """Return the ids of the SuperAdmins that are not disabled, with their accounts locked until the transaction ends."""
+    cursor = await db.execute(
+        "SELECT id FROM user_account WHERE is_super_admin AND disabled_at IS NULL ORDER BY id FOR NO KEY UPDATE"
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def disable(db: Connection, user_id: UUID, now: datetime) -> bool:
+    """Disable an account and invalidate its access tokens. Returns False if it was disabled before, or does not exist."""
+    cursor = await db.execute(
+        "UPDATE user_account SET disabled_at = %s, token_version = token_version + 1, updated_at = now()"
+        " WHERE id = %s AND disabled_at IS NULL",
+        (now, user_id),
+    )
+    return cursor.rowcount == 1
+
+
+async def enable(db: Connection, user_id: UUID) -> bool:
+    """Enable a disabled account. Returns False if it was not disabled, or does not exist."""
+    cursor = await db.execute(
+        "UPDATE user_account SET disabled_at = NULL, updated_at = now() WHERE id = %s AND disabled_at IS NOT NULL", (user_id,)
+    )
+    return cursor.rowcount == 1
+
+
+async def is_disabled(db: Connection, user_id: UUID) -> bool:
+    """Return whether an account is disabled."""
+    return bool(await fetch_value(db, "SELECT disabled_at IS NOT NULL FROM user_account WHERE id = %s", (user_id,)))
 
 
 async def find_account_by_email(db: Connection, email: str) -> Account | None:

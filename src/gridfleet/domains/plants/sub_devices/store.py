@@ -13,7 +13,7 @@ from gridfleet.domains.plants.store import AHEAD, READ_UNTIL
 from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceStatus
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import assignments, fetch_count
+from gridfleet.kernel.db.queries import assignments, containing, fetch_count
 from gridfleet.kernel.pagination import Paging
 
 _COLUMNS = ", ".join(SubDevice.__struct_fields__)
@@ -114,9 +114,7 @@ async def delete(db: Connection, org: OrgScope, sub_device_id: UUID) -> None:
 def _parameters(
     org: OrgScope, plant_id: UUID, type: DeviceType | None, status: SubDeviceStatus | None, search: str | None
 ) -> dict[str, Any]:
-    pattern = None
-    if search is not None:
-        pattern = "%" + search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+    pattern = None if search is None else containing(search)
     return {"plant": plant_id, "org": org.organization_id, "type": type, "status": status, "search": pattern}
 
 
