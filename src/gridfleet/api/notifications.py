@@ -1,15 +1,101 @@
-"""Push tokens of the caller's devices, and the log of sent notifications for SuperAdmins."""
+"""What the caller is notified of and by which devices, and the log of deliveries: the caller's own, or all for SuperAdmins."""
 
-from typing import Annotated
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from gridfleet.api.http import NOT_NULL, SA, Input, Message, PageQuery, Pattern, endpoint, session, super_admin
-from gridfleet.domains.notifications import logs, push_tokens
-from gridfleet.domains.notifications.models import NotificationLog, PushToken
+from gridfleet.api.http import (
+    NOT_NULL,
+    SA,
+    As,
+    Call,
+    Input,
+    Message,
+    PageQuery,
+    Pattern,
+    endpoint,
+    omitted,
+    session,
+    super_admin,
+)
+from gridfleet.domains.notifications import logs, preferences, push_tokens
+from gridfleet.domains.notifications.models import (
+    Channel,
+    DeliveryFilter,
+    NotificationLog,
+    NotificationPreferences,
+    NotificationStatus,
+    PreferenceChanges,
+    PushToken,
+    QuietHours,
+    Severity,
+)
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
+from gridfleet.kernel.time_zones import is_time_zone
+
+_TESTS_PER_MINUTE: Final = 5
+"""Limit for one user: a text message costs money, and reaches any phone that the user names."""
+
+
+def _time_zone(name: str) -> str:
+    if not is_time_zone(name):
+        raise ValueError("must be the IANA name of a time zone such as Europe/Vienna")
+    return name
+
+
+TimeOfDay = Annotated[str, Pattern(r"^([01][0-9]|2[0-3]):[0-5][0-9]$", "must be a time of day such as 22:00")]
+Severities = Annotated[
+    list[Severity], Field(max_length=20), AfterValidator(lambda given: [one for one in Severity if one in given])
+]
+"""Each severity once, ascending."""
+
+
+class NewQuietHours(Input):
+    """Hours of each day in which notifications of some severities wait. `to` may be on the next day."""
+
+    start: TimeOfDay = Field(alias="from")
+    end: TimeOfDay = Field(alias="to")
+    time_zone: Annotated[str, Field(max_length=64), AfterValidator(_time_zone)]
+    severities: Severities = [Severity.INFO, Severity.WARNING, Severity.CRITICAL]
+
+    def complaints(self) -> Iterator[str]:
+        """Yield a complaint if the hours are empty."""
+        if self.start == self.end:
+            yield "to: must not be equal to from"
+
+
+class PreferencesPatch(Input):
+    """Changes to the preferences; omitted fields stay unchanged. An empty list turns a channel off."""
+
+    push: Severities = omitted()
+    email: Severities = omitted()
+    sms: Severities = omitted()
+    quiet_hours: Annotated[QuietHours, As(NewQuietHours)] | None = omitted()
+
+
+class TestMessage(Input):
+    """The channel to try."""
+
+    channel: Channel
+
+
+class DeliveryQuery(PageQuery):
+    """Filter of deliveries, which all given parameters must match: `from` is inclusive, `to` exclusive."""
+
+    channel: Channel | None = None
+    status: NotificationStatus | None = None
+    since: datetime | None = Field(alias="from", default=None)
+    until: datetime | None = Field(alias="to", default=None)
+
+    def complaints(self) -> Iterator[str]:
+        """Yield a complaint if the span is not positive."""
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            yield "from: must be before to"
+
 
 _CODES = ("BAD_REQUEST", "UNAUTHORIZED", "INTERNAL_SERVER_ERROR")
 
@@ -47,3 +133,63 @@ async def delete_push_token(caller: UserCaller, db: Connection, token: str) -> M
     """Delete a device of the caller. An unknown device is not an error."""
     await push_tokens.delete_token(db, caller, token)
     return Message("The push token is not registered any more.")
+
+
+@endpoint(
+    "GET", "/api/v1/notifications/preferences", caller=session(), codes=("UNAUTHORIZED", "INTERNAL_SERVER_ERROR"), addition=True
+)
+async def get_notification_preferences(caller: UserCaller, db: Connection) -> NotificationPreferences:
+    """Return which severities the caller is notified of by each channel, and the caller's quiet hours.
+
+    Until the caller changes them, push messages report every severity, mails WARNING and above, text messages CRITICAL
+    and above.
+    """
+    return await preferences.preferences_of(db, caller.user_id)
+
+
+@endpoint(
+    "PATCH",
+    "/api/v1/notifications/preferences",
+    caller=session(),
+    codes=("VALIDATION_ERROR", "UNAUTHORIZED", "INTERNAL_SERVER_ERROR"),
+    addition=True,
+)
+async def change_notification_preferences(
+    caller: UserCaller, db: Connection, body: PreferencesPatch
+) -> NotificationPreferences:
+    """Change what the caller is notified of. Notifications that wait follow the change too.
+
+    In quiet hours, notifications of their severities wait until the end of these. null removes the quiet hours.
+    """
+    return await preferences.change_preferences(db, caller, PreferenceChanges(**dict(body)))
+
+
+@endpoint(
+    "POST",
+    "/api/v1/notifications/test",
+    caller=session(),
+    codes=("VALIDATION_ERROR", "UNAUTHORIZED", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
+    success=201,
+    addition=True,
+)
+async def send_test_notification(call: Call, caller: UserCaller, db: Connection, body: TestMessage) -> list[NotificationLog]:
+    """Send a test message to each of the caller's addresses of a channel, and return the deliveries.
+
+    It is sent at once, whatever the caller's preferences and quiet hours are. `GET /notifications/deliveries` shows what
+    became of it. At most five a minute.
+    """
+    await call.state.rate_limiter.hit("test notification", str(caller.user_id), _TESTS_PER_MINUTE)
+    return await preferences.queue_test(db, caller, body.channel)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/notifications/deliveries",
+    caller=session(),
+    codes=("VALIDATION_ERROR", "UNAUTHORIZED", "INTERNAL_SERVER_ERROR"),
+    addition=True,
+)
+async def list_own_deliveries(caller: UserCaller, db: Connection, query: DeliveryQuery) -> Page[NotificationLog]:
+    """List the notifications to the caller by push, mail and SMS with what became of them, newest first, of 90 days."""
+    wanted = DeliveryFilter(query.channel, query.status, query.since, query.until)
+    return await logs.list_own_deliveries(db, caller.user_id, wanted, query.paging)

@@ -16,7 +16,7 @@ from gridfleet.domains.alerts import store
 from gridfleet.domains.alerts.conditions import Point, Progress, RuleState, advance
 from gridfleet.domains.alerts.matches import MOST_STATES, Findings, Hit, Run, RunKey, Watch
 from gridfleet.domains.alerts.messages import alert_message
-from gridfleet.domains.alerts.models import CHANNELS, Severity
+from gridfleet.domains.alerts.models import Severity
 from gridfleet.domains.alerts.publishing import publish_changes
 from gridfleet.domains.alerts.rules import store as rules
 from gridfleet.domains.notifications.queue import Notice, NotificationContent, notify_each
@@ -179,7 +179,7 @@ def _notice(alert: store.NewAlert) -> Notice:
             "severity": alert.severity.value,
         },
     )
-    return Notice(alert.organization_id, CHANNELS[alert.severity], content, alert.cause)
+    return Notice(alert.organization_id, content, alert.cause, alert.severity)
 
 
 def _log_after_commit(db: Connection, alert: store.NewAlert) -> None:

@@ -2,16 +2,14 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
 from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gridfleet.domains.notifications.models import Channel
+from gridfleet.domains.notifications.models import Severity
 
 __all__ = [
-    "CHANNELS",
     "Alert",
     "AlertFilter",
     "AlertRule",
@@ -21,24 +19,6 @@ __all__ = [
     "RuleChanges",
     "Severity",
 ]
-
-
-class Severity(StrEnum):
-    """How serious an alert is, ascending."""
-
-    INFO = "INFO"
-    WARNING = "WARNING"
-    CRITICAL = "CRITICAL"
-    EMERGENCY = "EMERGENCY"
-
-
-CHANNELS: Final = {
-    Severity.INFO: (Channel.PUSH,),
-    Severity.WARNING: (Channel.PUSH, Channel.EMAIL),
-    Severity.CRITICAL: (Channel.PUSH, Channel.EMAIL, Channel.SMS),
-    Severity.EMERGENCY: (Channel.PUSH, Channel.EMAIL, Channel.SMS),
-}
-"""The channels that notify members of an alert, by severity."""
 
 
 class Condition(StrEnum):

@@ -34,6 +34,8 @@ class Event(StrEnum):
     USER_EMAIL_CHANGED = "user.email_changed"
     USER_PROFILE_CHANGED = "user.profile_changed"
     USER_DEFAULT_ORGANIZATION_CHANGED = "user.default_organization_changed"
+    USER_NOTIFICATIONS_CHANGED = "user.notifications_changed"
+    USER_NOTIFICATIONS_TESTED = "user.notifications_tested"
     USER_PUSH_TOKEN_REGISTERED = "user.push_token_registered"
     USER_PUSH_TOKEN_DELETED = "user.push_token_deleted"
     ORGANIZATION_CREATED = "organization.created"

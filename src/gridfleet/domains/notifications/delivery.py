@@ -14,8 +14,10 @@ from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.channels.outcome import Outcome, Sender
 from gridfleet.domains.notifications.channels.push import DEVICE_NOT_REGISTERED, ExpoPush
 from gridfleet.domains.notifications.models import Channel, Outgoing
+from gridfleet.domains.notifications.quiet_hours import quiet_until
 from gridfleet.kernel import metrics
 from gridfleet.kernel.cause import at_work
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.notifications import listen
 from gridfleet.kernel.due_work import repeat_when_due
@@ -33,7 +35,8 @@ _LEASE: Final = timedelta(seconds=90)
 """When a process is killed while it sends, another process can claim the delivery after this time."""
 _RECEIPTS_AT_ONCE: Final = 300
 _UNWANTED: Final = Outcome(
-    "the user is no longer an ORG_ADMIN or OPERATOR of the organisation, or no longer has this address", final=True
+    "the user is no longer an ORG_ADMIN or OPERATOR of the organisation, no longer has this address, or does not want it",
+    final=True,
 )
 
 
@@ -92,9 +95,21 @@ class NotificationWorker:
                 deliveries = await store.claim(db, channel, sender.most, _LEASE)
             if not deliveries:
                 return
-            outcomes = await self._send(sender, deliveries)
+            outcomes = await self._send(sender, await self._hold(deliveries))
             for sent in outcomes:
                 await isolate(Consumer.NOTIFICATIONS, [sent], self._record_outcomes, self._fail)
+
+    async def _hold(self, deliveries: Sequence[Outgoing]) -> list[Outgoing]:
+        """Postpone deliveries to users who have quiet hours now to the end of these. Returns the others."""
+        now = utc_now()
+        ends = {one.id: quiet_until(one.quiet_hours, now) for one in deliveries if one.is_wanted and one.quiet_hours}
+        held = {delivery_id: end for delivery_id, end in ends.items() if end is not None}
+        if held:
+            async with self._database.transaction() as db:
+                for one in deliveries:
+                    if one.id in held:
+                        await store.hold(db, one.id, one.attempts, held[one.id])
+        return [one for one in deliveries if one.id not in held]
 
     @staticmethod
     async def _send(sender: Sender, deliveries: Sequence[Outgoing]) -> list[tuple[Outgoing, Outcome]]:

@@ -2,13 +2,14 @@
 
 from datetime import timedelta
 from typing import Final
+from uuid import UUID
 
 from gridfleet.domains.notifications import store
-from gridfleet.domains.notifications.models import NotificationLog
+from gridfleet.domains.notifications.models import DeliveryFilter, NotificationLog
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page, Paging
 
-__all__ = ["list_deliveries", "trim_deliveries"]
+__all__ = ["list_deliveries", "list_own_deliveries", "trim_deliveries"]
 
 _KEPT: Final = timedelta(days=90)
 
@@ -16,6 +17,12 @@ _KEPT: Final = timedelta(days=90)
 async def list_deliveries(db: Connection, paging: Paging) -> Page[NotificationLog]:
     """Return one page of all users' deliveries, newest first; for SuperAdmins."""
     return Page.of(await store.page(db, paging), await store.count(db), paging)
+
+
+async def list_own_deliveries(db: Connection, user_id: UUID, wanted: DeliveryFilter, paging: Paging) -> Page[NotificationLog]:
+    """Return one page of a user's deliveries that match, newest first."""
+    found = await store.page_of_user(db, user_id, wanted, paging)
+    return Page.of(found, await store.count_of_user(db, user_id, wanted), paging)
 
 
 async def trim_deliveries(db: Connection) -> None:

@@ -6,8 +6,20 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-__all__ = ["Channel", "NotificationLog", "NotificationStatus", "Outgoing", "PushToken"]
+__all__ = [
+    "Channel",
+    "DeliveryFilter",
+    "NotificationLog",
+    "NotificationPreferences",
+    "NotificationStatus",
+    "Outgoing",
+    "PreferenceChanges",
+    "PushToken",
+    "QuietHours",
+    "Severity",
+]
 
 
 class Channel(StrEnum):
@@ -28,6 +40,59 @@ class NotificationStatus(StrEnum):
     PENDING = "PENDING"
     SENT = "SENT"
     FAILED = "FAILED"
+
+
+class Severity(StrEnum):
+    """How serious an alert or a notification is, ascending."""
+
+    INFO = "INFO"
+    WARNING = "WARNING"
+    CRITICAL = "CRITICAL"
+    EMERGENCY = "EMERGENCY"
+
+
+class QuietHours(msgspec.Struct, frozen=True, rename={"start": "from", "end": "to", "time_zone": "timeZone"}):
+    """The hours of each day in which notifications of some severities wait.
+
+    `start` (inclusive) and `end` (exclusive) are times of day `HH:MM` in the time zone, an IANA name. An `end` that is not
+    after `start` is on the next day.
+    """
+
+    start: str
+    end: str
+    time_zone: str
+    severities: list[Severity]
+
+
+class NotificationPreferences(msgspec.Struct, frozen=True, rename="camel"):
+    """Which severities a user is notified of by each channel, and when notifications wait.
+
+    `updated_at` is None for a user who has chosen nothing.
+    """
+
+    push: tuple[Severity, ...] = tuple(Severity)
+    email: tuple[Severity, ...] = (Severity.WARNING, Severity.CRITICAL, Severity.EMERGENCY)
+    sms: tuple[Severity, ...] = (Severity.CRITICAL, Severity.EMERGENCY)
+    quiet_hours: QuietHours | None = None
+    updated_at: datetime | None = None
+
+
+class PreferenceChanges(msgspec.Struct, frozen=True):
+    """Changes of a PATCH; UNSET members stay as they are."""
+
+    push: list[Severity] | UnsetType = UNSET
+    email: list[Severity] | UnsetType = UNSET
+    sms: list[Severity] | UnsetType = UNSET
+    quiet_hours: QuietHours | UnsetType | None = UNSET
+
+
+class DeliveryFilter(msgspec.Struct, frozen=True):
+    """A filter of deliveries; `since` is inclusive, `until` exclusive. None does not filter."""
+
+    channel: Channel | None = None
+    status: NotificationStatus | None = None
+    since: datetime | None = None
+    until: datetime | None = None
 
 
 class NotificationLog(msgspec.Struct, frozen=True, rename="camel"):
@@ -58,8 +123,9 @@ class PushToken(msgspec.Struct, frozen=True, rename="camel"):
 class Outgoing(msgspec.Struct, frozen=True):
     """A delivery that is due. `attempts` counts this one; `address` is an e-mail address, a phone number or a push token.
 
-    `is_wanted`: the user is not disabled and still an ORG_ADMIN or OPERATOR of the organisation, and the address is still the
-    user's.
+    `is_wanted`: the user is not disabled and still an ORG_ADMIN or OPERATOR of the organisation, the address is still the
+    user's, and the user wants notifications of this severity by this channel. `quiet_hours`: those of the user, if
+    notifications of this severity wait in them.
     """
 
     id: UUID
@@ -72,3 +138,4 @@ class Outgoing(msgspec.Struct, frozen=True):
     created_at: datetime
     cause: dict[str, str] | None
     is_wanted: bool
+    quiet_hours: QuietHours | None

@@ -1,13 +1,15 @@
 """Queues notifications in the transaction of the change that they report."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import structlog
 
 from gridfleet.domains.notifications import store
-from gridfleet.domains.notifications.models import Channel
+from gridfleet.domains.notifications.models import Channel, Severity
+from gridfleet.domains.notifications.store import AddressKey
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
 
@@ -28,51 +30,69 @@ class NotificationContent(NamedTuple):
 
 
 class Notice(NamedTuple):
-    """A notification for an organisation. Without a `cause`, its cause is the current one."""
+    """A notification for an organisation.
+
+    Without a `cause`, its cause is the current one. Without a `severity`, every user gets it, by each of `channels`.
+    """
 
     organization_id: UUID
-    channels: Sequence[Channel]
     content: NotificationContent
     cause: dict[str, str] | None
+    severity: Severity | None
+    channels: Sequence[Channel] = tuple(Channel)
 
 
 async def notify_members(
     db: Connection, organization_id: UUID, channels: Sequence[Channel], content: NotificationContent
 ) -> int:
-    """Queue one notification, as `notify_each` does."""
-    return await notify_each(db, [Notice(organization_id, channels, content, None)])
+    """Queue one notification without a severity, as `notify_each` does."""
+    return await notify_each(db, [Notice(organization_id, content, None, None, channels)])
 
 
 async def notify_each(db: Connection, notices: Sequence[Notice]) -> int:
-    """Queue each notification for its organisation's ORG_ADMINs and OPERATORs, by its channels.
+    """Queue each notification for its organisation's ORG_ADMINs and OPERATORs, by the channels that they want for its severity.
 
-    Of each organisation, the first notifications that have at most `MOST_AT_ONCE` deliveries together.
+    Of each organisation and channel, the first notifications that have at most `MOST_AT_ONCE` deliveries together.
 
     Returns the number of deliveries.
     """
-    count = 0
+    if not notices:
+        return 0
+    count, addresses = 0, await store.count_addresses(db, list({notice.organization_id for notice in notices}))
     for channel in Channel:
-        if due := await _with_room(db, channel, [one for one in notices if channel in one.channels]):
-            rows = [store.NoticeRow(one.organization_id, *one.content, one.cause or current_cause()) for one in due]
+        if due := _with_room(channel, notices, addresses):
+            rows = [
+                store.NoticeRow(one.organization_id, *one.content, one.cause or current_cause(), one.severity) for one in due
+            ]
             count += await store.queue_for_members(db, channel, rows, MOST_AT_ONCE)
     return count
 
 
-async def _with_room(db: Connection, channel: Channel, notices: Sequence[Notice]) -> list[Notice]:
-    wanted: dict[UUID, list[Notice]] = {}
-    for one in notices:
-        wanted.setdefault(one.organization_id, []).append(one)
+def _with_room(channel: Channel, notices: Sequence[Notice], addresses: Mapping[AddressKey, int]) -> list[Notice]:
+    """Return the notices that are queued for a channel: those that have recipients and room."""
     found: list[Notice] = []
-    for organization_id, addresses in (await store.count_addresses(db, channel, list(wanted))).items() if wanted else ():
-        own = wanted[organization_id]
-        most = max(1, MOST_AT_ONCE // addresses)
-        found += own[:most]
-        if addresses > MOST_AT_ONCE or len(own) > most:
+    queued: Counter[UUID] = Counter()
+    left_out: Counter[UUID] = Counter()
+    most: dict[UUID, int] = {}
+    for notice in notices:
+        organization_id = notice.organization_id
+        count = addresses.get((organization_id, channel, notice.severity), 0)
+        if channel not in notice.channels or not count:
+            continue
+        most[organization_id] = max(count, most.get(organization_id, 0))
+        # The first is queued in any case, for as many addresses as there is room for.
+        if left_out[organization_id] or (queued[organization_id] and queued[organization_id] + count > MOST_AT_ONCE):
+            left_out[organization_id] += 1
+        else:
+            queued[organization_id] += count
+            found.append(notice)
+    for organization_id, count in most.items():
+        if count > MOST_AT_ONCE or left_out[organization_id]:
             log.warning(
                 "too many notifications",
                 organization_id=str(organization_id),
                 channel=channel,
-                addresses=addresses,
-                left_out=len(own[most:]),
+                addresses=count,
+                left_out=left_out[organization_id],
             )
     return found

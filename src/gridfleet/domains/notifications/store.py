@@ -1,25 +1,52 @@
 """SQL of push tokens and of the delivery log, which is also the queue."""
 
-from collections.abc import Sequence
-from datetime import timedelta
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+import msgspec
 from psycopg.rows import class_row, kwargs_row
 from psycopg.types.json import Jsonb
+from pydantic.alias_generators import to_camel
 
-from gridfleet.domains.notifications.models import Channel, NotificationLog, NotificationStatus, Outgoing, PushToken
+from gridfleet.domains.notifications.models import (
+    Channel,
+    DeliveryFilter,
+    NotificationLog,
+    NotificationPreferences,
+    NotificationStatus,
+    Outgoing,
+    PushToken,
+    QuietHours,
+    Severity,
+)
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count, fetch_value
+from gridfleet.kernel.db.queries import assignments, fetch_count, fetch_value
 from gridfleet.kernel.pagination import Paging
 
 _TOKEN = ", ".join(PushToken.__struct_fields__)
 _LOG = ", ".join(NotificationLog.__struct_fields__)
 _RECIPIENT = "m.role IN ('ORG_ADMIN', 'OPERATOR')"
+_SEVERITIES: Final = {channel: f"{channel.lower()}_severities" for channel in Channel}
+"""The column of `members` with the severities that a user wants by a channel."""
+
+
+def _wanted_severities(preference: str) -> str:
+    """Return the columns of a row of preferences that may be absent, with the default ones for it."""
+    default = NotificationPreferences()
+    return ", ".join(
+        f"coalesce({preference}.{channel.lower()}, '{{{','.join(getattr(default, channel.lower()))}}}') AS {name}"
+        for channel, name in _SEVERITIES.items()
+    )
+
+
 _MEMBERS = (
-    "WITH members AS (SELECT m.organization_id, u.id AS user_id, u.email, u.phone FROM membership m"
-    " JOIN user_account u ON u.id = m.user_id WHERE m.organization_id = ANY(%b::uuid[]) AND u.disabled_at IS NULL"
-    f" AND {_RECIPIENT})"
+    "WITH members AS (SELECT m.organization_id, u.id AS user_id, u.email, u.phone,"
+    f" {_wanted_severities('p')} FROM membership m JOIN user_account u ON u.id = m.user_id"
+    " LEFT JOIN notification_preference p ON p.user_id = u.id"
+    f" WHERE m.organization_id = ANY(%b::uuid[]) AND u.disabled_at IS NULL AND {_RECIPIENT})"
 )
 _OWNER = "FROM user_account u WHERE u.id = notification_log.user_id AND u.disabled_at IS NULL"
 _WANTED = (
@@ -27,15 +54,23 @@ _WANTED = (
     f" AND m.organization_id::text = metadata->>'organizationId' AND {_RECIPIENT})) AND address IS NOT DISTINCT FROM"
     f" CASE channel WHEN 'EMAIL' THEN (SELECT u.email {_OWNER}) WHEN 'SMS' THEN (SELECT u.phone {_OWNER})"
     " ELSE (SELECT t.token FROM push_token t WHERE t.token = address AND t.user_id = notification_log.user_id"
-    f" AND EXISTS (SELECT {_OWNER})) END)"
+    f" AND EXISTS (SELECT {_OWNER})) END AND coalesce((SELECT metadata->>'severity' ="
+    " ANY (CASE channel WHEN 'PUSH' THEN p.push WHEN 'EMAIL' THEN p.email ELSE p.sms END)"
+    " FROM notification_preference p WHERE p.user_id = notification_log.user_id), true))"
 )
-_OUTGOING = ", ".join(f"{_WANTED} AS {name}" if name == "is_wanted" else name for name in Outgoing.__struct_fields__)
+_QUIET_HOURS = (
+    "(SELECT p.quiet_hours FROM notification_preference p WHERE p.user_id = notification_log.user_id"
+    " AND p.quiet_hours->'severities' ? (metadata->>'severity'))"
+)
+_COMPUTED = {"is_wanted": f"{_WANTED} AS is_wanted", "quiet_hours": f"{_QUIET_HOURS} AS quiet_hours"}
+_OUTGOING = ", ".join(_COMPUTED.get(name, name) for name in Outgoing.__struct_fields__)
 
 _ADDRESSES: Final = {
-    Channel.PUSH: "SELECT organization_id, user_id, token AS address FROM members JOIN push_token USING (user_id)",
-    Channel.EMAIL: "SELECT organization_id, user_id, email AS address FROM members",
-    Channel.SMS: "SELECT organization_id, user_id, phone AS address FROM members WHERE phone IS NOT NULL",
+    Channel.PUSH: "SELECT members.*, token AS address FROM members JOIN push_token USING (user_id)",
+    Channel.EMAIL: "SELECT members.*, email AS address FROM members",
+    Channel.SMS: "SELECT members.*, phone AS address FROM members WHERE phone IS NOT NULL",
 }
+_PREFERENCES = ", ".join(NotificationPreferences.__struct_fields__)
 
 
 class NoticeRow(NamedTuple):
@@ -46,6 +81,11 @@ class NoticeRow(NamedTuple):
     body: str
     metadata: dict[str, Any]
     cause: dict[str, str] | None
+    severity: Severity | None
+
+
+AddressKey = tuple[UUID, Channel, Severity | None]
+"""An organisation, a channel, and a severity. None stands for all addresses, whatever severities their users want."""
 
 
 def _log(**row: Any) -> NotificationLog:
@@ -56,6 +96,7 @@ def _log(**row: Any) -> NotificationLog:
 
 def _outgoing(**row: Any) -> Outgoing:
     row["channel"] = Channel(row["channel"])
+    row["quiet_hours"] = row["quiet_hours"] and msgspec.convert(row["quiet_hours"], QuietHours)
     return Outgoing(**row)
 
 
@@ -98,30 +139,43 @@ async def drop_tokens(db: Connection, tokens: Sequence[str]) -> None:
     await db.execute("DELETE FROM push_token WHERE token = ANY(%s)", (list(tokens),))
 
 
-async def count_addresses(db: Connection, channel: Channel, organization_ids: Sequence[UUID]) -> dict[UUID, int]:
-    """Return the number of addresses of each organisation's ORG_ADMINs and OPERATORs, of those that have one."""
+async def count_addresses(db: Connection, organization_ids: Sequence[UUID]) -> dict[AddressKey, int]:
+    """Return the number of addresses of each organisation's ORG_ADMINs and OPERATORs, by channel and severity, where there are
+    some.
+    """
     cursor = await db.execute(
-        f"{_MEMBERS} SELECT organization_id, count(*) FROM ({_ADDRESSES[channel]}) AS a GROUP BY 1",
+        f"{_MEMBERS}, addresses AS ("
+        + " UNION ALL ".join(
+            f"SELECT organization_id, '{channel}' AS channel, {_SEVERITIES[channel]} AS severities FROM ({addresses}) AS a"
+            for channel, addresses in _ADDRESSES.items()
+        )
+        + ") SELECT organization_id, channel, severities, count(*) FROM addresses GROUP BY 1, 2, 3",
         (organization_ids,),
     )
-    return dict(await cursor.fetchall())
+    found: Counter[AddressKey] = Counter()
+    for organization_id, channel, severities, number in await cursor.fetchall():
+        for severity in (None, *map(Severity, severities)):
+            found[organization_id, Channel(channel), severity] += number
+    return found
 
 
 async def queue_for_members(db: Connection, channel: Channel, notices: Sequence[NoticeRow], most: int) -> int:
-    """Insert PENDING deliveries of each notice for each address of its organisation's ORG_ADMINs and OPERATORs, at most `most`
-    addresses.
+    """Insert PENDING deliveries of each notice for each address of its organisation's ORG_ADMINs and OPERATORs who want its
+    severity by this channel, at most `most` addresses.
 
     Returns how many were inserted.
     """
     cursor = await db.execute(
         f"{_MEMBERS},"
-        " notice AS (SELECT * FROM unnest(%b::uuid[], %b::text[], %b::text[], %b::jsonb[], %b::jsonb[])"
-        " WITH ORDINALITY AS n (organization_id, subject, body, metadata, cause, position)),"
+        " notice AS (SELECT * FROM unnest(%b::uuid[], %b::text[], %b::text[], %b::jsonb[], %b::jsonb[], %b::text[])"
+        " WITH ORDINALITY AS n (organization_id, subject, body, metadata, cause, severity, position)),"
         " numbered AS (SELECT *, row_number() OVER (PARTITION BY organization_id ORDER BY user_id) AS number"
         f" FROM ({_ADDRESSES[channel]}) AS a)"
         " INSERT INTO notification_log (id, user_id, channel, address, subject, body, metadata, cause)"
         " SELECT gen_random_uuid(), a.user_id, %b::text, a.address, n.subject, n.body, n.metadata, n.cause"
-        " FROM notice n JOIN numbered AS a USING (organization_id) WHERE a.number <= %b::bigint ORDER BY n.position",
+        " FROM notice n JOIN numbered AS a USING (organization_id)"
+        f" WHERE (n.severity IS NULL OR n.severity = ANY ({_SEVERITIES[channel]})) AND a.number <= %b::bigint"
+        " ORDER BY n.position",
         (
             list({notice.organization_id for notice in notices}),
             [notice.organization_id for notice in notices],
@@ -129,11 +183,63 @@ async def queue_for_members(db: Connection, channel: Channel, notices: Sequence[
             [notice.body for notice in notices],
             [Jsonb(notice.metadata) for notice in notices],
             [notice.cause and Jsonb(notice.cause) for notice in notices],
+            [notice.severity for notice in notices],
             channel,
             most,
         ),
     )
     return cursor.rowcount
+
+
+async def queue_for_user(
+    db: Connection,
+    user_id: UUID,
+    channel: Channel,
+    subject: str,
+    body: str,
+    metadata: dict[str, Any],
+    cause: dict[str, str] | None,
+) -> list[NotificationLog]:
+    """Insert a PENDING delivery for each address that a user has for a channel, and return them."""
+    cursor = db.cursor(row_factory=kwargs_row(_log))
+    await cursor.execute(
+        "WITH members AS (SELECT id AS user_id, email, phone FROM user_account WHERE id = %s)"
+        " INSERT INTO notification_log (id, user_id, channel, address, subject, body, metadata, cause)"
+        f" SELECT gen_random_uuid(), user_id, %s, address, %s, %s, %s, %s FROM ({_ADDRESSES[channel]}) AS a RETURNING {_LOG}",
+        (user_id, channel, subject, body, Jsonb(metadata), cause and Jsonb(cause)),
+    )
+    return await cursor.fetchall()
+
+
+async def find_preferences(db: Connection, user_id: UUID) -> NotificationPreferences | None:
+    """Return the preferences of a user who has chosen some, else None."""
+    cursor = db.cursor(row_factory=kwargs_row(_preferences))
+    await cursor.execute(f"SELECT {_PREFERENCES} FROM notification_preference WHERE user_id = %s", (user_id,))
+    return await cursor.fetchone()
+
+
+async def save_preferences(db: Connection, user_id: UUID, columns: Mapping[str, Any]) -> NotificationPreferences:
+    """Write some of a user's preferences and return all. Those of a user who had none begin with the default ones."""
+    first = msgspec.structs.asdict(NotificationPreferences(**columns))
+    values = {name: _stored(value) for name, value in first.items() if name != "updated_at"}
+    cursor = db.cursor(row_factory=kwargs_row(_preferences))
+    await cursor.execute(
+        f"INSERT INTO notification_preference (user_id, {', '.join(values)})"
+        f" VALUES (%(user_id)s, {', '.join(f'%({name})s' for name in values)})"
+        f" ON CONFLICT (user_id) DO UPDATE SET {assignments(columns)}, updated_at = now() RETURNING {_PREFERENCES}",
+        {**values, "user_id": user_id},
+    )
+    return (await cursor.fetchall())[0]
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, QuietHours):
+        return Jsonb(msgspec.to_builtins(value))
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _preferences(**row: Any) -> NotificationPreferences:
+    return msgspec.convert({to_camel(name): value for name, value in row.items()}, NotificationPreferences)
 
 
 async def page(db: Connection, paging: Paging) -> list[NotificationLog]:
@@ -149,6 +255,33 @@ async def page(db: Connection, paging: Paging) -> list[NotificationLog]:
 async def count(db: Connection) -> int:
     """Return the number of deliveries in the log."""
     return await fetch_count(db, "SELECT count(*) FROM notification_log")
+
+
+_OF_USER: Final = (
+    "user_id = %(user_id)s AND (%(channel)s::text IS NULL OR channel = %(channel)s)"
+    " AND (%(status)s::text IS NULL OR status = %(status)s) AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s)"
+    " AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s)"
+)
+
+
+async def page_of_user(db: Connection, user_id: UUID, wanted: DeliveryFilter, paging: Paging) -> list[NotificationLog]:
+    """Return one page of a user's deliveries that match, newest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_log))
+    await cursor.execute(
+        f"SELECT {_LOG} FROM notification_log WHERE {_OF_USER}"
+        " ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
+        {**msgspec.structs.asdict(wanted), "user_id": user_id, "limit": paging.limit, "offset": paging.offset},
+    )
+    return await cursor.fetchall()
+
+
+async def count_of_user(db: Connection, user_id: UUID, wanted: DeliveryFilter) -> int:
+    """Return the number of a user's deliveries that match."""
+    return await fetch_count(
+        db,
+        f"SELECT count(*) FROM notification_log WHERE {_OF_USER}",
+        {**msgspec.structs.asdict(wanted), "user_id": user_id},
+    )
 
 
 # As in the index `notification_log_turns`.
@@ -239,6 +372,15 @@ async def postpone(db: Connection, delivery_id: UUID, attempts: int, error: str,
         (error, wait, delivery_id, attempts),
     )
     return cursor.rowcount > 0
+
+
+async def hold(db: Connection, delivery_id: UUID, attempts: int, until: datetime) -> None:
+    """Make a claimed delivery due at `until` without counting the try, unless it was finished or claimed again."""
+    await db.execute(
+        "UPDATE notification_log SET attempts = attempts - 1, due_at = %s"
+        " WHERE id = %s AND status = 'PENDING' AND attempts = %s",
+        (until, delivery_id, attempts),
+    )
 
 
 async def claim_receipts(db: Connection, most: int, lease: timedelta) -> list[tuple[UUID, str, str]]:

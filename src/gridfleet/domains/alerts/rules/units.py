@@ -7,7 +7,7 @@ import msgspec
 
 from gridfleet.domains.alerts import store as alerts
 from gridfleet.domains.alerts.matches import Watch
-from gridfleet.domains.alerts.models import CHANNELS, AlertRule
+from gridfleet.domains.alerts.models import AlertRule
 from gridfleet.domains.alerts.rules import store
 from gridfleet.domains.notifications.queue import Notice, NotificationContent, notify_each
 from gridfleet.domains.telemetry.units import converted
@@ -65,5 +65,5 @@ async def report_unfit(db: Connection, unfit: Iterable[Watch]) -> None:
                 "severity": rule.severity.value,
             },
         )
-        notices.append(Notice(rule.organization_id, CHANNELS[rule.severity], content, None))
+        notices.append(Notice(rule.organization_id, content, None, rule.severity))
     await notify_each(db, notices)

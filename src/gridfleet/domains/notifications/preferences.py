@@ -1,0 +1,62 @@
+"""What users want to be notified of, and a message with which they try their own addresses."""
+
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+from pydantic.alias_generators import to_camel
+
+from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.recorder import record
+from gridfleet.domains.notifications import store
+from gridfleet.domains.notifications.models import Channel, NotificationLog, NotificationPreferences, PreferenceChanges
+from gridfleet.kernel.caller import UserCaller
+from gridfleet.kernel.cause import current_cause
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import ValidationFailed
+
+__all__ = ["change_preferences", "preferences_of", "queue_test"]
+
+_NO_ADDRESS: Final = {
+    Channel.PUSH: "channel: you have registered no device for push",
+    Channel.EMAIL: "channel: you have no e-mail address",
+    Channel.SMS: "channel: you have no phone number; set it with PATCH /auth/me",
+}
+
+
+async def preferences_of(db: Connection, user_id: UUID) -> NotificationPreferences:
+    """Return a user's preferences, or those of users who have chosen nothing."""
+    return await store.find_preferences(db, user_id) or NotificationPreferences()
+
+
+async def change_preferences(db: Connection, caller: UserCaller, changes: PreferenceChanges) -> NotificationPreferences:
+    """Change the caller's preferences and return them. Deliveries that wait follow them too."""
+    columns: dict[str, Any] = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    if not columns:
+        return await preferences_of(db, caller.user_id)
+    changed = await store.save_preferences(db, caller.user_id, columns)
+    details = {"changed": sorted(map(to_camel, columns))}
+    await record(db, Event.USER_NOTIFICATIONS_CHANGED, caller.as_actor, _subject(caller), details=details)
+    return changed
+
+
+async def queue_test(db: Connection, caller: UserCaller, channel: Channel) -> list[NotificationLog]:
+    """Queue a test message to each of the caller's addresses of a channel, and return the deliveries.
+
+    It is sent at once, whatever the caller's preferences and quiet hours are.
+
+    Raises:
+        ValidationFailed: The caller has no address of this channel.
+    """
+    subject = "Test message from Gridfleet"
+    body = f"{caller.name} requested this test message. Notifications arrive here."
+    queued = await store.queue_for_user(db, caller.user_id, channel, subject, body, {"test": True}, current_cause())
+    if not queued:
+        raise ValidationFailed(details=[_NO_ADDRESS[channel]])
+    await record(db, Event.USER_NOTIFICATIONS_TESTED, caller.as_actor, _subject(caller), details={"channel": channel})
+    return queued
+
+
+def _subject(caller: UserCaller) -> Subject:
+    return Subject(SubjectType.USER, caller.user_id)
