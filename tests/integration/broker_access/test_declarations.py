@@ -9,14 +9,18 @@ from typing import Any
 
 import aiormq
 import httpx
+import psutil
 import pytest
 from aiormq.abc import AbstractChannel, AbstractConnection
 from aiormq.exceptions import ChannelAccessRefused
 from pamqp.commands import Queue
 
+from gridfleet.domains.partners.topology import ensure_partner_vhost
+from gridfleet.kernel.broker.management import open_management
 from gridfleet.local.broker.configuration import NODE_NAME
 from support.clients.raw_properties import Repeated
 from support.servers.broker_node import BrokerNode
+from support.servers.broker_version import broker_version
 
 NEW_ATOM = b"\x83\x77\x13gridfleet_test_atom"
 """An Erlang term in the external format: an atom that no node has."""
@@ -120,6 +124,49 @@ async def test_a_user_has_a_bounded_number_of_consumers_in_a_vhost(client: Abstr
         await channels[1].basic_cancel(tag)
     for _ in range(2):
         await consume()
+
+
+async def test_returned_messages_of_a_quorum_queue_do_not_fill_the_disk(broker: BrokerNode, client: AbstractConnection) -> None:
+    """The broker would write each of them to the queue's log again, and keep the log from the oldest message in use on."""
+    async with open_management(broker.management_url) as management:
+        await ensure_partner_vhost(management, broker.url, "client", None)
+    channel = await client.channel()
+    no_limit = {"x-delivery-limit": -1} if broker_version() >= (4, 0) else {}
+    await channel.queue_declare("returned", durable=True, arguments={"x-queue-type": "quorum", **no_limit})
+    for _ in range(2):
+        await channel.basic_publish(os.urandom(500_000), routing_key="returned")
+    await channel.basic_get("returned")
+    before = disk_used(broker)
+    for _ in range(100):
+        returned = await channel.basic_get("returned")
+        await channel.basic_nack(returned.delivery_tag or 0, requeue=True)
+    assert disk_used(broker) < before + 10_000_000
+
+
+async def test_quorum_queues_keep_little_in_memory(broker: BrokerNode, client: AbstractConnection) -> None:
+    """A memory alarm would not end: it blocks the publishers that would have to fill the log before its memory is freed."""
+    node = process_of(broker)
+    channel = await client.channel()
+    await channel.queue_declare("logged", durable=True, arguments={"x-queue-type": "quorum"})
+    before = node.memory_info().rss
+    for _ in range(250):
+        await channel.basic_publish(os.urandom(1_000_000), routing_key="logged")
+        taken = await channel.basic_get("logged")
+        await channel.basic_ack(taken.delivery_tag or 0)
+    assert node.memory_info().rss < before + 170_000_000
+
+
+def disk_used(broker: BrokerNode) -> int:
+    return sum(
+        path.stat().st_size for path in (broker.settings.home / "broker" / "data").rglob("quorum/**/*") if path.is_file()
+    )
+
+
+def process_of(broker: BrokerNode) -> psutil.Process:
+    """Return the node's process: of those in its folder, the largest. The others are its helpers."""
+    folder = str(broker.settings.home.resolve() / "broker")
+    own = [one for one in psutil.process_iter(["cwd", "memory_info"]) if one.info["cwd"] == folder]
+    return max(own, key=lambda one: one.info["memory_info"].rss)
 
 
 async def test_a_user_has_a_bounded_number_of_channels(broker: BrokerNode, client: AbstractConnection) -> None:

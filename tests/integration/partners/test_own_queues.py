@@ -106,8 +106,8 @@ async def test_every_type_of_queue_has_its_bounds(acme: Organization, created: J
         for kind in ("classic", "quorum", "stream"):
             arguments = {"x-queue-type": kind, "x-max-length-bytes": 2**40}
             await channel.queue_declare(f"{acme.slug}.{kind}", durable=True, arguments=arguments)
-    for kind in ("classic", "quorum"):
-        assert policy_of(acme, vhost, f"{acme.slug}.{kind}") == forgotten
+    assert policy_of(acme, vhost, f"{acme.slug}.classic") == forgotten
+    assert policy_of(acme, vhost, f"{acme.slug}.quorum") == forgotten | {"delivery-limit": 1_000_000}
     outbound = forgotten | {"dead-letter-exchange": "vcp.dropped"}
     assert policy_of(acme, vhost, event_queue(acme.slug, EventKind.TELEMETRY)) == outbound
     dropped = {"max-length-bytes": 16 * MIB, "max-length": 100_000, "overflow": "drop-head"}

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import UNREADABLE, Management, QueueFacts
 from gridfleet.kernel.broker.queue_types import (
+    DELIVERY_LIMIT,
     QueueType,
     ServiceQueue,
     choose_queue_type,
@@ -78,18 +79,23 @@ COMMANDS: Final = {"max-length-bytes": 64 * _MIB, "max-length": 50_000, "overflo
 DROPPED_EXCHANGE: Final = "vcp.dropped"
 EVENTS: Final = KEPT | {"dead-letter-exchange": DROPPED_EXCHANGE}
 DROPPED: Final = {"max-length-bytes": 16 * _MIB, "max-length": 100_000, "overflow": "drop-head"}
+# Without a limit, a message that a program returns is written to the queue's log again, and the log is kept from the oldest
+# message in use on. Any limit prevents this. Events must not be lost, so it is that of the service's own queues.
+_QUORUM: Final = KEPT | {"delivery-limit": DELIVERY_LIMIT}
 # A stream removes whole segments, but never the one it writes to. Both limits together keep it below 256 MiB.
 _STREAMS: Final = {"max-length-bytes": 240 * _MIB, "max-age": "1D", "stream-max-segment-size-bytes": 16 * _MIB}
 _MOST: Final = {"x-max-priority": MAX_PRIORITY, "x-consumer-timeout": MAX_CONSUMER_TIMEOUT}
 _EVERY: Final = ".*"
 OUTBOUND_PATTERN: Final = r"^vcp\.[^.]+\.event\.[^.]+$"
 DROPPED_PATTERN: Final = r"^vcp\.[^.]+\.dropped$"
-_POLICIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
-    "kept": (_EVERY, KEPT),
-    "kept-streams": (_EVERY, _STREAMS),
-    "vcp.events": (OUTBOUND_PATTERN, EVENTS),
-    "vcp.dropped": (DROPPED_PATTERN, DROPPED),
+_POLICIES: Final[dict[str, tuple[str, int, dict[str, Any]]]] = {
+    "kept": (_EVERY, -1, KEPT),
+    "kept-quorum": (_EVERY, 0, _QUORUM),
+    "kept-streams": (_EVERY, 0, _STREAMS),
+    "vcp.events": (OUTBOUND_PATTERN, 1, EVENTS),
+    "vcp.dropped": (DROPPED_PATTERN, 1, DROPPED),
 }
+"""Pattern, priority and definition by name."""
 
 
 class PartnerQueues(NamedTuple):
@@ -142,7 +148,7 @@ def forbidden_argument(arguments: dict[str, Any]) -> str | None:
 def has_current_bounds(policies: dict[str, dict[str, Any]], limits: dict[str, int]) -> bool:
     """Return whether a vhost has this release's policies and connection limit."""
     return limits.get("max-connections") == MAX_CONNECTIONS and all(
-        policies.get(name) == definition for name, (_, definition) in _POLICIES.items()
+        policies.get(name) == definition for name, (_, _, definition) in _POLICIES.items()
     )
 
 
@@ -171,8 +177,8 @@ async def ensure_partner_vhost(
     types = await management.queue_types(vhost)
     declared = [] if queues is None else list(service_queues(queues))
     outdated = [queue for queue in declared if is_outdated(queue, types, kind)]
-    for name, (pattern, definition) in _POLICIES.items():
-        await management.put_policy(vhost, name, pattern, "queues", definition, priority=int(pattern != _EVERY))
+    for name, (pattern, priority, definition) in _POLICIES.items():
+        await management.put_policy(vhost, name, pattern, "queues", definition, priority=priority)
     own = types.keys() - wanted - unwanted - {queue.spare.name for queue in declared}
     # Queues from before this limit stay. They must not prevent the declaration of the service's queues.
     await management.limit_queues(vhost, len(wanted) + max(MAX_OWN_QUEUES, len(own)) + bool(outdated))

@@ -16,14 +16,23 @@ from pamqp.commands import Basic
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import Management
 
-__all__ = ["ROUTED_SECONDS", "QueueType", "ServiceQueue", "choose_queue_type", "ensure_queue", "is_outdated", "replace_queue"]
+__all__ = [
+    "DELIVERY_LIMIT",
+    "ROUTED_SECONDS",
+    "QueueType",
+    "ServiceQueue",
+    "choose_queue_type",
+    "ensure_queue",
+    "is_outdated",
+    "replace_queue",
+]
 
 log = structlog.get_logger(__name__)
 
 QueueType = Literal["classic", "quorum"]
 
 _FIRST_SAFE_QUORUM: Final = (3, 12)
-_DELIVERY_LIMIT: Final = 1_000_000
+DELIVERY_LIMIT: Final = 1_000_000
 _MAX_EXPIRATION: Final = 2**32 - 1
 """The longest time to live of an AMQP message, in milliseconds."""
 
@@ -67,7 +76,7 @@ async def ensure_queue(
     if queue.name not in (types or {}):
         arguments = {**queue.arguments, "x-queue-type": kind}
         if kind == "quorum":
-            arguments["x-delivery-limit"] = _DELIVERY_LIMIT  # by default, newer brokers drop a message after 20 deliveries
+            arguments["x-delivery-limit"] = DELIVERY_LIMIT  # by default, newer brokers drop a message after 20 deliveries
         await channel.queue_declare(queue.name, durable=True, arguments=arguments)
     for key in queue.routing_keys:
         await channel.queue_bind(queue.name, queue.exchange, routing_key=key)

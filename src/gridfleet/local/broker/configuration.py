@@ -111,6 +111,9 @@ def configuration_lines(settings: Settings, auth_backend: str) -> Iterator[str]:
     yield "channel_max = 128"
     yield "max_message_size = 1048576"
     yield "vm_memory_high_watermark.relative = 0.4"
+    # Quorum queues keep the newest part of their common log in memory, by default up to 512 MiB. A memory alarm would not end:
+    # it blocks the publishers that would have to fill the log before its memory is freed.
+    yield "raft.wal_max_size_bytes = 67108864"
     # A plant's connection consists of thirty small processes that are mostly idle and hardly ever collect their garbage.
     # The broker's memory would grow for hours. With this option the broker collects their garbage once a minute.
     yield "background_gc_enabled = true"
