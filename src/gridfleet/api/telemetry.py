@@ -11,6 +11,7 @@ import msgspec
 from pydantic import Field
 
 from gridfleet.api.http import Asset, Call, Input, S, Stream, endpoint, org_member
+from gridfleet.api.http.negotiation import preferences
 from gridfleet.domains.telemetry.history.columns import (
     DEFAULT_POINTS,
     MAX_COLUMN_METRICS,
@@ -145,20 +146,8 @@ _FORMATS: Final[dict[str, TextFormat]] = {text_format.value: text_format for tex
 def preferred_format(accept: str) -> TextFormat:
     """Return the format with the highest quality in an Accept header (RFC 9110), or JSON if no known format is named."""
     best, best_quality = TextFormat.JSON, 0.0
-    for part in accept.lower().split(","):
-        media_type, *parameters = (piece.strip() for piece in part.split(";"))
-        quality = 1.0
-        for parameter in parameters:
-            if parameter.startswith("q="):
-                quality = _quality(parameter[2:])
+    for media_type, quality in preferences(accept):
         chosen = _FORMATS.get(media_type)
         if chosen is not None and quality > best_quality:
             best, best_quality = chosen, quality
     return best
-
-
-def _quality(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0

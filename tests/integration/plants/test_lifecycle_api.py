@@ -70,12 +70,13 @@ async def test_ids_and_people_are_checked_alike_for_every_action(fleet: Fleet, a
 
 
 @pytest.mark.parametrize("action", ["rotate-secret", "renew-certificate"])
-async def test_secrets_are_not_cached(fleet: Fleet, action: str) -> None:
+async def test_secrets_are_not_cached_and_not_compressed(fleet: Fleet, action: str) -> None:
     path = await plant_in(fleet, "ACTIVE")
 
-    answer = await fleet.service.client.post(f"/api/v1{path}/{action}", headers=fleet.admin)
+    answer = await fleet.service.client.post(f"/api/v1{path}/{action}", headers={**fleet.admin, "accept-encoding": "gzip"})
 
     assert answer.headers["cache-control"] == "no-store"
+    assert "content-encoding" not in answer.headers
 
 
 async def test_revoking_clears_credentials_and_closes_every_name_again_and_again(fleet: Fleet) -> None:

@@ -22,6 +22,7 @@ from gridfleet.api.access.idempotency import FirstResponse
 from gridfleet.api.http.access_log import open_access_log
 from gridfleet.api.http.bodies import ClientGone, decode_json, read_body
 from gridfleet.api.http.call import Call
+from gridfleet.api.http.compression import VARY, compressed
 from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint, import_handlers
 from gridfleet.api.http.errors import MethodNotAllowed, RecordBusy, UndeclaredCode, error_response, security_headers
 from gridfleet.api.http.inputs import read, read_query
@@ -118,6 +119,7 @@ class Application:
                 else:
                     route = node.path
                     response = self._describe_methods(call, method, node.methods)
+                response = await compressed(call, response)
                 await response(scope, receive, watch)
             finally:
                 seconds = time.perf_counter() - started
@@ -348,9 +350,13 @@ class BoundEndpoint:
                 call.set_header("etag", result.etag)
                 if not any(name == b"cache-control" for name, _ in call.added_headers):
                     call.set_header("cache-control", "no-cache")
-                if result.etag in call.headers.get("if-none-match", ""):
+                call.added_headers.append(VARY)
+                # Weak comparison: a tag of an earlier version may be strong.
+                if result.etag.removeprefix("W/") in call.headers.get("if-none-match", ""):
                     return Response(304, self._response_headers(call, None))
-            return Response(status, self._response_headers(call, result.content_type), result.content)
+            return Response(
+                status, self._response_headers(call, result.content_type), result.content, is_file=result.etag is not None
+            )
         if result is None and status == 204:
             return Response(204, self._response_headers(call, None))
         return Response(status, self._response_headers(call, "application/json"), to_json(result))

@@ -30,6 +30,8 @@ class Call:
         """Check for long-lived responses: raises a `CodedError` once the caller may no longer make this call."""
         self.confirm: Callable[[], Awaitable[object]] = _no_check
         """The same check for responses with an end: an access token that expired since the call began is still valid."""
+        self.has_secret = False
+        """Whether the response may hold a secret."""
         self.bug: Exception | None = None
         """A violation of the endpoint's declaration by the handler. Raised after the response if the state is strict."""
 
@@ -113,7 +115,8 @@ class Call:
         self.set_header("content-disposition", f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}")
 
     def no_store(self) -> None:
-        """Disable caching of the response. For responses with secrets."""
+        """Disable caching and compression of the response. For responses with secrets."""
+        self.has_secret = True
         self.set_header("cache-control", "no-store")
 
     def set_cookie(self, name: str, value: str, *, path: str, max_age: int) -> None:

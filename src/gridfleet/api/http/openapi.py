@@ -62,6 +62,8 @@ _TEXTS: Final = {
 _DESCRIPTION: Final = """\
 Storage and solar plants, their telemetry, and the people and partners who run them.
 
+Texts above 1 kB are compressed with zstd or gzip if `accept-encoding` asks for it, except for responses with secrets.
+
 Every path answers OPTIONS with status 204 and its methods in `allow`, without a login. HEAD answers the status and headers of
 GET, except for a GET that works once. Any other method is refused with METHOD_NOT_ALLOWED and `allow`."""
 

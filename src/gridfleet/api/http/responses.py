@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import structlog
@@ -14,6 +14,7 @@ from gridfleet.kernel.errors import CodedError
 __all__ = [
     "ASGIApp",
     "Asset",
+    "Encoder",
     "Header",
     "Message",
     "Receive",
@@ -65,8 +66,11 @@ class Asset:
 
     @classmethod
     def tagged(cls, content_type: str, content: bytes) -> "Asset":
-        """Return a response with a strong entity tag (RFC 9110) of its bytes."""
-        return cls(content_type, content, f'"{hashlib.sha256(content).hexdigest()}"')
+        """Return a response with an entity tag of its bytes.
+
+        The tag is weak (RFC 9110), because a compressed response has other bytes.
+        """
+        return cls(content_type, content, f'W/"{hashlib.sha256(content).hexdigest()}"')
 
 
 @dataclass(slots=True)
@@ -76,6 +80,8 @@ class Response:
     status: int
     headers: Sequence[Header]
     body: bytes = b""
+    is_file: bool = False
+    """Whether the body is the same for all callers and kept in memory. It is then kept compressed too."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
@@ -86,6 +92,16 @@ class Response:
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
+class Encoder(Protocol):
+    """Encodes the chunks of a stream."""
+
+    async def encode(self, chunk: bytes) -> bytes:
+        """Return a chunk in the encoding."""
+
+    def end(self) -> bytes:
+        """Return what follows the last chunk."""
+
+
 @dataclass(slots=True)
 class StreamedResponse:
     """A streamed response whose first chunk has already been read. The response to a HEAD ends after the header."""
@@ -94,6 +110,7 @@ class StreamedResponse:
     headers: Sequence[Header]
     first: bytes
     chunks: AsyncIterator[bytes]
+    encoder: Encoder | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send chunks as they become available until the client disconnects, and always close their source."""
@@ -103,12 +120,13 @@ class StreamedResponse:
             if scope["method"] == "HEAD":
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
                 return
-            await send({"type": "http.response.body", "body": self.first, "more_body": True})
+            await send({"type": "http.response.body", "body": await self._encoded(self.first), "more_body": True})
             async for chunk in self.chunks:
                 if client_left.done():  # sending to a closed connection does not raise
                     return
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+                await send({"type": "http.response.body", "body": await self._encoded(chunk), "more_body": True})
+            last = b"" if self.encoder is None else self.encoder.end()
+            await send({"type": "http.response.body", "body": last, "more_body": False})
         except CodedError as error:
             log.info("response ended early", code=error.code)
         finally:
@@ -116,6 +134,9 @@ class StreamedResponse:
             close = getattr(self.chunks, "aclose", None)
             if close is not None:
                 await close()
+
+    async def _encoded(self, chunk: bytes) -> bytes:
+        return chunk if self.encoder is None else await self.encoder.encode(chunk)
 
 
 async def _disconnected(receive: Receive) -> None:
