@@ -117,6 +117,11 @@ class Load:
         return sum(len(sender.confirmed) for sender in self.senders)
 
     @property
+    def messages(self) -> int:
+        """The number of confirmed messages so far that can be decoded."""
+        return self.confirmed // len(DEVICES)
+
+    @property
     def ledger(self) -> Frames:
         """Everything that was confirmed."""
         return {key: values for sender in self.senders for key, values in sender.confirmed.items()}
