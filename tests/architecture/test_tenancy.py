@@ -113,6 +113,10 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "the sandbox serves all organisations, and SuperAdmins decide about it",
         "enable_client disable_client client_of_organization find_client",
     ),
+    "telemetry/energy/store": (
+        "energies of all organisations are kept alike; meters and readings belong to plants that the caller named",
+        "dirty_plants postpone accounts readings last_readings misplaced owner_of past_to_read",
+    ),
     "telemetry/frames/store": (
         "ingest writes what verified plants reported; the telemetry of deleted plants has no organisation",
         "ensure_sources sources used_layouts count_own_names write_frames write_latest abandoned_sources delete_frames"
@@ -120,13 +124,13 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "telemetry/history/store": (
         "source ids come from `sources` alone, which takes the scope",
-        "values_page values_by_second frames_page count_values count_points extent buckets wide_buckets",
+        "values_page values_by_second frames_page count_values count_points extent buckets wide_buckets _role_sources",
     ),
     "telemetry/rollups/store": (
         "roll-ups and retention treat the sources of all organisations alike; `reach` is read with ids of `sources`",
         "advance_watermark dirty_sources take_dirty set_aside set_aside_hours layouts_to_recompute _recompute_hours"
         " _recompute_days reach limits rolled_up_before move_start earliest_start sources_that_start_later set_limits"
-        " delete_dirty",
+        " delete_dirty note_energy",
     ),
     "trading/store": (
         "jobs sync the plants of all ESMs, and delete what was not saved; a plan's record moves with its plant",

@@ -77,6 +77,8 @@ QUERIES: Final[dict[Row, dict[str, str]]] = {
     ("GET", "/api/v1/telemetry/columns"): {"plantId": "{plant}", "metrics": "a", **SPAN},
     ("GET", "/api/v1/plants/{plantId}/sub-devices/{externalId}/telemetry"): SPAN,
     ("GET", "/api/v1/vcp/sites/{siteId}/telemetry/meter"): SPAN,
+    ("GET", "/api/v1/plants/{plantId}/energy"): SPAN,
+    ("GET", "/api/v1/fleet/energy"): SPAN,
     ("GET", "/api/v1/alerts"): {"plantId": "{plant}"},
     ("GET", "/api/v1/alert-rules"): {"plantId": "{plant}"},
 }

@@ -2,6 +2,7 @@
 
 from procrastinate import App
 
+from gridfleet.domains.telemetry.energy.recomputation import keep_energy
 from gridfleet.domains.telemetry.frames.writer import Partitions
 from gridfleet.domains.telemetry.rollups.recomputation import ensure_partitions_ahead, roll_up
 from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
@@ -13,6 +14,7 @@ __all__ = ["add_telemetry_jobs"]
 
 _PARTITIONS_AHEAD_DAYS = 3
 _ROLL_UP_SECONDS = 100.0
+_ENERGY_SECONDS = 60.0
 
 
 def add_telemetry_jobs(app: App, database: Database, settings: Settings) -> None:
@@ -28,6 +30,7 @@ def add_telemetry_jobs(app: App, database: Database, settings: Settings) -> None
     @app.task(queueing_lock="roll_up", name="telemetry.roll_up")
     async def roll_up_dirty(timestamp: int) -> None:
         await roll_up(database, seconds=_ROLL_UP_SECONDS)
+        await keep_energy(database, seconds=_ENERGY_SECONDS)
 
     @app.periodic(cron="43 * * * *")
     @app.task(queueing_lock="retention", lock="retention", name="telemetry.apply_retention")

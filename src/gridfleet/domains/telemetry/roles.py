@@ -13,7 +13,7 @@ from gridfleet.domains.telemetry.history.series import layouts_of
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["Energy", "EnergyMeter", "RoleMetric", "energy_meters", "role_metrics"]
+__all__ = ["Energy", "EnergyMeter", "RoleMetric", "energy_meters", "meters_of_plants", "role_metrics"]
 
 
 class RoleMetric(NamedTuple):
@@ -65,7 +65,16 @@ async def role_metrics(db: Connection, org: OrgScope, plant_ids: Sequence[UUID])
     The metrics of deleted sub-devices are included. A metric has the role that the template of the sub-device with its external
     id gives to its key now, also for values of earlier templates.
     """
-    rows = await store.role_sources(db, org, plant_ids)
+    return await _by_plant(db, await store.role_sources(db, org, plant_ids))
+
+
+async def meters_of_plants(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[EnergyMeter]]:
+    """Return what measures the energy of plants of any organisation."""
+    metrics = await _by_plant(db, await store.role_sources_of_all(db, plant_ids))
+    return {plant_id: energy_meters(found) for plant_id, found in metrics.items()}
+
+
+async def _by_plant(db: Connection, rows: Sequence[store.RoleSourceRow]) -> dict[UUID, list[RoleMetric]]:
     layouts = await layouts_of(db, (row.source for row in rows))
     by_source: dict[int, list[store.RoleSourceRow]] = {}
     for row in rows:

@@ -111,6 +111,22 @@ async def usual_seconds(db: Connection, org: OrgScope, plant_id: UUID, external_
 
 async def role_sources(db: Connection, org: OrgScope, plant_ids: Sequence[UUID]) -> list[RoleSourceRow]:
     """Return the sources of plants with their layouts that have a metric with a role, newest first."""
+    return await _role_sources(
+        db,
+        plant_ids,
+        " AND p.organization_id = %(org)s AND (%(allowed)s::uuid[] IS NULL OR p.id = ANY(%(allowed)s))",
+        {"org": org.organization_id, "allowed": None if org.plant_ids is None else list(org.plant_ids)},
+    )
+
+
+async def role_sources_of_all(db: Connection, plant_ids: Sequence[UUID]) -> list[RoleSourceRow]:
+    """Return the same of plants of any organisation."""
+    return await _role_sources(db, plant_ids, "", {})
+
+
+async def _role_sources(
+    db: Connection, plant_ids: Sequence[UUID], condition: str, parameters: dict[str, Any]
+) -> list[RoleSourceRow]:
     cursor = db.cursor(binary=True)
     await cursor.execute(
         "SELECT p.id, m.roles, s.id, s.external_id, l.id, l.digest, t.vals"
@@ -118,17 +134,15 @@ async def role_sources(db: Connection, org: OrgScope, plant_ids: Sequence[UUID])
         " JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
         " LEFT JOIN sub_device d ON d.plant_id = p.id AND d.external_id = s.external_id LEFT JOIN device_template m"
         " ON m.id = CASE WHEN s.external_id IS NULL THEN p.template_id ELSE d.template_id END"
-        " WHERE p.id = ANY(%(wanted)s::uuid[]) AND p.organization_id = %(org)s AND CASE WHEN m.roles <> '{}'"
+        " WHERE p.id = ANY(%(wanted)s::uuid[]) AND CASE WHEN m.roles <> '{}'"
         " THEN m.roles ?| l.metrics ELSE (s.external_id = %(grid)s OR starts_with(s.external_id, %(pv)s))"
-        " AND l.metrics && %(standard)s::text[] END"
-        " AND (%(allowed)s::uuid[] IS NULL OR p.id = ANY(%(allowed)s)) ORDER BY s.id DESC, l.id DESC",
+        f" AND l.metrics && %(standard)s::text[] END{condition} ORDER BY s.id DESC, l.id DESC",
         {
             "wanted": list(plant_ids),
-            "org": org.organization_id,
+            **parameters,
             "grid": GRID_DEVICE,
             "pv": PV_PREFIX,
             "standard": list(STANDARD_KEYS),
-            "allowed": None if org.plant_ids is None else list(org.plant_ids),
         },
     )
     return [

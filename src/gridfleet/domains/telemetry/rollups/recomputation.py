@@ -149,6 +149,7 @@ async def _recompute(db: Connection, stale: list[Stale]) -> None:
         await store.recompute_hours(db, members, metrics)
         days = sorted({(source, layout, hour - (hour - _EPOCH) % _DAY) for source, layout, hour in members})
         await store.recompute_days(db, days, metrics)
+    await store.note_energy(db, stale)
 
 
 async def ensure_partitions_ahead(database: Database, days: int) -> None:

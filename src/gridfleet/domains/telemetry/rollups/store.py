@@ -146,6 +146,15 @@ async def recompute_hours(db: Connection, due: Sequence[tuple[int, int, datetime
     )
 
 
+async def note_energy(db: Connection, stale: Sequence[Stale]) -> None:
+    """Log that the energy of these sources' plants in these hours is to be computed again."""
+    await db.execute(
+        "INSERT INTO energy_dirty (plant_id, hour) SELECT DISTINCT s.plant_id, w.hour"
+        " FROM unnest(%s::int[], %s::timestamptz[]) AS w (id, hour) JOIN telemetry_source s ON s.id = w.id",
+        ([one.source_id for one in stale], [one.hour for one in stale]),
+    )
+
+
 async def recompute_days(db: Connection, due: Sequence[tuple[int, int, datetime]], metrics: int) -> None:
     """Write days of (source, layout, day) from their hours."""
     await db.execute(

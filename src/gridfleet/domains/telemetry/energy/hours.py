@@ -1,0 +1,281 @@
+"""Compute the energies of plants' hours from frames.
+
+The rules are those of the energy of the day, which is the sum of its hours. A counter that was read within a day before the end
+of the hour counts; otherwise the power is integrated.
+"""
+
+import asyncio
+import sys
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from gridfleet.domains.telemetry.energy import store
+from gridfleet.domains.telemetry.energy.arithmetic import limited
+from gridfleet.domains.telemetry.energy.models import DirtyHour, KeptHour
+from gridfleet.domains.telemetry.energy.quarters import (
+    HOUR,
+    QUARTERS,
+    Quarters,
+    counter_quarters,
+    milliwatt_hours,
+    power_quarters,
+    total,
+)
+from gridfleet.domains.telemetry.frames.models import microseconds
+from gridfleet.domains.telemetry.history.models import LayoutSource
+from gridfleet.domains.telemetry.history.raw import Values
+from gridfleet.domains.telemetry.roles import Energy, EnergyMeter
+from gridfleet.domains.telemetry.units import SIZES
+from gridfleet.kernel.db import Connection
+
+__all__ = ["energies_of_hours"]
+
+_HOUR: Final = timedelta(hours=1)
+_AFTER: Final = timedelta(minutes=15)
+"""How long after an hour a reading reveals that the one before it was misread, and a power ends the line from the last one."""
+_LONGEST_GAP: Final = timedelta(hours=24)
+"""A counter that was not read for longer sets a new level."""
+_HOURS_AT_ONCE: Final = 1_000
+"""Hours of metrics whose values are in memory: of each second one, they take 60 MB."""
+_KILO: Final = SIZES["kW"]
+
+
+class _Run(NamedTuple):
+    """Hours of a plant on one UTC day that are computed together. Frames are read from `read_from` on."""
+
+    plant_id: UUID
+    start: datetime
+    hours: int
+    read_from: datetime
+
+    @property
+    def end(self) -> datetime:
+        return self.start + self.hours * _HOUR
+
+    def hour(self, place: int) -> DirtyHour:
+        """Return an hour of the run by its place from 0."""
+        return DirtyHour(self.plant_id, self.start + place * _HOUR)
+
+
+class _Metric(NamedTuple):
+    """A metric of a source in a run."""
+
+    run: int
+    source: LayoutSource
+    key: str
+
+    @property
+    def name(self) -> "_Name":
+        return self.run, self.source.id, self.key
+
+
+_Name = tuple[int, int, str]
+"""Run, source and key."""
+
+
+class _Counted(NamedTuple):
+    """The rises of a counter in the quarters of a run, the hours in which it fell, and from which of its hours on it counts."""
+
+    rises: list[float | None]
+    falls: frozenset[int]
+    counts_from: int
+
+
+async def energies_of_hours(
+    db: Connection, meters: Mapping[UUID, Sequence[EnergyMeter]], hours: Iterable[DirtyHour]
+) -> dict[DirtyHour, KeptHour]:
+    """Return the energies of plants' hours; without any reading, they are None.
+
+    Args:
+        meters: The meters of each plant.
+        hours: Whole hours.
+    """
+    wanted = sorted(set(hours))
+    runs = await _runs(db, wanted)
+    in_runs = [(number, meter) for number, run in enumerate(runs) for meter in meters.get(run.plant_id, ())]
+    counters = await _counters(db, runs, in_runs)
+    powers = await _powers(db, runs, [one for one in in_runs if _first_counted(*one, runs, counters) > 0])
+    parts: dict[tuple[int, Energy], list[Quarters]] = defaultdict(list)
+    falls: set[DirtyHour] = set()
+    for number, meter in in_runs:
+        run = runs[number]
+        counted = [counters[number, meter.source.id, key] for key in meter.counters]
+        integrated = [
+            powers[number, meter.source.id, key][meter.positive]
+            for key in meter.powers
+            if powers.get((number, meter.source.id, key))
+        ]
+        falls |= {run.hour(hour) for one in counted for hour in one.falls}
+        first = QUARTERS * _first_counted(number, meter, runs, counters)
+        parts[number, meter.energy].append(
+            _joined([one[:first] for one in integrated], [one.rises[first:] for one in counted], first, run)
+        )
+    found: dict[DirtyHour, KeptHour] = {}
+    for number, run in enumerate(runs):
+        sums = [total(parts[number, energy] or [[None] * (QUARTERS * run.hours)]) for energy in Energy]
+        for hour in range(run.hours):
+            energies = [value for column in sums for value in column[QUARTERS * hour : QUARTERS * (hour + 1)]]
+            found[run.hour(hour)] = KeptHour(energies, run.hour(hour) in falls)
+    return {one: found[one] for one in wanted}
+
+
+def _joined(
+    before: Sequence[Sequence[float | None]], after: Sequence[Sequence[float | None]], first: int, run: _Run
+) -> Quarters:
+    """Return the sums of powers' energies before quarter `first` of a run, and of counters' rises from it on."""
+    columns = [[one[quarter] for one in before] for quarter in range(first)]
+    columns += [[one[quarter] for one in after] for quarter in range(QUARTERS * run.hours - first)]
+    known = ([value for value in column if value is not None] for column in columns)
+    return [milliwatt_hours(limited(sum(values))) if values else None for values in known]
+
+
+def _first_counted(number: int, meter: EnergyMeter, runs: Sequence[_Run], counters: Mapping[_Name, _Counted]) -> int:
+    """Return from which hour of its run on a counter of the meter counts; the number of hours if none does."""
+    return min((counters[number, meter.source.id, key].counts_from for key in meter.counters), default=runs[number].hours)
+
+
+async def _runs(db: Connection, wanted: Sequence[DirtyHour]) -> list[_Run]:
+    days = [list(group) for _, group in groupby(wanted, lambda one: (one.plant_id, one.hour.astimezone(UTC).date()))]
+    fell = await store.falls_before(db, [day[0] for day in days])
+    found = []
+    for day in days:
+        plant_id, start = day[0]
+        # A counter that fell adds nothing until it is back at its level, which only the readings of the day show. Otherwise
+        # those of the hour before suffice.
+        since = start.replace(hour=0) if day[0] in fell else start
+        found.append(_Run(plant_id, start, (day[-1].hour - start) // _HOUR + 1, since - _HOUR))
+    return found
+
+
+async def _counters(db: Connection, runs: Sequence[_Run], meters: Sequence[tuple[int, EnergyMeter]]) -> dict[_Name, _Counted]:
+    """Return the counters of meters in runs. A reading within a day before a run sets the level of its first one."""
+    found: dict[_Name, _Counted] = {}
+    metrics = {
+        metric.name: metric
+        for number, meter in meters
+        for key in meter.counters
+        for metric in [_Metric(number, meter.source, key)]
+    }
+    for some in _portions(list(metrics.values()), runs):
+        values = await _read(db, some, runs)
+        first = {metric.name: microseconds(runs[metric.run].start) for metric in some}
+        without = [metric for metric in some if bisect_left(values[metric.name].times, first[metric.name]) == 0]
+        for name, (time, value) in (await _read_last(db, without, runs)).items():
+            values[name] = Values([time, *values[name].times], [value, *values[name].values])
+        for metric in some:
+            await asyncio.sleep(0)  # other work continues
+            hours = runs[metric.run].hours
+            times, readings = values[metric.name]
+            rises = counter_quarters(times, readings, first[metric.name], QUARTERS * hours)
+            counts_from = min(max((times[0] - first[metric.name]) // HOUR, 0), hours) if times else hours
+            found[metric.name] = _Counted(rises.rises, frozenset(quarter // QUARTERS for quarter in rises.falls), counts_from)
+    return found
+
+
+async def _powers(
+    db: Connection, runs: Sequence[_Run], meters: Sequence[tuple[int, EnergyMeter]]
+) -> dict[_Name, dict[bool, list[float | None]]]:
+    """Return the energies of meters' powers in the quarters of runs: of positive power under True, of negative under False."""
+    found: dict[_Name, dict[bool, list[float | None]]] = {}
+    metrics = {
+        metric.name: metric
+        for number, meter in meters
+        for key in meter.powers
+        for metric in [_Metric(number, meter.source, key)]
+    }
+    for some in _portions(list(metrics.values()), runs):
+        values = await _read(db, some, runs)
+        for metric in some:
+            await asyncio.sleep(0)  # other work continues
+            run = runs[metric.run]
+            found[metric.name] = {
+                positive: power_quarters(*values[metric.name], microseconds(run.start), QUARTERS * run.hours, positive=positive)
+                for positive in (True, False)
+            }
+    return found
+
+
+def _portions(metrics: Sequence[_Metric], runs: Sequence[_Run]) -> Iterator[list[_Metric]]:
+    """Yield the metrics in portions whose values fit into memory, also if a plant measures every second with many devices."""
+    portion: list[_Metric] = []
+    hours = 0
+    for metric in metrics:
+        run = runs[metric.run]
+        length = (run.end - run.read_from) // _HOUR
+        if portion and hours + length > _HOURS_AT_ONCE:
+            yield portion
+            portion, hours = [], 0
+        portion.append(metric)
+        hours += length
+    if portion:
+        yield portion
+
+
+def _picks(number: int, metric: _Metric, start: datetime, end: datetime) -> list[tuple[store.Pick, float]]:
+    """Return what to read of a metric, each with the factor to kW or kWh; newer layouts come last."""
+    found = []
+    for layout in sorted(metric.source.layouts, key=lambda layout: layout.id):
+        if metric.key in layout.positions:
+            position = layout.positions[metric.key]
+            factor = SIZES.get(layout.metrics[position].unit, _KILO) / _KILO
+            found.append((store.Pick(number, metric.source.id, layout.id, position, start, end), factor))
+    return found
+
+
+async def _read(db: Connection, metrics: Sequence[_Metric], runs: Sequence[_Run]) -> dict[_Name, Values]:
+    picks: list[tuple[store.Pick, float]] = []
+    owners: list[_Name] = []
+    for metric in metrics:
+        run = runs[metric.run]
+        some = _picks(len(picks), metric, run.read_from, run.end + _AFTER)
+        picks += [(pick._replace(number=len(picks) + place), factor) for place, (pick, factor) in enumerate(some)]
+        owners += [metric.name] * len(some)
+    found = {metric.name: Values([], []) for metric in metrics}
+    rows = (
+        {number: (times, values) for number, times, values in await store.readings(db, [pick for pick, _ in picks])}
+        if picks
+        else {}
+    )
+    for number, (owner, (_, factor)) in enumerate(zip(owners, picks, strict=True)):
+        if number in rows:
+            found[owner] = _merged(found[owner], _unpacked(*rows[number], factor))
+    return found
+
+
+async def _read_last(db: Connection, metrics: Collection[_Metric], runs: Sequence[_Run]) -> dict[_Name, tuple[int, float]]:
+    """Return the last reading within a day before each metric's run, where nothing was read in the hour before it."""
+    picks: list[tuple[store.Pick, float]] = []
+    owners: list[_Name] = []
+    for metric in metrics:
+        run = runs[metric.run]
+        some = _picks(0, metric, run.start - _LONGEST_GAP, run.read_from)
+        picks += [(pick._replace(number=len(picks) + place), factor) for place, (pick, factor) in enumerate(some)]
+        owners += [metric.name] * len(some)
+    found: dict[_Name, tuple[int, float]] = {}
+    rows = await store.last_readings(db, [pick for pick, _ in picks]) if picks else []
+    for number, time, value in rows:
+        owner, last = owners[number], (microseconds(time), limited(picks[number][1] * value))
+        found[owner] = max(found.get(owner, last), last)
+    return found
+
+
+def _unpacked(times: bytes, values: bytes, factor: float) -> Values:
+    when, what = array("q", times), array("d", values)
+    if sys.byteorder == "little":
+        when.byteswap()
+        what.byteswap()
+    return Values(when, what if factor == 1.0 else [limited(factor * value) for value in what])
+
+
+def _merged(older: Values, newer: Values) -> Values:
+    """Return the values of both; where both have one of the same time, the newer layout's."""
+    if not older.times:
+        return newer
+    merged = dict(sorted((dict(zip(*older, strict=True)) | dict(zip(*newer, strict=True))).items()))
+    return Values(list(merged), list(merged.values()))

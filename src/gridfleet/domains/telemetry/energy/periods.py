@@ -1,0 +1,77 @@
+"""Buckets of energy: parts of a range that begin on quarters, hours, days or months of a time zone."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final
+from zoneinfo import ZoneInfo
+
+__all__ = ["QUARTER", "EnergyBucket", "buckets_in", "edges_of"]
+
+QUARTER: Final = timedelta(minutes=15)
+"""The narrowest bucket. The offsets of all time zones are multiples of it since 1972."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class EnergyBucket(StrEnum):
+    """Width of a bucket of energy, in the time zone of the response."""
+
+    QUARTER_HOUR = "15 minutes"
+    HOUR = "1 hour"
+    DAY = "1 day"
+    MONTH = "1 month"
+
+
+_WIDTHS: Final = {
+    EnergyBucket.QUARTER_HOUR: QUARTER,
+    EnergyBucket.HOUR: timedelta(hours=1),
+    EnergyBucket.DAY: timedelta(days=1),
+    EnergyBucket.MONTH: timedelta(days=30),
+}
+
+
+def buckets_in(start: datetime, end: datetime, bucket: EnergyBucket) -> int:
+    """Return about how many buckets a range has; months count as 30 days."""
+    return -((start - end) // _WIDTHS[bucket])
+
+
+def edges_of(start: datetime, end: datetime, bucket: EnergyBucket, zone: ZoneInfo) -> list[datetime]:
+    """Return the times in UTC at which buckets begin, ascending, and the end of the last one.
+
+    The range grows to whole quarters of an hour. Its first and its last bucket are cut off at its ends. A day lasts from
+    midnight to midnight, also if that takes 23 or 25 hours; a midnight that occurs twice begins the day when it first occurs.
+    """
+    start, end = start - (start - _EPOCH) % QUARTER, end + (_EPOCH - end) % QUARTER
+    if bucket is EnergyBucket.QUARTER_HOUR:
+        return [start + number * QUARTER for number in range((end - start) // QUARTER + 1)]
+    following = _hours(start, zone) if bucket is EnergyBucket.HOUR else _dates(start, bucket, zone)
+    edges = [start]
+    for edge in following:
+        if edge >= end:
+            break
+        if edge > edges[-1]:  # a date that a zone left out has no length
+            edges.append(edge)
+    return [*edges, end]
+
+
+def _hours(start: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+    """Yield the whole hours of the zone's clock after `start`; after a change by half an hour, the next one comes earlier."""
+    hour, moment = timedelta(hours=1), start
+    while True:
+        offset = moment.astimezone(zone).utcoffset() or timedelta(0)
+        moment += hour - (moment - _EPOCH + offset) % hour
+        yield moment
+
+
+def _dates(start: datetime, bucket: EnergyBucket, zone: ZoneInfo) -> Iterator[datetime]:
+    """Yield the midnights after `start` that begin a day or a month."""
+    day = start.astimezone(zone).date()
+    if bucket is EnergyBucket.MONTH:
+        day = day.replace(day=1)
+    while True:
+        day += timedelta(days=1) if bucket is EnergyBucket.DAY else timedelta(days=32)
+        if bucket is EnergyBucket.MONTH:
+            day = day.replace(day=1)
+        midnight = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
+        # Local mean times, until 1972, had offsets of odd minutes.
+        yield midnight - (midnight - _EPOCH) % QUARTER

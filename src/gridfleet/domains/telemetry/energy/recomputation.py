@@ -1,0 +1,163 @@
+"""The job that keeps the energy of plants and fleets up to date. It runs after the roll-ups, under the same lock.
+
+Roll-ups log the hours of plants that changed. The job computes their energy again from frames and adds the difference to the
+totals of the organisation. Energies are whole mWh, so a total is exactly the sum of its plants, in whatever order they changed.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Final
+from uuid import UUID
+
+from gridfleet.domains.consumers import Consumer
+from gridfleet.domains.telemetry.energy import store
+from gridfleet.domains.telemetry.energy.hours import energies_of_hours
+from gridfleet.domains.telemetry.energy.models import DirtyHour, KeptHour
+from gridfleet.domains.telemetry.roles import meters_of_plants
+from gridfleet.domains.telemetry.rollups import store as rollups
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.isolation import isolate
+
+__all__ = ["keep_energy"]
+
+_PLANTS_A_TRANSACTION: Final = 50
+_HOURS_A_TURN: Final = 24
+"""Dirty hours of a plant. Each may affect the 24 hours after it."""
+_HOURS_OF_PAST: Final = 48
+_HOUR: Final = timedelta(hours=1)
+_UNKNOWN: Final[list[int | None]] = [None] * (4 * store.KINDS)
+_NOTHING: Final = KeptHour(_UNKNOWN, False)
+
+
+async def keep_energy(database: Database, *, seconds: float = 60.0) -> int:
+    """Compute the energy of hours that changed, until nothing is left or `seconds` have passed.
+
+    Organisations take turns, and so do their plants: a plant with more hours than a turn has waits until all others had theirs.
+    A plant whose computation fails is postponed, and the others continue. Hours from before an upgrade are computed in the time
+    that is left.
+
+    Returns:
+        The number of hours that were written; 0 if another process is working.
+
+    Raises:
+        Exception: The database is not available.
+    """
+    until = monotonic() + seconds
+    done = 0
+    await _follow_plants(database, until)
+    while monotonic() < until:
+        async with database.transaction() as db:
+            plants = await store.dirty_plants(db)
+        if not plants:
+            break
+        for first in range(0, len(plants), _PLANTS_A_TRANSACTION):
+            if monotonic() >= until:
+                break
+            done += await _turn(database, plants[first : first + _PLANTS_A_TRANSACTION])
+    while monotonic() < until and (written := await _past(database)) is not None:
+        done += written
+    return done
+
+
+async def _turn(database: Database, plants: Sequence[UUID]) -> int:
+    written: Counter[str] = Counter()
+
+    async def process(some: Sequence[UUID]) -> None:
+        async with database.transaction() as db:
+            if await rollups.lock(db):
+                dirty = await store.take_dirty(db, some, _HOURS_A_TURN)
+                written["hours"] += await _recompute(db, dirty) if dirty else 0
+
+    await isolate(Consumer.ROLL_UPS, plants, process, lambda plant, _: _postpone(database, plant))
+    return written["hours"]
+
+
+async def _postpone(database: Database, plant_id: UUID) -> None:
+    async with database.transaction() as db:
+        await store.postpone(db, plant_id)
+
+
+async def _recompute(db: Connection, dirty: Sequence[DirtyHour]) -> int:
+    """Compute dirty hours and those that depend on them, and write what changed. Returns the number of written hours."""
+    accounts = await store.accounts(db, sorted({one.plant_id for one in dirty}))
+    dirty = [one for one in dirty if one.plant_id in accounts]
+    if not dirty:
+        return 0
+    open_from = await store.watermark(db)
+    before = await store.kept_around(db, dirty)
+    # Frames before that time may be deleted, so what is kept cannot be computed again.
+    hours = [one for one in {*dirty, *before} if accounts[one.plant_id][1] <= one.hour < open_from]
+    computed = await energies_of_hours(db, await meters_of_plants(db, list(accounts)), hours)
+    changed = {one: kept for one, kept in computed.items() if kept != before.get(one, _NOTHING)}
+    if not changed:
+        return 0
+    await store.write(db, changed)
+    owners = {plant_id: owner for plant_id, (owner, _) in accounts.items()}
+    await store.add_to_totals(db, _changes(changed, before, owners))
+    return len(changed)
+
+
+def _changes(
+    changed: Mapping[DirtyHour, KeptHour], before: Mapping[DirtyHour, KeptHour], owners: Mapping[UUID, UUID]
+) -> dict[tuple[UUID, datetime], list[int | None]]:
+    """Return what the totals of each organisation and hour change by."""
+    changes: dict[tuple[UUID, datetime], list[int | None]] = defaultdict(_UNKNOWN.copy)
+    for one, kept in changed.items():
+        total = changes[owners[one.plant_id], one.hour]
+        for place, value in _differences(kept.energies, before.get(one, _NOTHING).energies):
+            total[place] = (total[place] or 0) + value
+    return changes
+
+
+def _differences(now: Sequence[int | None], before: Sequence[int | None]) -> Iterator[tuple[int, int]]:
+    for place, (new, old) in enumerate(zip(now, before, strict=True)):
+        if new is not None or old is not None:
+            yield place, (new or 0) - (old or 0)
+
+
+async def _follow_plants(database: Database, until: float) -> None:
+    """Subtract plants that were deleted or moved from the totals that contain them, and add moved ones to the right totals."""
+    async with database.transaction() as db:
+        plants = await store.misplaced(db, 1_000)
+    for plant_id in plants:
+        if monotonic() >= until:
+            return
+        async with database.transaction() as db:
+            if not await rollups.lock(db):
+                return
+            owner = await store.owner_of(db, plant_id)
+            await store.leave_totals(db, plant_id)
+            if owner is None:
+                await store.delete_of(db, plant_id)
+            else:
+                await store.enter_totals(db, plant_id, owner)
+
+
+async def _past(database: Database) -> int | None:
+    """Compute some hours from before an upgrade. Returns the number of written ones, None if none is missing."""
+    async with database.transaction() as db:
+        some = await store.past_to_read(db, _PLANTS_A_TRANSACTION)
+    if not some:
+        return None
+    written: Counter[str] = Counter()
+
+    async def process(part: Sequence[DirtyHour]) -> None:
+        async with database.transaction() as db:
+            if not await rollups.lock(db):
+                return
+            open_from = await store.watermark(db)
+            hours = [
+                DirtyHour(one.plant_id, one.hour + number * _HOUR)
+                for one in part
+                for number in range(_HOURS_OF_PAST)
+                if one.hour + number * _HOUR < open_from
+            ]
+            written["hours"] += await _recompute(db, hours) if hours else 0
+            for one in part:
+                following = one.hour + _HOURS_OF_PAST * _HOUR
+                await store.advance_past(db, one.plant_id, following if following < open_from else None)
+
+    await isolate(Consumer.ROLL_UPS, some, process, lambda one, _: _postpone(database, one.plant_id))
+    return written["hours"]

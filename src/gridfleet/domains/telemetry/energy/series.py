@@ -1,0 +1,155 @@
+"""Energy over time, of a plant and of a fleet."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from gridfleet.domains.plants.registry import get_plant
+from gridfleet.domains.telemetry.energy import store
+from gridfleet.domains.telemetry.energy.hours import energies_of_hours
+from gridfleet.domains.telemetry.energy.models import BucketOfEnergy, DirtyHour, EnergyAmounts, EnergyOverTime, KeptHour
+from gridfleet.domains.telemetry.energy.periods import QUARTER, EnergyBucket, buckets_in, edges_of
+from gridfleet.domains.telemetry.energy.quarters import QUARTERS
+from gridfleet.domains.telemetry.roles import meters_of_plants
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.clock import measurable
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import ValidationFailed
+from gridfleet.kernel.time_zones import time_zone
+
+__all__ = ["MOST_BUCKETS", "MOST_PLANT_HOURS", "EnergyQuery", "amounts_of", "energy_of_fleet", "energy_of_plant"]
+
+MOST_BUCKETS: Final = 3_000
+"""Of a response: a month in quarters of an hour."""
+MOST_PLANT_HOURS: Final = 1_000_000
+"""Hours of plants that are added up for an API key that is limited to some plants: a few seconds of the database."""
+_HOUR: Final = timedelta(hours=1)
+_RECENT: Final = timedelta(hours=24)
+
+Sums = Sequence[int | None]
+"""Energies in mWh, in the order of `Energy`: produced, imported, exported, charged, discharged."""
+
+
+class EnergyQuery(NamedTuple):
+    """Energies with `start` <= time < `end` in buckets of a time zone; of the plant or organisation if None."""
+
+    start: datetime
+    end: datetime
+    bucket: EnergyBucket
+    time_zone: str | None
+
+
+async def energy_of_plant(db: Connection, org: OrgScope, plant_id: UUID, query: EnergyQuery, now: datetime) -> EnergyOverTime:
+    """Return the energy of a plant until `now`.
+
+    What is not in the kept energies yet is computed from frames: the open hours, and those of the last day that changed. Older
+    hours that changed are included after the next roll-up.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+        ValidationFailed: The range is empty, or has too many buckets.
+    """
+    plant = await get_plant(db, org, plant_id)
+    zone = query.time_zone or plant.effective_time_zone
+    edges = _edges(query, zone)
+    open_from = await store.watermark(db)
+    hours = await store.unfinished_hours(db, org, plant_id, open_from - _RECENT)
+    hours |= {open_from + number * _HOUR for number in range((now - open_from) // _HOUR + 1)}
+    hours = {hour for hour in hours if edges[0] - _HOUR < hour < min(edges[-1], now)}
+    sums = _sums(edges, await store.of_plants(db, org, [plant_id], edges, hours))
+    if hours:
+        meters = await meters_of_plants(db, [plant_id])
+        _add(sums, edges, await energies_of_hours(db, meters, (DirtyHour(plant_id, hour) for hour in hours)))
+    return _over_time(query.bucket, zone, now, edges, sums)
+
+
+async def energy_of_fleet(db: Connection, org: OrgScope, query: EnergyQuery, organization_zone: str) -> EnergyOverTime:
+    """Return the energy of the organisation's plants, or of those that the caller may see, until the last closed hour.
+
+    Raises:
+        ValidationFailed: The range is empty, has too many buckets, or is too long for a caller that is limited to some plants.
+    """
+    zone = query.time_zone or organization_zone
+    edges = _edges(query, zone)
+    as_of = await store.watermark(db)
+    if org.plant_ids is None:
+        rows = await store.of_fleet(db, org, edges)
+    else:
+        longest = MOST_PLANT_HOURS // max(1, len(org.plant_ids)) * _HOUR
+        if edges[-1] - edges[0] > longest:
+            hours = longest // _HOUR
+            raise ValidationFailed(
+                details=[f"to: must be at most {hours} hours after from for a key of {len(org.plant_ids)} plants"]
+            )
+        rows = await store.of_plants(db, org, list(org.plant_ids), edges, ())
+    return _over_time(query.bucket, zone, as_of, edges, _sums(edges, rows))
+
+
+def _edges(query: EnergyQuery, zone: str) -> list[datetime]:
+    if query.start >= query.end:
+        raise ValidationFailed(details=["from: must be before to"])
+    start, end = measurable(query.start, query.end)
+    if buckets_in(start, end, query.bucket) > MOST_BUCKETS:
+        raise ValidationFailed(details=[f"to: must be at most {MOST_BUCKETS} buckets after from"])
+    return edges_of(start, max(end, start + QUARTER), query.bucket, time_zone(zone))
+
+
+def _sums(edges: Sequence[datetime], rows: Iterable[tuple[Any, ...]]) -> list[list[int | None]]:
+    found: list[list[int | None]] = [[None] * store.KINDS for _ in edges[1:]]
+    for number, *energies in rows:
+        found[number - 1] = [None if energy is None else int(energy) for energy in energies]
+    return found
+
+
+def _add(sums: Sequence[list[int | None]], edges: Sequence[datetime], hours: Mapping[DirtyHour, KeptHour]) -> None:
+    """Add energies of hours to the buckets in which their quarters begin."""
+    for one, kept in hours.items():
+        for place, value in enumerate(kept.energies):
+            begin = one.hour + place % QUARTERS * QUARTER
+            if value is not None and edges[0] <= begin < edges[-1]:
+                total = sums[bisect_right(edges, begin) - 1]
+                total[place // QUARTERS] = (total[place // QUARTERS] or 0) + value
+
+
+def _over_time(
+    bucket: EnergyBucket, zone: str, as_of: datetime, edges: Sequence[datetime], sums: Sequence[Sums]
+) -> EnergyOverTime:
+    columns = [[value for value in column if value is not None] for column in zip(*sums, strict=True)]
+    buckets = [
+        BucketOfEnergy(**amounts_of(energies), start=start, end=end)
+        for (start, end), energies in zip(pairwise(edges), sums, strict=True)
+    ]
+    total = EnergyAmounts(**amounts_of([sum(column) if column else None for column in columns]))
+    return EnergyOverTime(bucket, zone, as_of.astimezone(UTC), total, buckets)
+
+
+def amounts_of(energies: Sums) -> dict[str, float | None]:
+    """Return the members of `EnergyAmounts`.
+
+    What flows into the plant and not out of it is consumed; without a meter at the grid this is not known.
+    """
+    produced, imported, exported, charged, discharged = energies
+    consumed = None
+    if imported is not None or exported is not None:
+        consumed = max(0, (produced or 0) + (imported or 0) - (exported or 0) + (discharged or 0) - (charged or 0))
+    kilo = {
+        name: None if value is None else value / 1_000_000
+        for name, value in {
+            "produced": produced,
+            "consumed": consumed,
+            "imported": imported,
+            "exported": exported,
+            "charged": charged,
+            "discharged": discharged,
+        }.items()
+    }
+    own = None if exported is None else _share(produced, exported)
+    return {**kilo, "self_consumption": own, "self_sufficiency": None if imported is None else _share(consumed, imported)}
+
+
+def _share(whole: int | None, without: int) -> float | None:
+    """Return the share of `whole` that is not `without`, in % within 0…100; None without a whole."""
+    return round(100 * min(1.0, max(0.0, (whole - without) / whole)), 2) if whole else None

@@ -1,0 +1,298 @@
+"""SQL of energies that are kept for each plant and hour, and of their totals for each organisation."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from gridfleet.domains.telemetry.energy.models import DirtyHour, KeptHour
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+
+__all__ = ["Pick"]
+
+KINDS: Final = 5
+"""Kinds of energy in a row."""
+_VALUES: Final = 4 * KINDS
+_LOOKAHEAD: Final = timedelta(hours=24)
+_SUM: Final = ", ".join(
+    f"coalesce(t.energies[{n}] + {{other}}[{n}], t.energies[{n}], {{other}}[{n}])" for n in range(1, _VALUES + 1)
+)
+_DIFFERENCE: Final = ", ".join(f"t.energies[{n}] - coalesce(e.energies[{n}], 0)" for n in range(1, _VALUES + 1))
+
+
+class Pick(NamedTuple):
+    """Values to read: a position of one layout of a source, in a span. `number` is the caller's."""
+
+    number: int
+    source_id: int
+    layout_id: int
+    position: int
+    start: datetime
+    end: datetime
+
+
+async def dirty_plants(db: Connection) -> list[UUID]:
+    """Return the plants with dirty hours: one of each organisation, then the second of each, etc., in random order."""
+    cursor = await db.execute(
+        # One look-up in the index for each plant, however many of its hours are dirty.
+        "WITH RECURSIVE dirty AS ((SELECT plant_id AS id FROM energy_dirty ORDER BY plant_id LIMIT 1) UNION ALL"
+        " SELECT (SELECT plant_id FROM energy_dirty WHERE plant_id > d.id ORDER BY plant_id LIMIT 1) FROM dirty d"
+        " WHERE d.id IS NOT NULL)"
+        " SELECT d.id FROM dirty d LEFT JOIN plant p USING (id) LEFT JOIN energy_account a ON a.plant_id = d.id"
+        " WHERE d.id IS NOT NULL AND coalesce(a.retry_at <= now(), true)"
+        " ORDER BY row_number() OVER (PARTITION BY p.organization_id ORDER BY random()), p.organization_id"
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def take_dirty(db: Connection, plant_ids: Sequence[UUID], most: int) -> list[DirtyHour]:
+    """Remove up to `most` dirty hours of each plant from the log, the earliest first, and return them."""
+    cursor = await db.execute(
+        "WITH chosen AS (SELECT d.* FROM unnest(%s::uuid[]) AS p (id) CROSS JOIN LATERAL (SELECT DISTINCT plant_id, hour"
+        " FROM energy_dirty WHERE plant_id = p.id ORDER BY plant_id, hour LIMIT %s) AS d),"
+        " gone AS (DELETE FROM energy_dirty d USING chosen c WHERE d.plant_id = c.plant_id AND d.hour = c.hour)"
+        " SELECT plant_id, hour FROM chosen ORDER BY plant_id, hour",
+        (list(plant_ids), most),
+    )
+    return [DirtyHour(*row) for row in await cursor.fetchall()]
+
+
+async def postpone(db: Connection, plant_id: UUID) -> None:
+    """Leave out a plant whose computation failed for half an hour."""
+    await db.execute(
+        "INSERT INTO energy_account (plant_id, organization_id, retry_at)"
+        " SELECT id, organization_id, now() + interval '30 minutes' FROM plant WHERE id = %s"
+        " ON CONFLICT (plant_id) DO UPDATE SET retry_at = excluded.retry_at",
+        (plant_id,),
+    )
+
+
+async def accounts(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, tuple[UUID, datetime]]:
+    """Return for each plant that exists the organisation whose totals contain it, and the time from which frames are kept.
+
+    The plants stay in their organisations until the transaction ends.
+    """
+    cursor = await db.execute(
+        "WITH held AS (SELECT id, organization_id FROM plant WHERE id = ANY(%(plants)s) ORDER BY id FOR KEY SHARE),"
+        " opened AS (INSERT INTO energy_account (plant_id, organization_id) SELECT id, organization_id FROM held"
+        " ON CONFLICT (plant_id) DO UPDATE SET retry_at = NULL WHERE energy_account.retry_at IS NOT NULL)"
+        " SELECT h.id, coalesce(a.organization_id, h.organization_id), coalesce((SELECT max(s.raw_from) FROM telemetry_source s"
+        " WHERE s.plant_id = h.id), 'epoch') FROM held h LEFT JOIN energy_account a ON a.plant_id = h.id",
+        {"plants": list(plant_ids)},
+    )
+    return {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
+
+
+async def kept_around(db: Connection, dirty: Sequence[DirtyHour]) -> dict[DirtyHour, KeptHour]:
+    """Return what is kept of dirty hours, of the hour before each and of the day after each: what a change may affect."""
+    cursor = await db.execute(
+        "SELECT DISTINCT ON (e.plant_id, e.hour) e.plant_id, e.hour, e.energies, e.falls"
+        " FROM unnest(%s::uuid[], %s::timestamptz[]) AS d (plant_id, hour) JOIN plant_energy e ON e.plant_id = d.plant_id"
+        " AND e.hour >= d.hour - interval '1 hour' AND e.hour <= d.hour + %s ORDER BY e.plant_id, e.hour",
+        ([one.plant_id for one in dirty], [one.hour for one in dirty], _LOOKAHEAD),
+    )
+    return {DirtyHour(row[0], row[1]): KeptHour(row[2], row[3]) for row in await cursor.fetchall()}
+
+
+async def falls_before(db: Connection, starts: Sequence[DirtyHour]) -> set[DirtyHour]:
+    """Return those of the plants' hours before which a counter fell on the same UTC day."""
+    cursor = await db.execute(
+        "SELECT s.plant_id, s.hour FROM unnest(%s::uuid[], %s::timestamptz[]) AS s (plant_id, hour)"
+        " WHERE EXISTS (SELECT FROM plant_energy e WHERE e.plant_id = s.plant_id AND "
+        " e.hour >= date_bin('1 day', s.hour, 'epoch') AND e.hour < s.hour AND e.falls)",
+        ([one.plant_id for one in starts], [one.hour for one in starts]),
+    )
+    return {DirtyHour(*row) for row in await cursor.fetchall()}
+
+
+def _columns(picks: Sequence[Pick]) -> list[list[Any]]:
+    return [[pick[column] for pick in picks] for column in range(len(Pick._fields))]
+
+
+_PICKS: Final = (
+    "unnest(%s::int[], %s::int[], %s::int[], %s::int[], %s::timestamptz[], %s::timestamptz[])"
+    " AS w (number, source_id, layout_id, place, start, finish)"
+)
+
+
+async def readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, bytes, bytes]]:
+    """Return number, times and values of each pick that has any, of each second the last one.
+
+    Times are microseconds since 2000-01-01 UTC, values doubles, both big-endian and by time.
+    """
+    cursor = db.cursor(binary=True)
+    await cursor.execute(
+        "SELECT w.number, string_agg(timestamptz_send(f.time), ''::bytea), string_agg(float8send(f.value), ''::bytea)"
+        f" FROM {_PICKS} CROSS JOIN LATERAL (SELECT time, value FROM"
+        " (SELECT time, value, lead(time) OVER (ORDER BY time) AS next"
+        " FROM (SELECT time, vals[w.place + 1] AS value FROM telemetry_frame WHERE source_id = w.source_id AND time >= w.start"
+        " AND time < w.finish AND layout_id = w.layout_id AND time >= %s::timestamptz AND time < %s::timestamptz) AS every"
+        " WHERE value IS NOT NULL) AS valued"
+        " WHERE next IS NULL OR date_trunc('second', next) > date_trunc('second', time) ORDER BY time OFFSET 0) AS f"
+        " GROUP BY w.number",
+        (*_columns(picks), min(pick.start for pick in picks), max(pick.end for pick in picks)),
+        prepare=False,
+    )
+    return await cursor.fetchall()
+
+
+async def last_readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, datetime, float]]:
+    """Return number, time and value of the last reading of each pick that has any."""
+    cursor = await db.execute(
+        f"SELECT w.number, f.time, f.value FROM {_PICKS} CROSS JOIN LATERAL (SELECT time, vals[w.place + 1] AS value"
+        " FROM telemetry_frame WHERE source_id = w.source_id AND time >= w.start AND time < w.finish"
+        " AND layout_id = w.layout_id AND time >= %s::timestamptz AND time < %s::timestamptz"
+        " AND vals[w.place + 1] IS NOT NULL ORDER BY time DESC LIMIT 1) AS f",
+        (*_columns(picks), min(pick.start for pick in picks), max(pick.end for pick in picks)),
+        prepare=False,
+    )
+    return await cursor.fetchall()
+
+
+def _array(energies: Iterable[int | None]) -> str:
+    return "{" + ",".join("NULL" if value is None else str(value) for value in energies) + "}"
+
+
+async def write(db: Connection, hours: Mapping[DirtyHour, KeptHour]) -> None:
+    """Write energies of plants' hours."""
+    await db.execute(
+        "INSERT INTO plant_energy (plant_id, hour, energies, falls) SELECT plant_id, hour, energies::bigint[], falls"
+        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[], %s::boolean[]) AS n (plant_id, hour, energies, falls)"
+        " ON CONFLICT (plant_id, hour) DO UPDATE SET energies = excluded.energies, falls = excluded.falls",
+        (
+            [one.plant_id for one in hours],
+            [one.hour for one in hours],
+            [_array(kept.energies) for kept in hours.values()],
+            [kept.falls for kept in hours.values()],
+        ),
+    )
+
+
+async def add_to_totals(db: Connection, changes: Mapping[tuple[UUID, datetime], Sequence[int | None]]) -> None:
+    """Add changes to the totals of (organisation, hour)."""
+    ordered = sorted(changes)
+    await db.execute(
+        "INSERT INTO fleet_energy AS t (organization_id, hour, energies) SELECT id, hour, energies::bigint[]"
+        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[]) AS n (id, hour, energies)"
+        f" ON CONFLICT (organization_id, hour) DO UPDATE SET energies = ARRAY[{_SUM.format(other='excluded.energies')}]",
+        ([one[0] for one in ordered], [one[1] for one in ordered], [_array(changes[one]) for one in ordered]),
+    )
+
+
+async def misplaced(db: Connection, limit: int) -> list[UUID]:
+    """Return plants that were deleted or moved while totals of an organisation contain them."""
+    cursor = await db.execute(
+        "SELECT a.plant_id FROM energy_account a LEFT JOIN plant p ON p.id = a.plant_id"
+        " WHERE p.organization_id IS DISTINCT FROM a.organization_id LIMIT %s",
+        (limit,),
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def owner_of(db: Connection, plant_id: UUID) -> UUID | None:
+    """Return the organisation of a plant, in which it stays until the transaction ends; None if it was deleted."""
+    cursor = await db.execute("SELECT organization_id FROM plant WHERE id = %s FOR KEY SHARE", (plant_id,))
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
+
+
+async def leave_totals(db: Connection, plant_id: UUID) -> None:
+    """Subtract a plant from the totals of the organisation of its account."""
+    await db.execute(
+        f"UPDATE fleet_energy t SET energies = ARRAY[{_DIFFERENCE}] FROM plant_energy e JOIN energy_account a USING (plant_id)"
+        " WHERE e.plant_id = %s AND t.organization_id = a.organization_id AND t.hour = e.hour",
+        (plant_id,),
+    )
+
+
+async def enter_totals(db: Connection, plant_id: UUID, organization_id: UUID) -> None:
+    """Add a plant to the totals of an organisation, and make it that of its account."""
+    await db.execute(
+        "WITH account AS (UPDATE energy_account SET organization_id = %(org)s WHERE plant_id = %(plant)s)"
+        " INSERT INTO fleet_energy AS t (organization_id, hour, energies) SELECT %(org)s, hour, energies FROM plant_energy"
+        " WHERE plant_id = %(plant)s"
+        f" ON CONFLICT (organization_id, hour) DO UPDATE SET energies = ARRAY[{_SUM.format(other='excluded.energies')}]",
+        {"org": organization_id, "plant": plant_id},
+    )
+
+
+async def delete_of(db: Connection, plant_id: UUID) -> None:
+    """Delete the energies of a plant, its dirty hours and its account."""
+    for table in ("plant_energy", "energy_dirty", "energy_account"):
+        await db.execute(f"DELETE FROM {table} WHERE plant_id = %s", (plant_id,))
+
+
+async def past_to_read(db: Connection, limit: int) -> list[DirtyHour]:
+    """Return plants whose energies before an upgrade are not computed yet, each with the hour from which they are missing."""
+    cursor = await db.execute(
+        "SELECT a.plant_id, greatest(a.missing_from, (SELECT max(s.raw_from) FROM telemetry_source s"
+        " WHERE s.plant_id = a.plant_id)) FROM energy_account a WHERE a.missing_from IS NOT NULL"
+        " AND coalesce(a.retry_at <= now(), true) ORDER BY a.missing_from LIMIT %s",
+        (limit,),
+    )
+    return [DirtyHour(*row) for row in await cursor.fetchall()]
+
+
+async def advance_past(db: Connection, plant_id: UUID, hour: datetime | None) -> None:
+    """Record that the energies of a plant before `hour` are computed; None if none is missing."""
+    await db.execute("UPDATE energy_account SET missing_from = %s WHERE plant_id = %s", (hour, plant_id))
+
+
+async def watermark(db: Connection) -> datetime:
+    """Return the time from which hours are open."""
+    cursor = await db.execute("SELECT sealed_before FROM telemetry_seal")
+    row = await cursor.fetchone()
+    assert row is not None
+    found: datetime = row[0]
+    return found
+
+
+async def unfinished_hours(db: Connection, org: OrgScope, plant_id: UUID, start: datetime) -> set[datetime]:
+    """Return the hours of a plant from `start` on whose energy has to be computed again."""
+    cursor = await db.execute(
+        "SELECT d.hour FROM telemetry_source s JOIN telemetry_dirty d ON d.source_id = s.id"
+        " WHERE s.plant_id = %(plant)s AND s.organization_id = %(org)s AND d.hour >= %(start)s::timestamptz"
+        " UNION SELECT d.hour FROM energy_dirty d JOIN plant p ON p.id = d.plant_id"
+        " WHERE d.plant_id = %(plant)s AND p.organization_id = %(org)s AND d.hour >= %(start)s::timestamptz",
+        {"plant": plant_id, "org": org.organization_id, "start": start},
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+_BUCKETS: Final = (
+    " CROSS JOIN generate_series(0, 3) AS q (number)"
+    " CROSS JOIN LATERAL"
+    " (SELECT width_bucket(e.hour + q.number * interval '15 minutes', %(edges)s::timestamptz[]) AS number) AS b"
+    " WHERE b.number BETWEEN 1 AND cardinality(%(edges)s::timestamptz[]) - 1 GROUP BY b.number"
+)
+_SUMS: Final = ", ".join(f"sum(e.energies[{4 * kind + 1} + q.number])" for kind in range(KINDS))
+
+
+async def of_plants(
+    db: Connection, org: OrgScope, plant_ids: Sequence[UUID], edges: Sequence[datetime], without: Iterable[datetime]
+) -> list[tuple[Any, ...]]:
+    """Return (number of the bucket from 1, one sum in mWh for each kind of energy) of plants, without some hours."""
+    cursor = await db.execute(
+        f"SELECT b.number, {_SUMS} FROM (SELECT e.hour, e.energies FROM plant_energy e JOIN plant p ON p.id = e.plant_id"
+        " WHERE e.plant_id = ANY(%(plants)s) AND p.organization_id = %(org)s AND e.hour > %(start)s::timestamptz"
+        f" AND e.hour < %(end)s::timestamptz AND e.hour <> ALL(%(without)s::timestamptz[])) AS e{_BUCKETS}",
+        {**_range(org, edges), "plants": list(plant_ids), "without": list(without)},
+        prepare=False,
+    )
+    return await cursor.fetchall()
+
+
+async def of_fleet(db: Connection, org: OrgScope, edges: Sequence[datetime]) -> list[tuple[Any, ...]]:
+    """Return (number of the bucket from 1, one sum in mWh for each kind of energy) of all plants of the organisation."""
+    cursor = await db.execute(
+        f"SELECT b.number, {_SUMS} FROM (SELECT hour, energies FROM fleet_energy WHERE organization_id = %(org)s"
+        f" AND hour > %(start)s::timestamptz AND hour < %(end)s::timestamptz) AS e{_BUCKETS}",
+        _range(org, edges),
+        prepare=False,
+    )
+    return await cursor.fetchall()
+
+
+def _range(org: OrgScope, edges: Sequence[datetime]) -> dict[str, Any]:
+    return {"org": org.organization_id, "edges": list(edges), "start": edges[0] - timedelta(hours=1), "end": edges[-1]}

@@ -1,0 +1,334 @@
+"""Energy over time: kept energies of plants and fleets, compared with the frames and with each other."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from gridfleet.domains.device_templates.decoder import Metric
+from gridfleet.domains.plants import lifecycle, registry
+from gridfleet.domains.plants.errors import PlantNotFound
+from gridfleet.domains.plants.models import PlantChanges
+from gridfleet.domains.telemetry.energy.models import EnergyOverTime
+from gridfleet.domains.telemetry.energy.periods import EnergyBucket
+from gridfleet.domains.telemetry.energy.recomputation import keep_energy
+from gridfleet.domains.telemetry.energy.series import EnergyQuery, energy_of_fleet, energy_of_plant
+from gridfleet.domains.telemetry.energy.today import energy_of_day
+from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
+from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Database
+from gridfleet.kernel.errors import ValidationFailed
+from gridfleet.kernel.ids import new_id
+from support.builders.telemetry_records import RecordedPlant, add_plant, member
+
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+TODAY = utc_now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+MIDNIGHT = TODAY - timedelta(days=2)
+"""The beginning of a day whose hours are closed."""
+PRODUCED = [Metric("active_power", "kW"), Metric("energy_produced", "kWh", counter=True)]
+METERED = [Metric("energy_imported", "kWh", counter=True), Metric("energy_exported", "kWh", counter=True)]
+NAMES = ("produced", "imported", "exported", "charged", "discharged")
+
+
+async def add_site(database: Database, organization_id: UUID | None = None) -> RecordedPlant:
+    """Return a plant with PV and a meter at the grid."""
+    if organization_id is None:
+        plant = await RecordedPlant.create(database)
+    else:
+        plant = RecordedPlant(database, organization_id, await add_plant(database, organization_id))
+    for external_id in ("PV1", "GRID"):
+        await plant.add_device(external_id)
+    return plant
+
+
+@pytest.fixture
+async def site(database: Database) -> RecordedPlant:
+    return await add_site(database)
+
+
+async def work(database: Database) -> None:
+    """Close every hour that is over, and do the work of the job."""
+    while await close_hour(database, timedelta(0)):
+        pass
+    await roll_up(database)
+    await keep_energy(database)
+
+
+def range_of(bucket: EnergyBucket, days: int = 1, zone: str = "UTC", start: datetime = MIDNIGHT) -> EnergyQuery:
+    return EnergyQuery(start, start + timedelta(days=days), bucket, zone)
+
+
+async def of_plant(plant: RecordedPlant, query: EnergyQuery) -> EnergyOverTime:
+    async with plant.database.transaction() as db:
+        return await energy_of_plant(db, plant.org, plant.id, query, utc_now())
+
+
+async def of_fleet(database: Database, org: OrgScope, query: EnergyQuery) -> EnergyOverTime:
+    async with database.transaction() as db:
+        return await energy_of_fleet(db, org, query, "UTC")
+
+
+def column(found: EnergyOverTime, name: str) -> list[Any]:
+    return [getattr(bucket, name) for bucket in found.buckets]
+
+
+async def counted(plant: RecordedPlant, readings: dict[datetime, float], device: str = "PV1") -> None:
+    """Write readings of the counter of production."""
+    await plant.write(device, PRODUCED, {time: [None, value] for time, value in readings.items()})
+
+
+async def check_totals(database: Database, *organizations: UUID) -> None:
+    """Check that the totals of each organisation are the sums of its plants, hour by hour."""
+    async with database.transaction() as db:
+        for organization_id in organizations:
+            cursor = await db.execute(
+                "SELECT hour, array_agg(total ORDER BY place) FROM (SELECT e.hour, v.place, sum(v.value)::bigint AS total"
+                " FROM plant_energy e JOIN plant p ON p.id = e.plant_id CROSS JOIN LATERAL unnest(e.energies)"
+                " WITH ORDINALITY AS v (value, place) WHERE p.organization_id = %s GROUP BY 1, 2) s GROUP BY 1",
+                (organization_id,),
+            )
+            sums = {hour: [value or 0 for value in values] for hour, values in await cursor.fetchall()}
+            cursor = await db.execute("SELECT hour, energies FROM fleet_energy WHERE organization_id = %s", (organization_id,))
+            totals = {hour: [value or 0 for value in values] for hour, values in await cursor.fetchall()}
+            assert {hour: values for hour, values in totals.items() if any(values)} == {
+                hour: values for hour, values in sums.items() if any(values)
+            }
+
+
+async def test_a_day_has_the_energy_of_the_day(site: RecordedPlant) -> None:
+    """With resets, dips and gaps, and with the same rules."""
+    readings = {
+        -50: 90.0,
+        -5: 100.0,
+        10: 101.0,
+        59: 104.0,
+        61: 0.5,
+        80: 1.5,
+        130: 1.2,
+        190: 1.4,
+        200: 3.0,
+        700: 9.0,
+        720: 8.0,
+        1400: 11.0,
+    }
+    await counted(site, {MIDNIGHT + minute * MINUTE: value for minute, value in readings.items()})
+    powers = {MIDNIGHT + n * 10 * MINUTE: [5.0 - n % 20] for n in range(140)}
+    await site.write("GRID", ["active_power"], powers)
+    async with site.database.transaction() as db:
+        day = await energy_of_day(db, site.org, site.id, MIDNIGHT + 20 * HOUR)
+    live = await of_plant(site, range_of(EnergyBucket.DAY))
+
+    await work(site.database)
+
+    for bucket in EnergyBucket:
+        found = await of_plant(site, range_of(bucket))
+        total = found.total
+        assert total.produced == pytest.approx(day.produced, abs=2e-3)
+        assert total.imported == pytest.approx(day.imported, abs=2e-3)
+        assert total.exported == pytest.approx(day.exported, abs=2e-3)
+        for name in NAMES:
+            known = [value for value in column(found, name) if value is not None]
+            assert (sum(known) if known else None) == (
+                None if (whole := getattr(total, name)) is None else pytest.approx(whole, abs=1e-9)
+            )
+    assert live.total.produced is None, "hours of earlier days are computed by the job"
+    assert (await of_fleet(site.database, site.org, range_of(EnergyBucket.DAY))).total == found.total
+
+
+async def test_open_hours_count_at_once(site: RecordedPlant) -> None:
+    now = utc_now()
+    start = now - 90 * MINUTE
+    await counted(site, {start + n * 10 * MINUTE: 10.0 + n for n in range(10)})
+    query = EnergyQuery(now - timedelta(days=1), now + HOUR, EnergyBucket.DAY, "UTC")
+    assert (await of_plant(site, query)).total.produced == 9
+    await work(site.database)
+    assert (await of_plant(site, query)).total.produced == 9
+    fleet = await of_fleet(site.database, site.org, query)
+    assert fleet.as_of <= now
+    assert fleet.total.produced is None or fleet.total.produced <= 9
+
+
+async def test_late_values_fill_their_hours_and_count_once(site: RecordedPlant) -> None:
+    """A gap's energy is in the hour in which it ended, until the values of the gap arrive."""
+    await counted(site, {MIDNIGHT + 10 * MINUTE: 10.0, MIDNIGHT + 5 * HOUR + MINUTE: 60.0, MIDNIGHT + 8 * HOUR: 70.0})
+    await work(site.database)
+    hours = await of_plant(site, range_of(EnergyBucket.HOUR))
+    assert column(hours, "produced")[:9] == [0, None, None, None, None, 50, None, None, 10]
+
+    await counted(site, {MIDNIGHT + 2 * HOUR + MINUTE: 30.0, MIDNIGHT + 3 * HOUR + MINUTE: 45.0})
+    await work(site.database)
+
+    for found in (
+        await of_plant(site, range_of(EnergyBucket.HOUR)),
+        await of_fleet(site.database, site.org, range_of(EnergyBucket.HOUR)),
+    ):
+        assert column(found, "produced")[:9] == [0, None, 20, 15, None, 15, None, None, 10]
+        assert found.total.produced == 60
+
+
+async def test_a_reading_at_the_end_of_an_hour_that_the_next_reveals_as_misread(site: RecordedPlant) -> None:
+    await counted(site, {MIDNIGHT + 10 * MINUTE: 10.0, MIDNIGHT + 59 * MINUTE: 5_000.0})
+    await work(site.database)
+    assert (await of_plant(site, range_of(EnergyBucket.DAY))).total.produced == 4_990
+    await counted(site, {MIDNIGHT + 100 * MINUTE: 12.0})
+    await work(site.database)
+    assert column(await of_plant(site, range_of(EnergyBucket.HOUR)), "produced")[:2] == [0, 2]
+    await check_totals(site.database, site.organization_id)
+
+
+async def test_a_counter_that_is_back_after_more_than_a_day_sets_a_new_level(site: RecordedPlant) -> None:
+    await counted(site, {MIDNIGHT - timedelta(days=2): 1.0, MIDNIGHT + HOUR: 100.0, MIDNIGHT + 2 * HOUR: 101.0})
+    await work(site.database)
+    assert (await of_plant(site, range_of(EnergyBucket.DAY, 3, start=MIDNIGHT - timedelta(days=2)))).total.produced == 1
+
+
+async def test_power_counts_where_no_counter_does_and_a_cell_without_values_is_null(site: RecordedPlant) -> None:
+    await site.write("PV1", ["active_power"], {MIDNIGHT + n * 10 * MINUTE: [6.0] for n in range(10)})
+    await work(site.database)
+    found = await of_plant(site, range_of(EnergyBucket.QUARTER_HOUR))
+    assert column(found, "produced")[:8] == [1.5] * 6 + [0, None]
+    assert found.total.produced == 9
+    assert (found.total.consumed, found.total.imported, found.total.self_consumption) == (None, None, None)
+
+
+async def test_shares_and_consumption(site: RecordedPlant) -> None:
+    await counted(site, {MIDNIGHT + MINUTE: 0.0, MIDNIGHT + 2 * MINUTE: 10.0})
+    await site.write("GRID", METERED, {MIDNIGHT + MINUTE: [0.0, 0.0], MIDNIGHT + 2 * MINUTE: [2.0, 4.0]})
+    await work(site.database)
+    total = (await of_plant(site, range_of(EnergyBucket.DAY))).total
+    assert (total.produced, total.imported, total.exported, total.consumed) == (10, 2, 4, 8)
+    assert (total.self_consumption, total.self_sufficiency) == (60, 75)
+
+
+async def test_the_totals_are_exactly_the_sums_whatever_happens(database: Database) -> None:
+    """Late values, moves and deletions; of organisations that do not see each other."""
+    plants = [await add_site(database) for _ in range(2)]
+    ours, theirs = (plant.organization_id for plant in plants)
+    plants += [await add_site(database, ours) for _ in range(2)]
+    for number, plant in enumerate(plants):
+        await counted(plant, {MIDNIGHT + n * 30 * MINUTE: n * (number + 1) / 7 for n in range(20)})
+    await work(database)
+    await check_totals(database, ours, theirs)
+    before = (await of_fleet(database, member(theirs), range_of(EnergyBucket.DAY))).total.produced
+
+    await counted(plants[2], {MIDNIGHT + 25 * MINUTE: 0.3, MIDNIGHT + 9 * HOUR + 45 * MINUTE: 500.0})
+    await work(database)
+    await check_totals(database, ours, theirs)
+    assert (await of_fleet(database, member(theirs), range_of(EnergyBucket.DAY))).total.produced == before
+
+    async with database.transaction() as db:
+        admin = UserCaller(new_id(), new_id(), "root@example.com", "Root", True, None)
+        scope = OrgScope(ours, OrgRole.ORG_ADMIN, admin)
+        await registry.update_plant(db, scope, plants[2].id, PlantChanges(organization_id=theirs))
+    await counted(plants[3], {MIDNIGHT + 12 * HOUR: 77.0})
+    async with database.transaction() as db:
+        await lifecycle.delete_plant(db, OrgScope(ours, OrgRole.ORG_ADMIN, admin), plants[0].id)
+    await work(database)
+
+    await check_totals(database, ours, theirs)
+    async with database.transaction() as db:
+        with pytest.raises(PlantNotFound):
+            await energy_of_plant(db, member(ours), plants[2].id, range_of(EnergyBucket.DAY), utc_now())
+        for table in ("plant_energy", "energy_account", "energy_dirty"):
+            cursor = await db.execute(f"SELECT count(*) FROM {table} WHERE plant_id = %s".encode(), (plants[0].id,))
+            assert await cursor.fetchone() == (0,)
+    moved = (await of_fleet(database, member(theirs), range_of(EnergyBucket.DAY))).total.produced
+    alone = [
+        (await of_plant(RecordedPlant(database, theirs, plant.id), range_of(EnergyBucket.DAY))).total.produced
+        for plant in plants[1:3]
+    ]
+    assert moved == pytest.approx(sum(value for value in alone if value is not None), abs=1e-9)
+
+
+async def test_a_limited_key_sees_its_plants_only(database: Database) -> None:
+    plants = [await add_site(database)]
+    plants.append(await add_site(database, plants[0].organization_id))
+    for number, plant in enumerate(plants):
+        await counted(plant, {MIDNIGHT + MINUTE: 0.0, MIDNIGHT + 2 * MINUTE: 10.0**number})
+    stranger = await add_site(database)
+    await counted(stranger, {MIDNIGHT + MINUTE: 0.0, MIDNIGHT + 2 * MINUTE: 500.0})
+    await work(database)
+
+    allowed = frozenset({plants[1].id, stranger.id})
+    found = await of_fleet(database, member(plants[0].organization_id, allowed), range_of(EnergyBucket.DAY))
+    assert found.total.produced == 10
+    whole = await of_fleet(database, member(plants[0].organization_id), range_of(EnergyBucket.DAY))
+    assert whole.total.produced == 11
+    many = frozenset(new_id() for _ in range(10_000))
+    with pytest.raises(ValidationFailed):
+        await of_fleet(database, member(plants[0].organization_id, many), range_of(EnergyBucket.DAY, 6))
+
+
+async def test_hours_from_before_an_upgrade_are_computed_from_their_frames(site: RecordedPlant) -> None:
+    await counted(site, {MIDNIGHT + n * HOUR: float(n) for n in range(24)})
+    await work(site.database)
+    expected = await of_plant(site, range_of(EnergyBucket.HOUR))
+    async with site.database.transaction() as db:
+        await db.execute("TRUNCATE plant_energy, fleet_energy, energy_dirty, energy_account")
+        await db.execute(
+            "INSERT INTO energy_account (plant_id, organization_id, missing_from) VALUES (%s, %s, %s)",
+            (site.id, site.organization_id, MIDNIGHT - 5 * HOUR),
+        )
+
+    await keep_energy(site.database)
+
+    found = await of_plant(site, range_of(EnergyBucket.HOUR))
+    assert found.buckets == expected.buckets
+    await check_totals(site.database, site.organization_id)
+    assert await keep_energy(site.database) == 0
+
+
+async def test_a_plant_that_fails_is_postponed_and_the_others_continue(database: Database) -> None:
+    plants = [await add_site(database)]
+    plants += [await add_site(database, plants[0].organization_id) for _ in range(3)]
+    for plant in plants:
+        await counted(plant, {MIDNIGHT + MINUTE: 0.0, MIDNIGHT + 2 * MINUTE: 10.0})
+    async with database.transaction() as db:
+        refused = f"ALTER TABLE plant_energy ADD CONSTRAINT refused CHECK (plant_id <> '{plants[1].id}')"
+        await db.execute(refused.encode())
+
+    await work(database)
+
+    assert (await of_fleet(database, plants[0].org, range_of(EnergyBucket.DAY))).total.produced == 30
+    async with database.transaction() as db:
+        await db.execute("ALTER TABLE plant_energy DROP CONSTRAINT refused")
+    assert await keep_energy(database) == 0, "it waits"
+    async with database.transaction() as db:
+        await db.execute("UPDATE energy_account SET retry_at = now() WHERE retry_at IS NOT NULL")
+    assert await keep_energy(database) == 1
+    assert (await of_fleet(database, plants[0].org, range_of(EnergyBucket.DAY))).total.produced == 40
+    await check_totals(database, plants[0].organization_id)
+
+
+async def test_days_begin_at_midnight_of_the_zone(site: RecordedPlant) -> None:
+    await counted(site, {MIDNIGHT + n * 15 * MINUTE: float(n) for n in range(96)})
+    await work(site.database)
+    for zone in ("Asia/Kathmandu", "America/St_Johns", "Europe/Prague"):
+        days = await of_plant(site, range_of(EnergyBucket.DAY, 3, zone, MIDNIGHT - timedelta(days=1)))
+        hours = await of_plant(site, range_of(EnergyBucket.HOUR, 3, zone, MIDNIGHT - timedelta(days=1)))
+        assert days.total == hours.total
+        assert days.total.produced == 95
+        for day in days.buckets:
+            inside = [
+                hour.produced for hour in hours.buckets if day.start <= hour.start < day.end and hour.produced is not None
+            ]
+            assert sum(inside) == pytest.approx(day.produced or 0, abs=1e-9)
+        assert all(first.end == second.start for first, second in pairwise(days.buckets))
+
+
+async def test_ranges_that_are_refused(site: RecordedPlant) -> None:
+    start = MIDNIGHT
+    for end, bucket in (
+        (start, EnergyBucket.DAY),
+        (start - HOUR, EnergyBucket.DAY),
+        (start + timedelta(days=32), EnergyBucket.QUARTER_HOUR),
+        (datetime(9999, 12, 31, tzinfo=UTC), EnergyBucket.DAY),
+    ):
+        async with site.database.transaction() as db:
+            with pytest.raises(ValidationFailed):
+                await energy_of_plant(db, site.org, site.id, EnergyQuery(start, end, bucket, None), utc_now())
+    long = EnergyQuery(datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC), EnergyBucket.MONTH, None)
+    assert len((await of_plant(site, long)).buckets) == 230 * 12
