@@ -106,6 +106,11 @@ MORE_RECORD_FIELDS: Final[dict[str, tuple[set[str], str]]] = {
 }
 """Fields of a record beyond the contract's, wherever it is answered."""
 
+EVERY_ROW: Final[dict[str, tuple[dict[str, object], str]]] = {
+    "page": ({"maximum": 1_000}, "decided: the records before a page cost the database time"),
+}
+"""Rules of a field beyond the contract's in every row that has it."""
+
 FIELD_RULES: Final[dict[tuple[Row, str], tuple[dict[str, object], str]]] = {
     (_COMMAND_LOG, "commandType"): (
         {"enum": ["SITE_SETPOINT", "DEVICE_COMMAND", "MODE_CHANGE", "EMERGENCY", "SCHEDULE", "CONFIG"]},

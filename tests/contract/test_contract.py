@@ -6,6 +6,7 @@ import pytest
 
 from contract.deviations import (
     BAD_PATH_ID,
+    EVERY_ROW,
     FIELD_RULES,
     MORE_ANSWER_FIELDS,
     MORE_BODY_FIELDS,
@@ -169,7 +170,7 @@ def compare_rules(row: Row, name: str, schema: dict[str, Any], rule: dict[str, A
         assert default == rule["default"], f"{name}: default"
     else:
         assert not default, f"{name}: default"
-    more, _ = FIELD_RULES.get((row, name), ({}, ""))
+    more, _ = FIELD_RULES.get((row, name), EVERY_ROW.get(name, ({}, "")))
     expected = {**schema_of_rule(rule), **more}
     expected = {keyword: value for keyword, value in expected.items() if value is not None}
     if expected.get("format") == "email":

@@ -119,7 +119,7 @@ class DeviceTemplatePatch(Input):
             yield from action_complaints(self.actions)
 
 
-@endpoint("GET", "/api/v1/device-templates", caller=session(scope="plants:read"), codes=("VALIDATION_ERROR", *S))
+@endpoint("GET", "/api/v1/device-templates", caller=session(scope="plants:read"), codes=("VALIDATION_ERROR", *S), tagged=True)
 async def list_device_templates(db: Connection, query: TemplateFilter) -> list[DeviceTemplate]:
     """List all templates, or those of one level, newest first."""
     return await catalogue.list_templates(db, query.level)
@@ -151,6 +151,7 @@ async def create_device_template(caller: UserCaller, db: Connection, body: NewDe
     "/api/v1/device-templates/{id}",
     caller=session(scope="plants:read"),
     codes=("INVALID_UUID", "DEVICE_TEMPLATE_NOT_FOUND", *S),
+    tagged=True,
 )
 async def get_device_template(db: Connection, id: UUID) -> DeviceTemplate:
     """Return one template."""

@@ -43,7 +43,13 @@ class PlantGroupWithPlants(PlantGroup, frozen=True, rename="camel"):
     plants: list[BriefPlant]
 
 
-@endpoint("GET", "/api/v1/plant-groups", caller=org_member(OrgRole.VIEWER, scope="plants:read"), codes=("VALIDATION_ERROR", *S))
+@endpoint(
+    "GET",
+    "/api/v1/plant-groups",
+    caller=org_member(OrgRole.VIEWER, scope="plants:read"),
+    codes=("VALIDATION_ERROR", *S),
+    tagged=True,
+)
 async def list_plant_groups(org: OrgScope, db: Connection, query: PageQuery) -> Page[PlantGroup]:
     """List the organisation's groups, newest first."""
     return await registry.list_groups(db, org, query.paging)

@@ -89,7 +89,7 @@ async def test_the_path_id_comes_before_query_and_body_which_come_together(brows
             assert (bad_id.json()["code"], bad_id.json()["details"]) == ("INVALID_UUID", ["thingId: must be a UUID"])
         bad_rest = await client.post(f"/api/v1/things/{SOME_ID}?page=0", json={})
         assert bad_rest.json()["code"] == "VALIDATION_ERROR"
-        assert bad_rest.json()["details"] == ["page: must be an integer >= 1", "name: is required"]
+        assert bad_rest.json()["details"] == ["page: must be an integer >= 1 and <= 1000", "name: is required"]
 
 
 @pytest.mark.parametrize(

@@ -251,10 +251,10 @@ def test_a_query_is_read_from_text() -> None:
 @pytest.mark.parametrize(
     ("pairs", "complaint"),
     [
-        ([("page", "0")], "page: must be an integer >= 1"),
-        ([("page", "1.0")], "page: must be an integer >= 1"),
-        ([("page", "")], "page: must be an integer >= 1"),
-        ([("page", "٣")], "page: must be an integer >= 1"),
+        ([("page", "0")], "page: must be an integer >= 1 and <= 1000"),
+        ([("page", "1.0")], "page: must be an integer >= 1 and <= 1000"),
+        ([("page", "")], "page: must be an integer >= 1 and <= 1000"),
+        ([("page", "٣")], "page: must be an integer >= 1 and <= 1000"),
         ([("limit", "101")], "limit: must be an integer >= 1 and <= 100"),
         ([("limit", "5"), ("limit", "6")], "limit: must not be given twice"),
         ([("plantid", "x")], "plantid: is not a known field (did you mean plantId?)"),

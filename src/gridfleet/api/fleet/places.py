@@ -30,6 +30,7 @@ class PlacesQuery(Input):
     response=Places,
     response_content_types=(_GEOJSON,),
     addition=True,
+    tagged=True,
 )
 async def list_places(org: OrgScope, db: Connection, query: PlacesQuery) -> Asset:
     """List the plants that have coordinates as GeoJSON, with their status and worst open alert."""

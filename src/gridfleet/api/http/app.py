@@ -4,6 +4,7 @@ The contract fixes the order of the checks:
 authentication → organisation → role or scope → path ids → query and body → the handler (existence, state) → commit → response.
 """
 
+import asyncio
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -37,6 +38,7 @@ from gridfleet.api.http.responses import (
     Send,
     Stream,
     StreamedResponse,
+    entity_tag,
 )
 from gridfleet.api.state import AppState
 from gridfleet.kernel import metrics, tracing
@@ -56,6 +58,9 @@ _GONE: Final = 499
 """Status of a request whose client disconnected before the response."""
 
 _RETRY_WHEN_BUSY_SECONDS: Final = 5
+
+_MOST_IN_LOOP: Final = 100_000
+"""Bytes above which the entity tag of a response is computed in a thread."""
 
 _ALWAYS_ALLOWED: Final = frozenset({"TOO_MANY_REQUESTS", "PAYLOAD_TOO_LARGE", "INTERNAL_SERVER_ERROR"})
 _HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*\Z")
@@ -95,6 +100,7 @@ class Application:
         call = Call(scope, self._state)
         structlog.contextvars.bind_contextvars(request_id=call.request_id)
         status, route = 0, _UNMATCHED
+        node, values = self._routes.find(segments)
 
         async def watch(message: Any) -> None:
             nonlocal status
@@ -107,7 +113,6 @@ class Application:
         with tracing.span("HTTP", "server", parent=call.headers.get("traceparent"), request_id=call.request_id) as span:
             trace_id = tracing.trace_id()
             try:
-                node, values = self._routes.find(segments)
                 if _HOST.match(call.headers.get("host", "-").encode("latin-1")) is None:
                     response: ASGIApp = error_response(call, self._headers, ValidationFailed(), "BAD_REQUEST")
                 elif not node.endpoints:
@@ -344,22 +349,28 @@ class BoundEndpoint:
         status = call.status or self._endpoint.success
         if isinstance(result, Stream):
             return await self._start_stream(call, status, result)
-        if isinstance(result, Asset):
-            call.added_headers += _PAGE
-            if result.etag is not None:
-                call.set_header("etag", result.etag)
-                if not any(name == b"cache-control" for name, _ in call.added_headers):
-                    call.set_header("cache-control", "no-cache")
-                call.added_headers.append(VARY)
-                # Weak comparison: a tag of an earlier version may be strong.
-                if result.etag.removeprefix("W/") in call.headers.get("if-none-match", ""):
-                    return Response(304, self._response_headers(call, None))
-            return Response(
-                status, self._response_headers(call, result.content_type), result.content, is_file=result.etag is not None
-            )
         if result is None and status == 204:
             return Response(204, self._response_headers(call, None))
-        return Response(status, self._response_headers(call, "application/json"), to_json(result))
+        content_type, tag = "application/json", None
+        if isinstance(result, Asset):
+            call.added_headers += _PAGE
+            content_type, body, tag = result.content_type, result.content, result.etag
+        else:
+            body = to_json(result)
+        is_file = tag is not None
+        if self._endpoint.tagged:
+            # Clients may keep it, but must ask each time whether it is unchanged and still for them.
+            call.set_header("cache-control", "private, no-cache")
+            tag = await asyncio.to_thread(entity_tag, body) if len(body) > _MOST_IN_LOOP else entity_tag(body)
+        if tag is not None:
+            call.set_header("etag", tag)
+            if not any(name == b"cache-control" for name, _ in call.added_headers):
+                call.set_header("cache-control", "no-cache")
+            call.added_headers.append(VARY)
+            # Weak comparison: a tag of an earlier version may be strong.
+            if tag.removeprefix("W/") in call.headers.get("if-none-match", ""):
+                return Response(304, self._response_headers(call, None))
+        return Response(status, self._response_headers(call, content_type), body, is_file=is_file)
 
     async def _start_stream(self, call: Call, status: int, stream: Stream) -> ASGIApp:
         chunks = aiter(stream.chunks)

@@ -89,6 +89,8 @@ class Endpoint:
         has_effect: Whether a GET changes something that cannot be repeated. A HEAD is then refused, because programs send it to
             check a link.
         in_document: Whether the OpenAPI document describes the endpoint.
+        tagged: Whether the responses of a GET have an entity tag, so that clients keep them and ask whether they are unchanged.
+            They may not hold a secret.
         handler: The function that was decorated. The attributes below are read from it.
         path_parameters: The parameters of the path, in its order.
         arguments: The names of the handler's arguments.
@@ -116,6 +118,7 @@ class Endpoint:
     max_body_bytes: int = MAX_BODY_BYTES
     kept_seconds: float = 0
     has_effect: bool = False
+    tagged: bool = False
     in_document: bool = True
     handler: Callable[..., Awaitable[Any]] = field(init=False)
     path_parameters: tuple[PathParameter, ...] = field(init=False)
@@ -144,8 +147,8 @@ class Endpoint:
             self.method != "GET" or self.caller.everywhere or not {"org", "db"} <= self.arguments or "call" in self.arguments
         ):
             raise TypeError(f"{where}: only a GET in an organisation that uses no more than org and db can be cached")
-        if self.has_effect and self.method != "GET":
-            raise TypeError(f"{where}: only a GET is declared to have an effect")
+        if self.method != "GET" and (self.has_effect or self.tagged):
+            raise TypeError(f"{where}: only a GET is declared to have an effect, or a tag")
         named = (*self.codes, *filter(None, (self.bad_path_id, self.bad_input)))
         if missing := [code for code in named if code not in CATALOGUE]:
             raise TypeError(f"{where}: unknown codes {missing}")

@@ -351,10 +351,14 @@ def _check_free(value: Any, path: str, found: list[str], depth: int) -> None:
             _check_free(element, below(path, name), found, depth + 1)
 
 
+MAX_PAGE: Final = 1_000
+"""The database reads all records before a page: 100,000 at most. Beyond this, a list needs a filter."""
+
+
 class PageQuery(Input):
     """Query of a paged list. Subclasses add filters."""
 
-    page: Annotated[int, Field(ge=1)] = 1
+    page: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 1
     limit: Annotated[int, Field(ge=1, le=100)] = 20
 
     @property

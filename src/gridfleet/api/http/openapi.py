@@ -230,6 +230,8 @@ class _Writer:
             add("x-org-id", "header", not by_key, {"type": "string"}, more)
         if endpoint.creates and endpoint.caller.kind is not CallerKind.PUBLIC:
             add("Idempotency-Key", "header", False, {"type": "string", "pattern": "^[!-~]{1,255}$"})
+        if endpoint.tagged:
+            add("If-None-Match", "header", False, {"type": "string"})
         return found
 
     def _responses(self, endpoint: Endpoint) -> Document:
@@ -240,6 +242,8 @@ class _Writer:
                 for status, kind in endpoint.other_responses.items()
             },
         }
+        if endpoint.tagged:
+            responses["304"] = self._named("NotModified", {"description": "Unchanged since the response with this entity tag."})
         codes = [*endpoint.codes, "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"]
         if endpoint.body_type is not None:
             codes.append("PAYLOAD_TOO_LARGE")

@@ -23,6 +23,7 @@ __all__ = [
     "Send",
     "Stream",
     "StreamedResponse",
+    "entity_tag",
 ]
 
 log = structlog.get_logger(__name__)
@@ -66,11 +67,13 @@ class Asset:
 
     @classmethod
     def tagged(cls, content_type: str, content: bytes) -> "Asset":
-        """Return a response with an entity tag of its bytes.
+        """Return a response with an entity tag of its bytes."""
+        return cls(content_type, content, entity_tag(content))
 
-        The tag is weak (RFC 9110), because a compressed response has other bytes.
-        """
-        return cls(content_type, content, f'W/"{hashlib.sha256(content).hexdigest()}"')
+
+def entity_tag(content: bytes) -> str:
+    """Return the weak entity tag (RFC 9110) of a text: compressed responses have other bytes."""
+    return f'W/"{hashlib.sha256(content).hexdigest()}"'
 
 
 @dataclass(slots=True)
