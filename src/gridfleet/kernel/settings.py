@@ -5,6 +5,7 @@
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -25,6 +26,7 @@ _PortOrNone = Annotated[int, Field(ge=0, le=65_535)]
 
 
 _PREFIX: Final = "GRIDFLEET_"
+_ORIGIN: Final = re.compile(r"https?://[a-z0-9.\-\[\]:]+")
 _OTHER_VARIABLES: Final = {"API"}
 """Variables that only `gridfleet simulate` reads."""
 _URLS: Final = {
@@ -187,6 +189,12 @@ class Settings(BaseSettings):
         " the callers that they name in `x-forwarded-for`.",
     )
 
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Origins whose pages may call the REST API from a browser, such as `https://app.example.com`, or `*` for"
+        " all. Never with cookies: such a page sends a token or an API key in a header. If empty, no other origin's page may.",
+    )
+
     ingest_shards: int = Field(8, ge=1, le=64, description="Number of queues that plants' messages are distributed to.")
     ingest_processes: Annotated[int, Field(ge=1)] = Field(
         default_factory=lambda: max(1, (os.cpu_count() or 1) // 2),
@@ -204,6 +212,17 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: Any) -> Any:
         return [ip_network(part.strip()) for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _split_origins(cls, value: Any) -> Any:
+        origins = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else list(value)
+        for origin in origins:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                raise ValueError("must be * or origins such as https://app.example.com, in lower case and without a path")
+        if "*" in origins and len(origins) > 1:
+            raise ValueError("must be * alone, or a list of origins")
+        return origins
 
     @field_validator("database_url", "broker_url", "broker_management_url", "public_url")
     @classmethod

@@ -24,6 +24,7 @@ from gridfleet.api.http.access_log import open_access_log
 from gridfleet.api.http.bodies import ClientGone, decode_json, read_body
 from gridfleet.api.http.call import Call
 from gridfleet.api.http.compression import VARY, compressed
+from gridfleet.api.http.cors import CrossOrigin
 from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint, import_handlers
 from gridfleet.api.http.errors import MethodNotAllowed, RecordBusy, UndeclaredCode, error_response, security_headers
 from gridfleet.api.http.inputs import read, read_query
@@ -85,6 +86,7 @@ class Application:
         self._state = state
         self._access_log = open_access_log(state.settings.log_level, json=state.settings.log_format == "json")
         self._headers = security_headers(state.settings.base_url)
+        self._cross_origin = CrossOrigin(state.settings.cors_origins)
         self._routes = _Node()
         for endpoint in endpoints:
             self._routes.add(endpoint, BoundEndpoint(endpoint, state))
@@ -101,11 +103,14 @@ class Application:
         structlog.contextvars.bind_contextvars(request_id=call.request_id)
         status, route = 0, _UNMATCHED
         node, values = self._routes.find(segments)
+        cross_origin = self._cross_origin.headers(call, node.methods)
 
         async def watch(message: Any) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if cross_origin:
+                    message = {**message, "headers": [*message["headers"], *cross_origin]}
             await send(message)
 
         # A label must not hold text that a client can choose.
