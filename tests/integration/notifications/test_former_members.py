@@ -23,7 +23,7 @@ from support.servers.expo_server import expo_server
 from support.servers.postbox import delivered
 from support.servers.running_task import running
 
-UNWANTED = "the user is no longer an ORG_ADMIN or OPERATOR of the organisation, or no longer has this address"
+UNWANTED = "the user is no longer an ORG_ADMIN or OPERATOR of the organisation, no longer has this address, or does not want it"
 TOKEN = "ExpoPushToken[bbbbbbbbbbbbbbbbbbbbbb]"
 
 

@@ -18,7 +18,7 @@ async def test_the_last_of_too_many_notifications_are_left_out(database: Databas
                 for number in range(tokens):
                     await register_token(db, caller_of(user.id), f"ExpoPushToken[{user.id.hex}{number}]", None)
     notices = [
-        Notice(organization.id, [Channel.PUSH, Channel.EMAIL], NotificationContent(f"{number}", "body", {}), None)
+        Notice(organization.id, NotificationContent(f"{number}", "body", {}), None, None, [Channel.PUSH, Channel.EMAIL])
         for number in range(30)
         for organization in (crowded, small)
     ]
