@@ -79,6 +79,7 @@ QUERIES: Final[dict[Row, dict[str, str]]] = {
     ("GET", "/api/v1/vcp/sites/{siteId}/telemetry/meter"): SPAN,
     ("GET", "/api/v1/plants/{plantId}/energy"): SPAN,
     ("GET", "/api/v1/fleet/energy"): SPAN,
+    ("GET", "/api/v1/vcp/sites/{siteId}/adherence"): SPAN,
     ("GET", "/api/v1/alerts"): {"plantId": "{plant}"},
     ("GET", "/api/v1/alert-rules"): {"plantId": "{plant}"},
 }

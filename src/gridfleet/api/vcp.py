@@ -1,18 +1,20 @@
-"""`/api/v1/vcp/sites/{siteId}`: data of a site for trading partners. The id of a site is the id of its plant."""
+"""`/api/v1/vcp/sites`: data of sites for trading partners. The id of a site is the id of its plant."""
 
 from datetime import datetime
+from typing import Annotated
 from uuid import UUID
 
 import msgspec
 from pydantic import Field
 
-from gridfleet.api.http import Input, S, endpoint, org_member
+from gridfleet.api.http import Input, PageQuery, S, endpoint, org_member
 from gridfleet.domains.vcp import site_queries
-from gridfleet.domains.vcp.models import LogEntry, SiteConfiguration
+from gridfleet.domains.vcp.models import Adherence, LogEntry, SiteConfiguration, SiteFilter, SiteOverview, SitePast
 from gridfleet.domains.vcp.site_queries import MeterReading
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import Page
 
 
 class MeterQuery(Input):
@@ -20,6 +22,24 @@ class MeterQuery(Input):
 
     start: datetime = Field(alias="from")
     end: datetime | None = Field(alias="to", default=None)
+
+
+class SiteQuery(PageQuery):
+    """Filter of sites, which all given parameters must match. `q` is a part of the plant's name or serial number.
+
+    `override`, `fallback` and `schedule`: whether an override or a schedule is in force, or the fallback active.
+    """
+
+    q: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    override: bool | None = None
+    fallback: bool | None = None
+    schedule: bool | None = None
+
+
+class PastQuery(Input):
+    """A time that is not in the future. Defaults to now."""
+
+    at: datetime | None = None
 
 
 class SiteCommands(msgspec.Struct, frozen=True):
@@ -32,6 +52,52 @@ class MeterReadings(msgspec.Struct, frozen=True):
     """Meter readings by time."""
 
     readings: list[MeterReading]
+
+
+@endpoint(
+    "GET",
+    "/api/v1/vcp/sites",
+    caller=org_member(OrgRole.VIEWER, scope="vcp:read"),
+    codes=("VALIDATION_ERROR", *S),
+    addition=True,
+)
+async def list_sites(org: OrgScope, db: Connection, query: SiteQuery) -> Page[SiteOverview]:
+    """List the sites with mode, override, fallback and the state of the schedule, newest plant first."""
+    wanted = SiteFilter(query.q, query.override, query.fallback, query.schedule)
+    return await site_queries.list_sites(db, org, wanted, query.paging, utc_now())
+
+
+@endpoint(
+    "GET",
+    "/api/v1/vcp/sites/{siteId}/past",
+    caller=org_member(OrgRole.VIEWER, scope="vcp:read"),
+    codes=("VALIDATION_ERROR", *S),
+    addition=True,
+)
+async def get_site_past(org: OrgScope, db: Connection, site_id: UUID, query: PastQuery) -> SitePast:
+    """Return the schedule that was in force at a past time, and the newest plan that the ESM had accepted by then.
+
+    A schedule that the plant refused was never in force. Both are known for as long as commands are kept.
+    """
+    now = utc_now()
+    return await site_queries.read_past(db, org, site_id, query.at or now, now)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/vcp/sites/{siteId}/adherence",
+    caller=org_member(OrgRole.VIEWER, scope="vcp:read"),
+    codes=("VALIDATION_ERROR", *S),
+    addition=True,
+)
+async def get_site_adherence(org: OrgScope, db: Connection, site_id: UUID, query: MeterQuery) -> Adherence:
+    """Compare the power at the site's meter GRID with the ordered one, by quarters of an hour.
+
+    A power is ordered by a setpoint or a step of a schedule from the plant's acknowledgement until its end or the next command.
+    During a mode none is.
+    """
+    now = utc_now()
+    return await site_queries.read_adherence(db, org, site_id, query.start, query.end or now, now)
 
 
 @endpoint(

@@ -28,7 +28,17 @@ from gridfleet.kernel.pagination import Page, Paging
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol.time_blocks import TimeBlock
 
-__all__ = ["LinkedPlant", "Relay", "begin", "deliver", "finish", "linked_plant", "list_changes", "read_config"]
+__all__ = [
+    "LinkedPlant",
+    "Relay",
+    "accepted_before",
+    "begin",
+    "deliver",
+    "finish",
+    "linked_plant",
+    "list_changes",
+    "read_config",
+]
 
 _REQUEST_CODES: Final = UUID("1b0f8a52-6c5e-5d0c-9a55-4c1f0f0e7d11")
 """Namespace of the request codes that are derived from an `Idempotency-Key`."""
@@ -165,6 +175,11 @@ async def list_changes(db: Connection, org: OrgScope, plant_id: UUID, paging: Pa
     await get_plant(db, org, plant_id)
     changes = await store.page_of_changes(db, org, plant_id, paging)
     return Page.of(changes, await store.count_changes(db, org, plant_id), paging)
+
+
+async def accepted_before(db: Connection, org: OrgScope, plant_id: UUID, moment: datetime) -> ConfigChange | None:
+    """Return the newest plan of a plant that was sent until `moment` and accepted by the ESM, or None."""
+    return await store.accepted_before(db, org, plant_id, moment)
 
 
 def refusal(error: EsmFailed) -> PlantNotLinked | EsmSilent:

@@ -76,6 +76,17 @@ async def lock_config(db: Connection, org: OrgScope) -> ConfigRow | None:
     return await cursor.fetchone()
 
 
+async def accepted_before(db: Connection, org: OrgScope, plant_id: UUID, moment: datetime) -> ConfigChange | None:
+    """Return the newest plan of a plant that was sent until `moment` and accepted by the ESM, or None."""
+    cursor = db.cursor(row_factory=class_row(ConfigChange))
+    await cursor.execute(
+        f"SELECT {_CHANGE} FROM trading_config_change WHERE plant_id = %s AND organization_id = %s AND sent_at <= %s"
+        " AND NOT validate_only AND NOT is_error AND responded_at IS NOT NULL ORDER BY id DESC LIMIT 1",
+        (plant_id, org.organization_id, moment),
+    )
+    return await cursor.fetchone()
+
+
 async def ensure_config(db: Connection, org: OrgScope, config_id: UUID) -> None:
     """Insert an empty configuration for the organisation if it has none."""
     await db.execute(

@@ -7,10 +7,14 @@ from uuid import UUID
 
 import msgspec
 
+from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_messages import Heading, Mode, PartnerAck, RejectionReason
+from gridfleet.protocol.time_blocks import TimeBlock
 
 __all__ = [
+    "Adherence",
+    "AdherenceQuarter",
     "Constraints",
     "Device",
     "Fallback",
@@ -23,8 +27,14 @@ __all__ = [
     "Rejection",
     "Schedule",
     "ScheduleInterval",
+    "ScheduleState",
+    "SentPlan",
+    "SetSchedule",
     "Site",
     "SiteConfiguration",
+    "SiteFilter",
+    "SiteOverview",
+    "SitePast",
     "Verified",
 ]
 
@@ -135,6 +145,100 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         if self.fallback_since is not None and self.fallback.mode is not None:
             return self.fallback.mode
         return Mode.AUTO
+
+
+class SiteFilter(NamedTuple):
+    """A filter of sites; `text` is part of the plant's name or serial number. None does not filter."""
+
+    text: str | None = None
+    has_override: bool | None = None
+    has_fallback: bool | None = None
+    has_schedule: bool | None = None
+
+
+class ScheduleState(msgspec.Struct, frozen=True, rename="camel"):
+    """Where a site is in its schedule.
+
+    `power_kw` is that of the present step, None between two steps. `changes_at` is the beginning of the next step or, if that
+    is earlier or there is none, the end of the present one.
+    """
+
+    schedule_id: str
+    revision: int
+    power_kw: float | None
+    changes_at: datetime
+    ends_at: datetime
+
+
+class SiteOverview(msgspec.Struct, frozen=True, rename="camel"):
+    """A site in the list of all. `fallback_since` is None unless the fallback is active."""
+
+    site_id: UUID
+    name: str
+    serial_number: str
+    lifecycle_status: Lifecycle
+    status: PlantStatus
+    operating_mode: Mode
+    mode_override: ModeOverride | None
+    fallback: Fallback
+    fallback_since: datetime | None
+    schedule: ScheduleState | None
+
+
+class SetSchedule(NamedTuple):
+    """The newest command that set or cancelled a site's schedule before some time. `intervals` is empty for a cancellation."""
+
+    set_at: datetime
+    schedule_id: str
+    revision: int
+    intervals: list[ScheduleInterval]
+
+
+class SentPlan(msgspec.Struct, frozen=True, rename="camel"):
+    """A plan that the plant's ESM has accepted."""
+
+    request_code: UUID
+    sent_at: datetime
+    version: int | None
+    time_configs: list[TimeBlock]
+
+
+class SitePast(msgspec.Struct, frozen=True, rename="camel"):
+    """The schedule and the plan of a site at a past time, None where there was none."""
+
+    site_id: UUID
+    at: datetime
+    schedule: Schedule | None
+    schedule_set_at: datetime | None
+    plan: SentPlan | None
+
+
+class AdherenceQuarter(msgspec.Struct, frozen=True, rename="camel"):
+    """Ordered and measured mean power of a quarter of an hour, positive from the grid.
+
+    `ordered_kw` is None unless a power was ordered for the whole quarter, `measured_kw` without readings of the grid's meter.
+    """
+
+    time: datetime
+    ordered_kw: float | None
+    measured_kw: float | None
+    deviation_kw: float | None
+
+
+class Adherence(msgspec.Struct, frozen=True, rename="camel"):
+    """How the measured power of a site followed the ordered one. The sums are about the quarters that have both.
+
+    `mean_deviation_kw` is the mean of the absolute deviations, None without such a quarter.
+    """
+
+    site_id: UUID
+    start: datetime = msgspec.field(name="from")
+    end: datetime = msgspec.field(name="to")
+    compared_quarters: int
+    mean_deviation_kw: float | None
+    ordered_kwh: float
+    delivered_kwh: float
+    quarters: list[AdherenceQuarter]
 
 
 class Device(NamedTuple):

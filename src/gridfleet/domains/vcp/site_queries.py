@@ -1,29 +1,58 @@
 """Queries of a site by partners over REST. A site that does not exist or that the caller may not see is forbidden."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 
+from gridfleet.domains.plants.commands.powers import applied_powers
+from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.telemetry.energy.metering import metered_energy
+from gridfleet.domains.trading.plans import accepted_before
 from gridfleet.domains.vcp import store
-from gridfleet.domains.vcp.models import LogEntry, ModeOverride, Schedule, Site, SiteConfiguration
+from gridfleet.domains.vcp.adherence import PowerOrder, compared, orders_of, quarters_between
+from gridfleet.domains.vcp.models import (
+    Adherence,
+    LogEntry,
+    ModeOverride,
+    Schedule,
+    ScheduleState,
+    SentPlan,
+    Site,
+    SiteConfiguration,
+    SiteFilter,
+    SiteOverview,
+    SitePast,
+)
 from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.pagination import Page, Paging
 from gridfleet.protocol.envelope import CommandType
+from gridfleet.protocol.time_blocks import TimeBlock
 
-__all__ = ["MeterReading", "list_log", "list_meter_readings", "list_recent_commands", "read_configuration"]
+__all__ = [
+    "MeterReading",
+    "list_log",
+    "list_meter_readings",
+    "list_recent_commands",
+    "list_sites",
+    "read_adherence",
+    "read_configuration",
+    "read_past",
+]
 
 _HISTORY: Final = timedelta(hours=24)
 _LONGEST_SPAN: Final = timedelta(hours=48)
 _MOST_COMMANDS: Final = 1_000
 _MINUTE: Final = timedelta(minutes=1)
 _QUARTER: Final = 15 * _MINUTE
+_GRID: Final = "GRID"
+"""External id of the meter between a site and the grid."""
 
 
 class MeterReading(msgspec.Struct, frozen=True):
@@ -84,16 +113,104 @@ async def list_meter_readings(
         Forbidden: the site does not exist or the caller may not see it.
         ValidationFailed: the span is empty or longer than 48 hours.
     """
-    if start >= end:
-        raise ValidationFailed(details=["from: must be before to"])
-    if end - start > _LONGEST_SPAN:
-        raise ValidationFailed(details=["from: must be at most 48 hours before to"])
+    _check_span(start, end)
     await _site(db, org, plant_id)
     quarters = [quarter async for quarter in metered_energy(db, org, plant_id, start, end, _QUARTER)]
     return [
         MeterReading(quarter.start, plant_id, quarter.external_id, _QUARTER // _MINUTE, quarter.energy)
         for quarter in sorted(quarters)
     ]
+
+
+async def list_sites(db: Connection, org: OrgScope, wanted: SiteFilter, paging: Paging, now: datetime) -> Page[SiteOverview]:
+    """Return one page of the sites that the caller may see and that match, newest plant first."""
+    found = await sites.list_sites(db, org, wanted, now, paging)
+    return Page.of([_overview(site, row, now) for site, row in found], await sites.count_sites(db, org, wanted, now), paging)
+
+
+def _overview(site: Site, row: Mapping[str, Any], now: datetime) -> SiteOverview:
+    schedule = None
+    if site.schedule_ends_at is not None and site.schedule_ends_at > now and site.schedule_id is not None:
+        schedule = ScheduleState(
+            site.schedule_id, site.schedule_revision or 0, row["power_kw"], row["changes_at"], site.schedule_ends_at
+        )
+    return SiteOverview(
+        site_id=site.plant_id,
+        name=row["name"],
+        serial_number=row["serial_number"],
+        lifecycle_status=Lifecycle(site.lifecycle_status),
+        status=PlantStatus(row["status"]),
+        operating_mode=site.mode(now),
+        mode_override=_holding(site.override, now),
+        fallback=site.fallback,
+        fallback_since=site.fallback_since,
+        schedule=schedule,
+    )
+
+
+async def read_past(db: Connection, org: OrgScope, plant_id: UUID, moment: datetime, now: datetime) -> SitePast:
+    """Return the schedule and the plan that a site had at a past time.
+
+    Raises:
+        Forbidden: the site does not exist or the caller may not see it.
+        ValidationFailed: the time is in the future.
+    """
+    if moment > now:
+        raise ValidationFailed(details=["at: must not be in the future"])
+    await _site(db, org, plant_id)
+    found = await store.schedule_set_before(db, org, plant_id, moment)
+    schedule = None
+    if found is not None and found.intervals and found.intervals[-1].end > moment:
+        schedule = Schedule(found.schedule_id, found.revision, found.intervals)
+    change = await accepted_before(db, org, plant_id, moment)
+    plan = None
+    if change is not None:
+        blocks = msgspec.convert(change.config_snapshot["timeConfigs"], list[TimeBlock])
+        plan = SentPlan(change.request_code, change.sent_at, change.config_snapshot["version"], blocks)
+    return SitePast(plant_id, moment, schedule, found.set_at if found is not None and schedule is not None else None, plan)
+
+
+async def read_adherence(
+    db: Connection, org: OrgScope, plant_id: UUID, start: datetime, end: datetime, now: datetime
+) -> Adherence:
+    """Return how the power at the grid's meter followed the ordered one, by whole quarters of an hour that have ended.
+
+    Raises:
+        Forbidden: the site does not exist or the caller may not see it.
+        ValidationFailed: the span is empty or longer than 48 hours.
+    """
+    _check_span(start, end)
+    await _site(db, org, plant_id)
+    end = min(end, now)
+    quarters = quarters_between(start, end)
+    orders: list[PowerOrder] = []
+    measured: dict[datetime, float] = {}
+    if quarters:
+        orders = orders_of(await applied_powers(db, org, plant_id, start, end), end)
+        async for quarter in metered_energy(db, org, plant_id, start, end, _QUARTER):
+            if quarter.external_id == _GRID:
+                measured[quarter.start] = quarter.energy
+    found = compared(quarters, orders, measured)
+    deviations = [one.deviation_kw for one in found if one.deviation_kw is not None]
+    hours = _QUARTER / timedelta(hours=1)
+    both = [(one.ordered_kw, one.measured_kw) for one in found if one.ordered_kw is not None and one.measured_kw is not None]
+    return Adherence(
+        site_id=plant_id,
+        start=start,
+        end=end,
+        compared_quarters=len(deviations),
+        mean_deviation_kw=sum(map(abs, deviations)) / len(deviations) if deviations else None,
+        ordered_kwh=sum(ordered for ordered, _ in both) * hours,
+        delivered_kwh=sum(delivered for _, delivered in both) * hours,
+        quarters=found,
+    )
+
+
+def _check_span(start: datetime, end: datetime) -> None:
+    if start >= end:
+        raise ValidationFailed(details=["from: must be before to"])
+    if end - start > _LONGEST_SPAN:
+        raise ValidationFailed(details=["from: must be at most 48 hours before to"])
 
 
 async def _site(db: Connection, org: OrgScope, plant_id: UUID) -> Site:

@@ -9,7 +9,7 @@ import msgspec
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from gridfleet.domains.vcp.models import Device, LogEntry, NewLogEntry, PendingCommand
+from gridfleet.domains.vcp.models import Device, LogEntry, NewLogEntry, PendingCommand, ScheduleInterval, SetSchedule
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count
@@ -183,6 +183,23 @@ _LOGGED = "plant_id = %(plant)s AND organization_id = %(org)s AND (%(type)s::tex
 
 def _logged(org: OrgScope, plant_id: UUID, command_type: CommandType | None) -> dict[str, Any]:
     return {"plant": plant_id, "org": org.organization_id, "type": command_type}
+
+
+async def schedule_set_before(db: Connection, org: OrgScope, plant_id: UUID, moment: datetime) -> SetSchedule | None:
+    """Return the newest schedule or cancellation that was accepted until `moment` and that the plant has not refused."""
+    cursor = await db.execute(
+        "SELECT created_at, payload FROM vcp_command WHERE plant_id = %s AND organization_id = %s AND command_type = 'SCHEDULE'"
+        " AND status NOT IN ('REJECTED', 'FAILED') AND issued_at IS NOT NULL AND created_at <= %s"
+        " ORDER BY created_at DESC, id DESC LIMIT 1",
+        (plant_id, org.organization_id, moment),
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        return None
+    set_at, payload = row
+    intervals = msgspec.convert(payload.get("intervals", []), list[ScheduleInterval])
+    intervals.sort(key=lambda interval: interval.start)
+    return SetSchedule(set_at, payload.get("scheduleId", ""), payload.get("revision", 0), intervals)
 
 
 async def delete_log_entries_of(db: Connection, org: OrgScope, plant_id: UUID, limit: int) -> int:

@@ -62,6 +62,20 @@ class Requester(msgspec.Struct, frozen=True):
     id: str | None
 
 
+class AppliedPower(NamedTuple):
+    """A setpoint or mode that a plant has applied.
+
+    `finished_at` is the time of the plant's acknowledgement; `power_kw` and `duration_seconds` are those of the command, None
+    where it has none. Modes have the type MODE_CHANGE or EMERGENCY.
+    """
+
+    issued_at: datetime
+    finished_at: datetime
+    type: str
+    power_kw: float | None
+    duration_seconds: float | None
+
+
 class NewCommand(NamedTuple):
     """A command to store.
 

@@ -10,6 +10,7 @@ from psycopg.rows import class_row, kwargs_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.plants.commands.models import (
+    AppliedPower,
     CommandLife,
     CommandReason,
     CommandStatus,
@@ -25,8 +26,18 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count, fetch_value
 from gridfleet.kernel.pagination import Paging
 
+_POWER = (
+    "SELECT issued_at, finished_at, type, (instruction->>'powerKw')::float8 AS power_kw,"
+    " (instruction->'params'->>'durationSeconds')::float8 AS duration_seconds FROM plant_command c"
+    " WHERE plant_id = %(plant)s AND type IN ('SITE_SETPOINT', 'MODE_CHANGE', 'EMERGENCY') AND status = 'APPLIED'"
+    " AND EXISTS (SELECT FROM plant p WHERE p.id = c.plant_id AND p.organization_id = %(org)s)"
+)
 _LIFE = ", ".join(CommandLife.__struct_fields__)
 _OF_DEVICE = "sub_device_id = %(device)s AND EXISTS (SELECT FROM plant p WHERE p.id = plant_id AND p.organization_id = %(org)s)"
+
+
+MOST_POWERS = 50_000
+"""The most setpoints and modes that are read at once: one every few seconds for two days."""
 
 
 def _reason(value: Any) -> CommandReason | None:
@@ -126,6 +137,30 @@ async def insert_relayed(db: Connection, commands: Sequence[NewCommand], most_wa
         f" LIMIT {most}) AS waiting) < {most}"
     )
     return await _insert(db, commands, condition, {"most": most_waiting})
+
+
+async def applied_powers(
+    db: Connection, org: OrgScope, plant_id: UUID, since: datetime, until: datetime, lookback: timedelta
+) -> list[AppliedPower]:
+    """Return the setpoints and modes issued from `since` to `until` that the plant has applied, in the order of their issue.
+
+    The last one before `since` is included if it was issued within `lookback`.
+    """
+    cursor = db.cursor(row_factory=class_row(AppliedPower))
+    await cursor.execute(
+        f"({_POWER} AND issued_at >= %(since)s::timestamptz - %(lookback)s::interval AND issued_at < %(since)s"
+        " ORDER BY issued_at DESC, id DESC LIMIT 1)"
+        f" UNION ALL ({_POWER} AND issued_at >= %(since)s AND issued_at < %(until)s ORDER BY issued_at, id LIMIT %(most)s)",
+        {
+            "plant": plant_id,
+            "org": org.organization_id,
+            "lookback": lookback,
+            "since": since,
+            "until": until,
+            "most": MOST_POWERS,
+        },
+    )
+    return await cursor.fetchall()
 
 
 async def page(db: Connection, org: OrgScope, sub_device_id: UUID, paging: Paging) -> list[PlantCommand]:

@@ -11,22 +11,25 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
-from psycopg.rows import class_row, kwargs_row
+from psycopg.rows import class_row, dict_row, kwargs_row
 from psycopg.types.json import Jsonb
 
-from gridfleet.domains.vcp.models import Constraints, Fallback, ModeOverride, ScheduleInterval, Site
+from gridfleet.domains.vcp.models import Constraints, Fallback, ModeOverride, ScheduleInterval, Site, SiteFilter
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import containing, fetch_count
+from gridfleet.kernel.pagination import Paging
 from gridfleet.protocol.partner_messages import Mode
 
-_SITE = (
-    "SELECT p.id AS plant_id, p.organization_id, p.lifecycle_status, s.constraints, s.fallback_mode, s.fallback_after_seconds,"
+_COLUMNS = (
+    "p.id AS plant_id, p.organization_id, p.lifecycle_status, s.constraints, s.fallback_mode, s.fallback_after_seconds,"
     " s.fallback_since, s.silent_from, s.override_mode, s.override_set_by, s.override_set_at, s.override_expires_at,"
     " s.override_command_id, s.override_power_kw, s.setpoint_ends_at, s.setpoint_command_id,"
     " s.schedule_id, s.schedule_revision, s.schedule_command_id,"
     " CASE WHEN s.schedule_active THEN (SELECT max(end_at) FROM vcp_interval i WHERE i.plant_id = p.id) END"
-    " AS schedule_ends_at FROM plant p"
+    " AS schedule_ends_at"
 )
+_SITE = f"SELECT {_COLUMNS} FROM plant p"
 _SKIP = "FOR KEY SHARE OF p SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED"
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -337,6 +340,53 @@ async def find_site(db: Connection, org: OrgScope, plant_id: UUID) -> Site | Non
         {"plant": plant_id, **_visible(org)},
     )
     return await cursor.fetchone()
+
+
+_OVERVIEW = (
+    f"SELECT {_COLUMNS}, p.name, p.serial_number, p.status,"
+    " (SELECT i.power_kw FROM vcp_interval i WHERE i.plant_id = p.id AND i.start_at <= %(now)s AND i.end_at > %(now)s)"
+    " AS power_kw, (SELECT min(least(CASE WHEN i.start_at > %(now)s THEN i.start_at END, i.end_at)) FROM vcp_interval i"
+    " WHERE i.plant_id = p.id AND i.end_at > %(now)s) AS changes_at FROM plant p"
+)
+_LISTED = "plant p LEFT JOIN vcp_site s ON s.plant_id = p.id WHERE p.organization_id = %(org)s"
+_CONDITIONS = {
+    "text": "(p.name ILIKE %(pattern)s OR p.serial_number ILIKE %(pattern)s)",
+    "has_override": "(s.override_mode IS NOT NULL AND coalesce(s.override_expires_at > %(now)s, true)) IS TRUE"
+    " = %(has_override)s",
+    "has_fallback": "(s.fallback_since IS NOT NULL) = %(has_fallback)s",
+    "has_schedule": "(s.schedule_active AND EXISTS"
+    " (SELECT FROM vcp_interval i WHERE i.plant_id = p.id AND i.end_at > %(now)s)) IS TRUE = %(has_schedule)s",
+}
+
+
+def _listed(org: OrgScope, wanted: SiteFilter, now: datetime) -> tuple[str, dict[str, Any]]:
+    """Return what follows FROM in the queries of a list, with the conditions of the used filters, and the parameters."""
+    used = [text for name, text in _CONDITIONS.items() if getattr(wanted, name) is not None]
+    plants = [] if org.plant_ids is None else ["p.id = ANY(%(plants)s)"]
+    values = {**_visible(org), **wanted._asdict(), "now": now, "pattern": wanted.text and containing(wanted.text)}
+    return _LISTED + "".join(f" AND {condition}" for condition in (*plants, *used)), values
+
+
+async def list_sites(
+    db: Connection, org: OrgScope, wanted: SiteFilter, now: datetime, paging: Paging
+) -> list[tuple[Site, dict[str, Any]]]:
+    """Return one page of the sites that match, with what else their list shows, newest plant first."""
+    listed, values = _listed(org, wanted, now)
+    cursor = db.cursor(row_factory=dict_row)
+    await cursor.execute(
+        # The rows of the page first: the schedules of the sites before it are not read.
+        f"{_OVERVIEW} JOIN (SELECT p.id FROM {listed}"
+        " ORDER BY p.created_at DESC, p.id DESC LIMIT %(limit)s OFFSET %(offset)s) AS page ON page.id = p.id"
+        " LEFT JOIN vcp_site s ON s.plant_id = p.id ORDER BY p.created_at DESC, p.id DESC",
+        {**values, "limit": paging.limit, "offset": paging.offset},
+    )
+    return [(_seen(**row), row) for row in await cursor.fetchall()]
+
+
+async def count_sites(db: Connection, org: OrgScope, wanted: SiteFilter, now: datetime) -> int:
+    """Return the number of sites that match."""
+    listed, values = _listed(org, wanted, now)
+    return await fetch_count(db, f"SELECT count(*) FROM {listed}", values)
 
 
 def _seen(**row: Any) -> Site:

@@ -1,0 +1,83 @@
+"""How the measured power of a site followed what was ordered: setpoints of partners and steps of schedules.
+
+A site has one order at a time: the last command that its plant has applied. A setpoint lasts for its duration, or until the
+next command; a step lasts until its end. During a mode no power is ordered.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from gridfleet.domains.plants.commands.models import AppliedPower
+from gridfleet.domains.vcp.models import AdherenceQuarter
+
+__all__ = ["PowerOrder", "compared", "orders_of", "quarters_between"]
+
+_QUARTER: Final = timedelta(minutes=15)
+_HOUR: Final = timedelta(hours=1)
+_TOLERANCE: Final = timedelta(seconds=30)
+"""Time of a quarter in which no order need be in force: a plant confirms a step some seconds after it has begun."""
+
+
+class PowerOrder(NamedTuple):
+    """A power in kW that was ordered from `start` to `end` (exclusive)."""
+
+    start: datetime
+    end: datetime
+    power_kw: float
+
+
+def orders_of(applied: Sequence[AppliedPower], until: datetime) -> list[PowerOrder]:
+    """Return the powers that were in force, by time and without overlaps.
+
+    Args:
+        applied: The commands that the plant has applied, in the order of their issue.
+        until: The end of the last order that has none.
+    """
+    # A plant acknowledges in the order of issue; a late acknowledgement does not move a command behind its successor.
+    starts = [command.finished_at for command in applied]
+    for number in range(len(starts) - 2, -1, -1):
+        starts[number] = min(starts[number], starts[number + 1])
+    orders: list[PowerOrder] = []
+    for command, (start, next_start) in zip(applied, pairwise([*starts, until]), strict=True):
+        end = next_start
+        if command.duration_seconds is not None:
+            end = min(end, command.issued_at + timedelta(seconds=command.duration_seconds))
+        if command.type == "SITE_SETPOINT" and command.power_kw is not None and start < end:
+            orders.append(PowerOrder(start, end, command.power_kw))
+    return orders
+
+
+def quarters_between(start: datetime, end: datetime) -> list[datetime]:
+    """Return the beginnings of the whole quarters of an hour between two times, none if `end` is before `start`."""
+    if start >= end:
+        return []
+    first = start.replace(minute=start.minute // 15 * 15, second=0, microsecond=0)
+    first += _QUARTER if first < start else timedelta()
+    return [first + number * _QUARTER for number in range(max(0, (end - first) // _QUARTER))]
+
+
+def compared(
+    quarters: Sequence[datetime], orders: Sequence[PowerOrder], measured_kwh: Mapping[datetime, float]
+) -> list[AdherenceQuarter]:
+    """Return ordered and measured mean power of each quarter. `quarters` and `orders` are sorted by time."""
+    found = []
+    first = 0
+    for quarter in quarters:
+        end = quarter + _QUARTER
+        while first < len(orders) and orders[first].end <= quarter:
+            first += 1
+        covered, ordered_kwh, number = timedelta(), 0.0, first
+        while number < len(orders) and orders[number].start < end:
+            order = orders[number]
+            part = min(order.end, end) - max(order.start, quarter)
+            covered += part
+            ordered_kwh += order.power_kw * (part / _HOUR)
+            number += 1
+        ordered = ordered_kwh / (covered / _HOUR) if covered >= _QUARTER - _TOLERANCE else None
+        energy = measured_kwh.get(quarter)
+        measured = None if energy is None else energy / (_QUARTER / _HOUR)
+        deviation = None if ordered is None or measured is None else measured - ordered
+        found.append(AdherenceQuarter(quarter, ordered, measured, deviation))
+    return found
