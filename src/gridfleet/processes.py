@@ -80,8 +80,9 @@ async def _ingest(settings: Settings) -> None:
     _collect_rarely()
     keyring = Keyring.parse(settings.secret("keys").get_secret_value())
     async with _database(settings, "gridfleet-ingest", 4) as database:
+        worker = IngestWorker(settings, database, keyring)
         await run_until_stopped(
-            {"ingest": IngestWorker(settings, database, keyring).run, **_metrics(settings, "ingest", {"main": database})}
+            {"ingest": worker.run, "powers": worker.refresh_powers, **_metrics(settings, "ingest", {"main": database})}
         )
 
 

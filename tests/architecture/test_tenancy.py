@@ -122,6 +122,11 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "ensure_sources sources used_layouts count_own_names write_frames write_latest abandoned_sources delete_frames"
         " hold_source delete_latest delete_source source_owners",
     ),
+    "telemetry/power/refresh": ("ingest and a job refresh the powers of all plants", "refresh_power refresh_all"),
+    "telemetry/power/store": (
+        "ingest and a job refresh the powers of all plants",
+        "lock reading_rows save plants_after",
+    ),
     "telemetry/history/store": (
         "source ids come from `sources` alone, which takes the scope",
         "values_page values_by_second frames_page count_values count_points extent buckets wide_buckets _role_sources",

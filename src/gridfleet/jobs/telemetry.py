@@ -4,6 +4,7 @@ from procrastinate import App
 
 from gridfleet.domains.telemetry.energy.recomputation import keep_energy
 from gridfleet.domains.telemetry.frames.writer import Partitions
+from gridfleet.domains.telemetry.power.refresh import refresh_all
 from gridfleet.domains.telemetry.rollups.recomputation import ensure_partitions_ahead, roll_up
 from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
 from gridfleet.kernel.clock import utc_now
@@ -31,6 +32,12 @@ def add_telemetry_jobs(app: App, database: Database, settings: Settings) -> None
     async def roll_up_dirty(timestamp: int) -> None:
         await roll_up(database, seconds=_ROLL_UP_SECONDS)
         await keep_energy(database, seconds=_ENERGY_SECONDS)
+
+    # Ingest refreshes plants that report. This reaches the others of an edited template, and what a killed process left.
+    @app.periodic(cron="*/10 * * * *")
+    @app.task(queueing_lock="refresh_power", lock="refresh_power", name="telemetry.refresh_power")
+    async def refresh_powers(timestamp: int) -> None:
+        await refresh_all(database)
 
     @app.periodic(cron="43 * * * *")
     @app.task(queueing_lock="retention", lock="retention", name="telemetry.apply_retention")

@@ -10,6 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
+from uuid import UUID
 
 import structlog
 from aiormq.abc import AbstractChannel
@@ -72,6 +73,10 @@ class IngestWorker:
         self._writer = BatchWriter(database, self._pipeline)
         self._prefetch = max(1, _WINDOW_BATCHES * settings.ingest_batch_messages // settings.ingest_shards)
 
+    async def refresh_powers(self) -> None:
+        """Refresh the newest power of plants that have reported, until the database fails."""
+        await self._pipeline.power_refresher.run()
+
     async def run(self) -> None:
         """Consume messages until a connection fails."""
         settings = self._settings
@@ -107,7 +112,12 @@ class IngestWorker:
         plants, rules, subscriptions = self._pipeline.plant_cache, self._pipeline.rule_cache, self._pipeline.subscription_cache
 
         changes: dict[str, tuple[Callable[[str], None], ...]] = {
-            "plant_changed": (plants.invalidate, rules.invalidate, subscriptions.invalidate),
+            "plant_changed": (
+                plants.invalidate,
+                rules.invalidate,
+                subscriptions.invalidate,
+                lambda plant_id: self._pipeline.power_refresher.note([UUID(plant_id)]),
+            ),
             "plant_offline": (plants.invalidate_status,),
             "template_changed": (lambda _: plants.invalidate_all(),),
             RULES_CHANNEL: (rules.invalidate,),

@@ -44,11 +44,12 @@ from gridfleet.domains.plants.refused_messages.records import (
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write_batch
+from gridfleet.domains.telemetry.power.refresh import PowerRefresher
 from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.domains.vcp.events.subscription_cache import SubscriptionCache
 from gridfleet.kernel.cause import caused_by
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Connection, Database, storable
+from gridfleet.kernel.db import Connection, Database, after_commit, storable
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.isolation import is_poison, note_set_aside
 from gridfleet.kernel.security.keyring import Keyring
@@ -75,6 +76,7 @@ class Pipeline:
         self.rule_cache = RuleCache(database)
         self.subscription_cache = SubscriptionCache(database)
         self.partitions = Partitions(database)
+        self.power_refresher = PowerRefresher(database)
         self._window = window_seconds * 1000
 
     async def prepare(self, deliveries: Sequence[Delivery]) -> Batch:
@@ -136,6 +138,7 @@ class Pipeline:
         # Last, because other processes may wait for the locked rules until this transaction ends.
         batch.alerts = await raise_alerts(db, batch.findings, batch.request_id_of)
         await queue_events(db, batch.events)
+        after_commit(db, lambda: self.power_refresher.note(batch.reported))
 
     def invalidate(self) -> None:
         """Clear the caches of plants, rules, subscriptions and partitions."""
@@ -317,6 +320,8 @@ def _add_frames(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: 
         added += len(frames)
         if published is not None and frames and time_us >= published_from_us:
             published.setdefault((device.external_id, time_us), {}).update(device.reader.named(frames))
+    if added:
+        batch.reported.add(plant.id)
     batch.ends.append((len(batch.frames.frames), delivery))
     if len(batch.frames.frames) < before + added:
         batch.repeated |= {(device.source_id, time_us): delivery for device, time_us, *_ in snapshot.entries}

@@ -108,13 +108,14 @@ def energy_meters(metrics: Iterable[RoleMetric]) -> list[EnergyMeter]:
 
 def _meters(energy: Energy, metrics: Sequence[RoleMetric]) -> list[EnergyMeter]:
     counter_role, power_role, positive = _COUNTERS_AND_POWERS[energy]
-    sources = {one.source.id: one.source for one in metrics if one.role in (counter_role, power_role)}
-
-    def keys(source: LayoutSource, role: SignalRole) -> tuple[str, ...]:
-        return tuple(one.key for one in metrics if one.source.id == source.id and one.role is role)
-
+    sources: dict[int, LayoutSource] = {}
+    keys: dict[tuple[int, SignalRole], tuple[str, ...]] = {}
+    for one in metrics:
+        if one.role is counter_role or one.role is power_role:
+            sources[one.source.id] = one.source
+            keys[one.source.id, one.role] = (*keys.get((one.source.id, one.role), ()), one.key)
     meters = [
-        EnergyMeter(energy, source, keys(source, counter_role), keys(source, power_role), positive)
+        EnergyMeter(energy, source, keys.get((source.id, counter_role), ()), keys.get((source.id, power_role), ()), positive)
         for source in sources.values()
     ]
     own = [meter for meter in meters if meter.source.external_id is None]

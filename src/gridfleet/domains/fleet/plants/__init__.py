@@ -1,0 +1,1 @@
+"""The plants of a fleet as brief rows, searched, filtered and sorted."""

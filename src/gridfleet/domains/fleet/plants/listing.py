@@ -1,0 +1,56 @@
+"""List plants of a fleet, page after page."""
+
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import datetime
+
+import msgspec
+
+from gridfleet.domains.fleet.plants import store
+from gridfleet.domains.fleet.plants.models import (
+    FleetFilter,
+    FleetPaging,
+    FleetPlantPage,
+    FleetPlantPageMeta,
+    FleetSort,
+    Position,
+)
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+
+__all__ = ["decode_position", "list_fleet"]
+
+
+async def list_fleet(db: Connection, org: OrgScope, which: FleetFilter, paging: FleetPaging) -> FleetPlantPage:
+    """Return a page of the plants that match.
+
+    A plant whose value changes between two pages may be on both or on none of them.
+    """
+    rows = await store.page(db, org, which, paging)
+    total = await store.count(db, org, which)
+    shown = rows[: paging.limit]
+    cursor = _encode(Position(paging.sort, paging.order, shown[-1][0], shown[-1][1].id)) if len(rows) > len(shown) else None
+    return FleetPlantPage([plant for _, plant in shown], FleetPlantPageMeta(paging.limit, total, cursor))
+
+
+def _encode(position: Position) -> str:
+    return urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
+
+
+def decode_position(text: str) -> Position:
+    """Return the position of a `nextCursor`.
+
+    Raises:
+        ValueError: No page has this cursor.
+    """
+    try:
+        position = msgspec.json.decode(urlsafe_b64decode(text.encode() + b"=="), type=Position)
+        if position.value is not None and not isinstance(position.value, store.TYPES[position.sort]):
+            raise ValueError("the value has another type")
+        if position.sort in (FleetSort.LAST_SEEN_AT, FleetSort.CREATED_AT) and isinstance(position.value, str):
+            datetime.fromisoformat(position.value)
+        if isinstance(position.value, str) and "\0" in position.value:
+            raise ValueError("PostgreSQL has no such text")
+    except (binascii.Error, UnicodeError, msgspec.DecodeError) as error:
+        raise ValueError("not a cursor") from error
+    return position

@@ -1,0 +1,76 @@
+"""The totals of a fleet."""
+
+from datetime import datetime
+
+import msgspec
+
+from gridfleet.domains.fleet.plants.models import FleetEnergy
+
+__all__ = ["FleetAlerts", "FleetLifecycles", "FleetPowerNow", "FleetStatuses", "FleetStorage", "FleetSummary"]
+
+
+class FleetStatuses(msgspec.Struct, frozen=True):
+    """Number of plants by status."""
+
+    online: int
+    offline: int
+    unknown: int
+
+
+class FleetLifecycles(msgspec.Struct, frozen=True):
+    """Number of plants by lifecycle status."""
+
+    pending: int
+    active: int
+    suspended: int
+    decommissioned: int
+
+
+class FleetAlerts(msgspec.Struct, frozen=True):
+    """Number of alerts that are not resolved by severity, and of the plants that have any."""
+
+    info: int
+    warning: int
+    critical: int
+    emergency: int
+    plants: int
+
+
+class FleetPowerNow(msgspec.Struct, frozen=True, rename="camel"):
+    """Sums of the powers of `fresh_plants` in kW; None if none of them reports it.
+
+    `stale_plants` have reported a power, but not lately or are not ONLINE, and are not in the sums.
+    """
+
+    pv_kw: float | None
+    battery_kw: float | None
+    grid_kw: float | None
+    load_kw: float | None
+    fresh_plants: int
+    stale_plants: int
+
+
+class FleetStorage(msgspec.Struct, frozen=True, rename="camel"):
+    """Stored energy and usable capacity in kWh of `plants`: those with a fresh state of charge and a known capacity."""
+
+    stored_kwh: float
+    usable_kwh: float
+    plants: int
+
+
+class FleetSummary(msgspec.Struct, frozen=True, rename="camel"):
+    """The totals of the plants that the caller may see, as of `as_of`.
+
+    Energies are those of the UTC day and of its month, in kWh. The latter is None for an API key of so many plants that it
+    would take long to add up their days.
+    """
+
+    plants: int
+    status: FleetStatuses
+    lifecycle_status: FleetLifecycles
+    alerts: FleetAlerts
+    power: FleetPowerNow
+    storage: FleetStorage
+    energy_today: FleetEnergy
+    energy_month: FleetEnergy | None
+    as_of: datetime

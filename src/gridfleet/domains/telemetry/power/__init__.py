@@ -1,0 +1,1 @@
+"""Newest power, state of charge and energy of plants, which ingest keeps up to date."""

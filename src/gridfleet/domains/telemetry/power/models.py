@@ -1,0 +1,95 @@
+"""Newest power and energy of a plant, and the readings that they come from."""
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from gridfleet.domains.device_templates.models import SignalRole
+
+__all__ = ["NO_ENERGY", "CounterState", "Energies", "EnergyState", "NewestPower", "PlantReadings", "PowerState", "Reading"]
+
+Energies = tuple[float, float, float, float, float]
+"""Energies in kWh in the order of `Energy`: produced, imported, exported, charged, discharged."""
+NO_ENERGY: Final[Energies] = (0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+class Reading(NamedTuple):
+    """The newest value of a metric with a role, in kW, kWh or %.
+
+    `role` is None for the capacity of a battery, in kWh. `external_id` is None for the plant itself. `time` is in microseconds
+    since 2000-01-01 UTC.
+    """
+
+    role: SignalRole | None
+    source_id: int
+    external_id: str | None
+    key: str
+    value: float
+    time: int
+
+
+class NewestPower(NamedTuple):
+    """What a plant measures now: powers in kW, state of charge and health in %, capacity in kWh; None is not known.
+
+    Attributes:
+        measured_at: Time of the newest value. The others are at most `FRESH` older.
+    """
+
+    measured_at: datetime
+    pv: float | None
+    battery: float | None
+    grid: float | None
+    load: float | None
+    soc: float | None
+    soh: float | None
+    capacity: float | None
+
+
+class CounterState(msgspec.Struct, frozen=True, array_like=True):
+    """Where the count of an energy counter is, in kWh.
+
+    Attributes:
+        level: Its level before the last reading.
+        last: Its last reading, which is an outlier if the next one reverts it.
+        added: What the last reading added to the energy of the day.
+        time: The time of the last reading in microseconds since 2000-01-01 UTC.
+    """
+
+    level: float
+    last: float
+    added: float
+    time: int
+
+
+class PowerState(msgspec.Struct, frozen=True, array_like=True):
+    """The last power of a source without a counter, in kW, and its time in microseconds since 2000-01-01 UTC."""
+
+    power: float
+    time: int
+
+
+class EnergyState(msgspec.Struct, frozen=True):
+    """What the count of a plant's energy needs to continue.
+
+    Attributes:
+        day: The UTC day that is counted.
+        counted: Energy of the day.
+        counters: Counters by `{source}:{key}`.
+        powers: Powers by `{source}:{key}`.
+    """
+
+    day: date
+    counted: Energies = NO_ENERGY
+    counters: Mapping[str, CounterState] = {}
+    powers: Mapping[str, PowerState] = {}
+
+
+class PlantReadings(NamedTuple):
+    """A plant with its newest readings and the state of its energy; None before the first count."""
+
+    plant_id: UUID
+    readings: list[Reading]
+    energy: EnergyState | None

@@ -1,0 +1,173 @@
+"""Refresh plants' newest power from their newest values."""
+
+import asyncio
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import structlog
+
+from gridfleet.domains.device_templates.models import SignalRole
+from gridfleet.domains.device_templates.roles import GRID_DEVICE, signal_roles
+from gridfleet.domains.telemetry.energy.arithmetic import limited
+from gridfleet.domains.telemetry.frames.models import microseconds
+from gridfleet.domains.telemetry.history.models import LayoutIndex
+from gridfleet.domains.telemetry.history.series import layouts_of
+from gridfleet.domains.telemetry.power import store
+from gridfleet.domains.telemetry.power.counting import count_energy
+from gridfleet.domains.telemetry.power.models import EnergyState, Reading
+from gridfleet.domains.telemetry.power.newest import newest_power
+from gridfleet.domains.telemetry.power.store import PowerRow, ReadingRow
+from gridfleet.domains.telemetry.units import SIZES
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.isolation import is_poison
+
+__all__ = ["PowerRefresher", "refresh_all", "refresh_power"]
+
+log = structlog.get_logger(__name__)
+
+_CAPACITY: Final = "capacity"
+"""Key of a battery's usable capacity, which has no role of its own."""
+_AT_ONCE: Final = 200
+_SHORTEST_SECONDS: Final = 1.0
+_LONGEST_SECONDS: Final = 5.0
+_REST: Final = 30
+"""How many times longer than a refresh the pause after it is, so that ingest loses at most 3 % of its time."""
+
+
+class PowerRefresher:
+    """Refreshes the plants of which an ingest process has stored telemetry.
+
+    A plant is refreshed about a second after its telemetry, and later under load: the pauses grow with the time that refreshes
+    take. A process that is killed leaves plants with an older power until they send again, or until `refresh_all`.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._waiting: dict[UUID, None] = {}
+        self._woken = asyncio.Event()
+
+    def note(self, plant_ids: Iterable[UUID]) -> None:
+        """Refresh these plants soon."""
+        self._waiting.update(dict.fromkeys(plant_ids))
+        if self._waiting:
+            self._woken.set()
+
+    async def run(self) -> None:
+        """Refresh noted plants until cancelled. After an error the next run continues."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._woken.wait()
+            chosen = list(self._waiting)[:_AT_ONCE]
+            began = loop.time()
+            for plant_id in chosen:
+                del self._waiting[plant_id]
+            try:
+                await _refresh_each(self._database, chosen)
+            except BaseException:
+                self.note(chosen)
+                raise
+            if not self._waiting:
+                self._woken.clear()
+            await asyncio.sleep(min(max(_SHORTEST_SECONDS, _REST * (loop.time() - began)), _LONGEST_SECONDS))
+
+
+async def refresh_all(database: Database) -> None:
+    """Refresh every plant, in small transactions."""
+    after: UUID | None = None
+    while True:
+        async with database.transaction() as db:
+            plant_ids = await store.plants_after(db, after, _AT_ONCE)
+        if not plant_ids:
+            return
+        await _refresh_each(database, plant_ids)
+        after = plant_ids[-1]
+
+
+async def _refresh_each(database: Database, plant_ids: Sequence[UUID]) -> None:
+    """Refresh plants together or, if that fails by itself, one by one, so that a single one cannot stop the others."""
+    try:
+        async with database.transaction() as db:
+            await refresh_power(db, plant_ids)
+    except Exception as error:
+        if not is_poison(error):
+            raise
+        if len(plant_ids) == 1:
+            log.error("power of a plant cannot be refreshed", plant_id=str(plant_ids[0]), exc_info=True)
+            return
+        middle = len(plant_ids) // 2
+        await _refresh_each(database, plant_ids[:middle])
+        await _refresh_each(database, plant_ids[middle:])
+
+
+async def refresh_power(db: Connection, plant_ids: Sequence[UUID]) -> None:
+    """Write the newest power and energy of these plants. Their rows are locked until the transaction ends."""
+    states = await store.lock(db, plant_ids)
+    rows = await store.reading_rows(db, plant_ids)
+    layouts = await layouts_of(db, (row.source for row in rows))
+    readings: dict[UUID, list[Reading]] = {plant_id: [] for plant_id in plant_ids}
+    for row in rows:
+        readings[row.plant_id].extend(_readings(row, layouts[row.source.layout_id]))
+    await store.save(db, [_power_row(plant_id, states.get(plant_id), found) for plant_id, found in readings.items()])
+
+
+def _power_row(plant_id: UUID, state: EnergyState | None, readings: Sequence[Reading]) -> PowerRow:
+    newest = list({(one.source_id, one.key): one for one in sorted(readings, key=lambda one: one.time)}.values())
+    return PowerRow(plant_id, newest_power(newest), count_energy(state, newest))
+
+
+class _Pick(NamedTuple):
+    """A position with a role, and what its values are multiplied by."""
+
+    role: SignalRole | None
+    key: str
+    position: int
+    factor: float
+
+
+_pick_cache: dict[tuple[str, int, bytes], tuple[_Pick, ...]] = {}
+_MOST_CACHED: Final = 10_000
+
+
+def _readings(row: ReadingRow, layout: LayoutIndex) -> Iterable[Reading]:
+    newest = microseconds(row.time)
+    for pick in _picks(row, layout):
+        value = row.values[pick.position]
+        moment = row.time if row.times is None else row.times[pick.position]
+        if value is not None and moment is not None:
+            yield Reading(
+                pick.role,
+                row.source.id,
+                row.source.external_id,
+                pick.key,
+                value if pick.factor == 1.0 else limited(value * pick.factor),
+                newest if row.times is None else microseconds(moment),
+            )
+
+
+def _picks(row: ReadingRow, layout: LayoutIndex) -> tuple[_Pick, ...]:
+    """Return the positions with a role in a layout. They are cached: thousands of devices have the same template."""
+    external_id = row.source.external_id
+    declared = row.roles if row.roles not in (None, "{}") else f"{external_id == GRID_DEVICE}"
+    key = (declared, layout.id, row.source.digest)
+    picks = _pick_cache.get(key)
+    if picks is None:
+        roles: dict[str, SignalRole | None] = dict(signal_roles(json.loads(row.roles or "{}"), external_id))
+        if SignalRole.SOC in roles.values():
+            roles.setdefault(_CAPACITY, None)
+        if len(_pick_cache) >= _MOST_CACHED:
+            _pick_cache.clear()
+        picks = _pick_cache[key] = tuple(
+            _Pick(role, key, layout.positions[key], _factor(role, layout.metrics[layout.positions[key]].unit))
+            for key, role in roles.items()
+            if key in layout.positions
+        )
+    return picks
+
+
+def _factor(role: SignalRole | None, unit: str) -> float:
+    """Return what a value is multiplied by to be in kW or kWh. Without a known unit it is taken to be."""
+    if role in (SignalRole.SOC, SignalRole.SOH) or unit not in SIZES:
+        return 1.0
+    return SIZES[unit] / SIZES["kW"]

@@ -1,0 +1,71 @@
+"""Ingest keeps the newest power of plants: soon after a message, for each plant, and whatever happens between."""
+
+import asyncio
+import time
+from typing import Any
+
+from gridfleet.domains.ingest.pipeline import Pipeline
+from support.clients.ingest_bench import Bench, BenchPlant
+from support.servers.running_task import running
+
+
+async def power(plant: BenchPlant) -> list[Any]:
+    return await plant.rows("SELECT pv_kw, grid_kw FROM plant_power WHERE plant_id = %s")
+
+
+async def shows(plant: BenchPlant, *expected: float | None) -> None:
+    """Wait until the plant has this power of PV and grid."""
+    async with asyncio.timeout(60):
+        while await power(plant) != [expected]:
+            await asyncio.sleep(0.05)
+
+
+async def send(bench: Bench, plant: BenchPlant, pipeline: Pipeline | None = None, **powers: float) -> None:
+    devices = [{"id": device, "fields": {"active_power": value}} for device, value in powers.items()]
+    batch = await bench.take(plant.message({"time": int(time.time() * 1000), "devices": devices}), pipeline=pipeline)
+    assert batch.results == {"accepted": 1}
+
+
+async def test_the_power_follows_messages_also_of_one_device_after_the_other(bench: Bench) -> None:
+    plant, other = await bench.plant(["PV1", "PV2", "GRID"]), await bench.plant(["PV1"])
+    async with running(bench.pipeline.power_refresher.run()):
+        await send(bench, plant, PV1=3.0)
+        await send(bench, plant, PV2=4.0)
+        await send(bench, plant, GRID=-2.0)
+        await send(bench, other, PV1=1.0)
+        await shows(plant, 7.0, -2.0)
+        await shows(other, 1.0, None)
+        await send(bench, plant, PV1=5.0)
+        await shows(plant, 9.0, -2.0)
+
+
+async def test_a_message_that_stores_nothing_refreshes_nothing(bench: Bench) -> None:
+    plant, other = await bench.plant(["PV1"]), await bench.plant(["PV1"])
+    async with running(bench.pipeline.power_refresher.run()):
+        await bench.take(plant.message({"time": int(time.time() * 1000), "devices": [{"id": "X", "fields": {"a": 1}}]}))
+        await send(bench, other, PV1=1.0)
+        await shows(other, 1.0, None)
+    assert await power(plant) == []
+
+
+async def test_a_plant_whose_refresh_failed_is_refreshed_again(bench: Bench) -> None:
+    plant = await bench.plant(["PV1"])
+    await send(bench, plant, PV1=3.0)
+    async with bench.database.transaction() as db:
+        await db.execute("ALTER TABLE plant_power RENAME TO hidden")
+    async with running(bench.pipeline.power_refresher.run()) as task:
+        await asyncio.wait([task], timeout=2)
+    async with bench.database.transaction() as db:
+        await db.execute("ALTER TABLE hidden RENAME TO plant_power")
+    await send(bench, plant, PV1=4.0)
+    async with running(bench.pipeline.power_refresher.run()):
+        await shows(plant, 4.0, None)
+
+
+async def test_a_process_that_takes_over_reads_what_the_other_stored(bench: Bench) -> None:
+    plant = await bench.plant(["PV1", "PV2"])
+    await send(bench, plant, PV1=3.0)
+    second = bench.another_process()
+    async with running(second.power_refresher.run()):
+        await send(bench, plant, second, PV2=4.0)
+        await shows(plant, 7.0, None)

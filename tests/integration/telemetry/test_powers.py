@@ -1,0 +1,161 @@
+"""Newest power and energy of plants, from their newest values."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from gridfleet.domains.device_templates.catalogue import create_template, seed_system_templates
+from gridfleet.domains.device_templates.decoder import Metric
+from gridfleet.domains.device_templates.models import DeviceType, Signal, SignalRole, TemplateLevel
+from gridfleet.domains.telemetry.power.refresh import refresh_all, refresh_power
+from gridfleet.kernel.caller import Actor, ActorType
+from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Database
+from support.builders.telemetry_records import RecordedPlant
+
+SECOND = timedelta(seconds=1)
+PV = [Metric("active_power", "W"), Metric("energy_produced", "Wh", counter=True)]
+GRID = [Metric("active_power", "kW"), Metric("energy_imported", "kWh", True), Metric("energy_exported", "kWh", True)]
+SYSTEM = Actor(ActorType.SYSTEM)
+
+
+@pytest.fixture
+async def plant(database: Database) -> RecordedPlant:
+    plant = await RecordedPlant.create(database)
+    for external_id in ("PV1", "PV2", "GRID"):
+        await plant.add_device(external_id)
+    return plant
+
+
+async def refresh(plant: RecordedPlant) -> dict[str, Any]:
+    """Refresh the plant and return its row."""
+    async with plant.database.transaction() as db:
+        await refresh_power(db, [plant.id])
+    return await row_of(plant.database, plant.id)
+
+
+async def row_of(database: Database, plant_id: UUID) -> dict[str, Any]:
+    async with database.transaction() as db:
+        cursor = await db.execute("SELECT * FROM plant_power WHERE plant_id = %s", (plant_id,))
+        row = await cursor.fetchone()
+        assert cursor.description is not None
+        return {} if row is None else dict(zip((column.name for column in cursor.description), row, strict=True))
+
+
+async def test_powers_and_energies_follow_the_newest_values(plant: RecordedPlant) -> None:
+    now = utc_now()
+    await plant.write("PV1", PV, {now - 2 * SECOND: [3_000.0, 7e6]})
+    await plant.write("GRID", GRID, {now - 2 * SECOND: [-2.5, 10.0, 20.0]})
+    row = await refresh(plant)
+    assert (row["pv_kw"], row["grid_kw"], row["battery_kw"], row["measured_at"]) == (3.0, -2.5, None, now - 2 * SECOND)
+    assert (row["energy_day"], row["produced_kwh"]) == ((now - 2 * SECOND).date(), 0.0)
+
+    await plant.write("PV1", PV, {now: [4_000.0, 7.5e6]})
+    await plant.write("PV2", PV, {now: [500.0, 1.0]})
+    await plant.write("GRID", GRID, {now - SECOND: [-3.0, 10.0, 24.0]})
+    row = await refresh(plant)
+    assert (row["pv_kw"], row["grid_kw"], row["measured_at"]) == (4.5, -3.0, now)
+    assert (row["produced_kwh"], row["imported_kwh"], row["exported_kwh"]) == (500.0, 0.0, 4.0)
+    assert await refresh(plant) == row
+
+
+async def test_late_values_change_nothing(plant: RecordedPlant) -> None:
+    now = utc_now()
+    await plant.write("PV1", PV, {now: [4_000.0, 7.5e6]})
+    row = await refresh(plant)
+    await plant.write("PV1", PV, {now - timedelta(hours=1): [9_000.0, 1e6]})
+    assert await refresh(plant) == row
+
+
+async def test_a_deleted_device_no_longer_counts(plant: RecordedPlant) -> None:
+    now = utc_now()
+    await plant.write("PV1", PV, {now: [4_000.0, 7e6]})
+    await plant.write("PV2", PV, {now: [1_000.0, 7e6]})
+    assert (await refresh(plant))["pv_kw"] == 5.0
+    await plant.delete_device("PV2")
+    assert (await refresh(plant))["pv_kw"] == 4.0
+
+
+async def test_edited_roles_apply_to_the_values_that_are_there(plant: RecordedPlant) -> None:
+    await plant.write("PV1", PV, {utc_now(): [4_000.0, 7e6]})
+    assert (await refresh(plant))["pv_kw"] == 4.0
+    signals = [Signal(key="active_power", field="p", unit="W", role=SignalRole.BATTERY_POWER)]
+    async with plant.database.transaction() as db:
+        template = await create_template(
+            db,
+            SYSTEM,
+            name="X",
+            type=DeviceType.INVERTER,
+            level=TemplateLevel.SUB_DEVICE,
+            version=1,
+            signals=signals,
+            actions=[],
+        )
+        await db.execute("UPDATE sub_device SET template_id = %s WHERE external_id = 'PV1'", (template.id,))
+    row = await refresh(plant)
+    assert (row["pv_kw"], row["battery_kw"]) == (None, 4.0)
+
+
+async def test_batteries_of_the_system_template_have_their_capacity(plant: RecordedPlant) -> None:
+    await plant.add_device("BAT1")
+    async with plant.database.transaction() as db:
+        await seed_system_templates(db)
+        await db.execute(
+            "UPDATE sub_device SET type = 'BATTERY', template_id = '00000000-0000-7000-8000-000000000005'"
+            " WHERE external_id = 'BAT1'"
+        )
+    metrics = [Metric("active_power", "kW"), Metric("soc", "%"), Metric("capacity", "kWh")]
+    await plant.write("BAT1", metrics, {utc_now(): [-2.0, 40.0, 12.5]})
+    row = await refresh(plant)
+    assert (row["battery_kw"], row["soc"], row["capacity_kwh"]) == (-2.0, 40.0, 12.5)
+
+
+async def test_values_of_an_edited_template_are_the_newest_of_both_layouts(plant: RecordedPlant) -> None:
+    now = utc_now()
+    await plant.write("PV1", PV, {now - SECOND: [4_000.0, 7e6]})
+    await plant.write("PV1", [Metric("active_power", "kW")], {now: [5.0]})
+    assert (await refresh(plant))["pv_kw"] == 5.0
+    await plant.write("PV1", PV, {now + SECOND: [6_000.0, 7e6]})
+    assert (await refresh(plant))["pv_kw"] == 6.0
+
+
+async def test_every_plant_is_refreshed_and_a_bad_one_alone_is_left_out(plant: RecordedPlant) -> None:
+    others = [await RecordedPlant.create(plant.database) for _ in range(3)]
+    for one in (plant, *others):
+        if one is not plant:
+            await one.add_device("PV1")
+        await one.write("PV1", PV, {utc_now(): [1_000.0, 7e6]})
+    await refresh(others[1])
+    async with plant.database.transaction() as db:
+        await db.execute("UPDATE plant_power SET pv_kw = NULL, energy_state = '[]' WHERE plant_id = %s", (others[1].id,))
+    await refresh_all(plant.database)
+    found = [(await row_of(plant.database, one.id))["pv_kw"] for one in (plant, *others)]
+    assert found == [1.0, 1.0, None, 1.0]
+
+
+async def test_a_deleted_plant_has_no_row(plant: RecordedPlant) -> None:
+    await plant.write("PV1", PV, {utc_now(): [4_000.0, 7e6]})
+    assert (await refresh(plant))["pv_kw"] == 4.0
+    async with plant.database.transaction() as db:
+        await db.execute("DELETE FROM plant WHERE id = %s", (plant.id,))
+    assert await refresh(plant) == {}
+
+
+async def test_a_plant_with_thousands_of_devices_is_read_in_part(plant: RecordedPlant) -> None:
+    async with plant.database.transaction() as db:
+        await db.execute(
+            "INSERT INTO sub_device (id, organization_id, plant_id, external_id, name, type)"
+            " SELECT gen_random_uuid(), %s, %s, 'PV' || n, '', 'INVERTER' FROM generate_series(10, 2000) n",
+            (plant.organization_id, plant.id),
+        )
+    layout = await plant.layout(PV)
+    await plant.source("PV1")
+    async with plant.database.transaction() as db:
+        await db.execute(
+            "INSERT INTO telemetry_latest (source_id, layout_id, time, vals, absent) SELECT id, %s, now(), '{1000,1}', ''"
+            " FROM telemetry_source WHERE plant_id = %s AND sub_device_id IS NOT NULL",
+            (layout, plant.id),
+        )
+    assert 100 <= (await refresh(plant))["pv_kw"] <= 500
