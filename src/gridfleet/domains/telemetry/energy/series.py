@@ -24,11 +24,13 @@ __all__ = ["MOST_BUCKETS", "MOST_PLANT_HOURS", "EnergyQuery", "amounts_of", "ene
 
 MOST_BUCKETS: Final = 3_000
 """Of a response: a month in quarters of an hour."""
-MOST_PLANT_HOURS: Final = 1_000_000
-"""Hours of plants that are added up for an API key that is limited to some plants: a few seconds of the database."""
+MOST_PLANT_HOURS: Final = 500_000
+"""Hours of plants that are added up for an API key that is limited to some plants: a second or two of the database."""
 _HOUR: Final = timedelta(hours=1)
 _RECENT: Final = timedelta(hours=24)
 
+Amount = float | None
+Amounts = tuple[Amount, Amount, Amount, Amount, Amount, Amount, Amount, Amount]
 Sums = Sequence[int | None]
 """Energies in mWh, in the order of `Energy`: produced, imported, exported, charged, discharged."""
 
@@ -119,15 +121,14 @@ def _over_time(
 ) -> EnergyOverTime:
     columns = [[value for value in column if value is not None] for column in zip(*sums, strict=True)]
     buckets = [
-        BucketOfEnergy(**amounts_of(energies), start=start, end=end)
-        for (start, end), energies in zip(pairwise(edges), sums, strict=True)
+        BucketOfEnergy(*amounts_of(energies), start, end) for (start, end), energies in zip(pairwise(edges), sums, strict=True)
     ]
-    total = EnergyAmounts(**amounts_of([sum(column) if column else None for column in columns]))
+    total = EnergyAmounts(*amounts_of([sum(column) if column else None for column in columns]))
     return EnergyOverTime(bucket, zone, as_of.astimezone(UTC), total, buckets)
 
 
-def amounts_of(energies: Sums) -> dict[str, float | None]:
-    """Return the members of `EnergyAmounts`.
+def amounts_of(energies: Sums) -> Amounts:
+    """Return the members of `EnergyAmounts`, in their order.
 
     What flows into the plant and not out of it is consumed; without a meter at the grid this is not known.
     """
@@ -135,19 +136,20 @@ def amounts_of(energies: Sums) -> dict[str, float | None]:
     consumed = None
     if imported is not None or exported is not None:
         consumed = max(0, (produced or 0) + (imported or 0) - (exported or 0) + (discharged or 0) - (charged or 0))
-    kilo = {
-        name: None if value is None else value / 1_000_000
-        for name, value in {
-            "produced": produced,
-            "consumed": consumed,
-            "imported": imported,
-            "exported": exported,
-            "charged": charged,
-            "discharged": discharged,
-        }.items()
-    }
-    own = None if exported is None else _share(produced, exported)
-    return {**kilo, "self_consumption": own, "self_sufficiency": None if imported is None else _share(consumed, imported)}
+    return (
+        _kilo(produced),
+        _kilo(consumed),
+        _kilo(imported),
+        _kilo(exported),
+        _kilo(charged),
+        _kilo(discharged),
+        None if exported is None else _share(produced, exported),
+        None if imported is None else _share(consumed, imported),
+    )
+
+
+def _kilo(energy: int | None) -> float | None:
+    return None if energy is None else energy / 1_000_000
 
 
 def _share(whole: int | None, without: int) -> float | None:

@@ -260,13 +260,15 @@ async def unfinished_hours(db: Connection, org: OrgScope, plant_id: UUID, start:
     return {row[0] for row in await cursor.fetchall()}
 
 
+_QUARTER: Final = "e.hour + q.number * interval '15 minutes'"
+_SUMS: Final = f"width_bucket({_QUARTER}, %(edges)s::timestamptz[]), " + ", ".join(
+    f"sum(e.energies[{4 * kind + 1} + q.number])" for kind in range(KINDS)
+)
 _BUCKETS: Final = (
     " CROSS JOIN generate_series(0, 3) AS q (number)"
-    " CROSS JOIN LATERAL"
-    " (SELECT width_bucket(e.hour + q.number * interval '15 minutes', %(edges)s::timestamptz[]) AS number) AS b"
-    " WHERE b.number BETWEEN 1 AND cardinality(%(edges)s::timestamptz[]) - 1 GROUP BY b.number"
+    f" WHERE {_QUARTER} >= %(start)s::timestamptz AND {_QUARTER} < %(end)s::timestamptz GROUP BY 1"
 )
-_SUMS: Final = ", ".join(f"sum(e.energies[{4 * kind + 1} + q.number])" for kind in range(KINDS))
+_OF_HOUR: Final = ", ".join(f"sum(e.energies[{number}])" for number in range(1, _VALUES + 1))
 
 
 async def of_plants(
@@ -274,9 +276,11 @@ async def of_plants(
 ) -> list[tuple[Any, ...]]:
     """Return (number of the bucket from 1, one sum in mWh for each kind of energy) of plants, without some hours."""
     cursor = await db.execute(
-        f"SELECT b.number, {_SUMS} FROM (SELECT e.hour, e.energies FROM plant_energy e JOIN plant p ON p.id = e.plant_id"
-        " WHERE e.plant_id = ANY(%(plants)s) AND p.organization_id = %(org)s AND e.hour > %(start)s::timestamptz"
-        f" AND e.hour < %(end)s::timestamptz AND e.hour <> ALL(%(without)s::timestamptz[])) AS e{_BUCKETS}",
+        # Sums of hours first: there are as many of them as of one plant, and only they are divided into quarters.
+        f"SELECT {_SUMS} FROM (SELECT e.hour, ARRAY[{_OF_HOUR}] AS energies FROM plant_energy e"
+        " JOIN plant p ON p.id = e.plant_id WHERE e.plant_id = ANY(%(plants)s) AND p.organization_id = %(org)s"
+        " AND e.hour > %(start)s::timestamptz - interval '1 hour' AND e.hour < %(end)s::timestamptz"
+        f" AND e.hour <> ALL(%(without)s::timestamptz[]) GROUP BY e.hour) AS e{_BUCKETS}",
         {**_range(org, edges), "plants": list(plant_ids), "without": list(without)},
         prepare=False,
     )
@@ -286,8 +290,8 @@ async def of_plants(
 async def of_fleet(db: Connection, org: OrgScope, edges: Sequence[datetime]) -> list[tuple[Any, ...]]:
     """Return (number of the bucket from 1, one sum in mWh for each kind of energy) of all plants of the organisation."""
     cursor = await db.execute(
-        f"SELECT b.number, {_SUMS} FROM (SELECT hour, energies FROM fleet_energy WHERE organization_id = %(org)s"
-        f" AND hour > %(start)s::timestamptz AND hour < %(end)s::timestamptz) AS e{_BUCKETS}",
+        f"SELECT {_SUMS} FROM (SELECT hour, energies FROM fleet_energy WHERE organization_id = %(org)s"
+        f" AND hour > %(start)s::timestamptz - interval '1 hour' AND hour < %(end)s::timestamptz) AS e{_BUCKETS}",
         _range(org, edges),
         prepare=False,
     )
@@ -295,4 +299,4 @@ async def of_fleet(db: Connection, org: OrgScope, edges: Sequence[datetime]) -> 
 
 
 def _range(org: OrgScope, edges: Sequence[datetime]) -> dict[str, Any]:
-    return {"org": org.organization_id, "edges": list(edges), "start": edges[0] - timedelta(hours=1), "end": edges[-1]}
+    return {"org": org.organization_id, "edges": list(edges), "start": edges[0], "end": edges[-1]}
