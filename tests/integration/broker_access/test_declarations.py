@@ -1,9 +1,10 @@
 """Queues that harm the broker, declared and consumed by a client with every right in its vhost."""
 
+import asyncio
 import base64
 import contextlib
 import os
-import subprocess
+import struct
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,8 +17,11 @@ from aiormq.exceptions import ChannelAccessRefused
 from pamqp.commands import Queue
 
 from gridfleet.domains.partners.topology import ensure_partner_vhost
+from gridfleet.kernel.broker.frames import FrameTransport
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.local.broker.configuration import NODE_NAME
+from gridfleet.protocol.amqp import open_connection
+from support.clients.fleet_under_test import JsonObject
+from support.clients.raw_amqp import frame, short
 from support.clients.raw_properties import Repeated
 from support.servers.broker_node import BrokerNode
 from support.servers.broker_version import broker_version
@@ -30,10 +34,10 @@ NEW_ATOM = b"\x83\x77\x13gridfleet_test_atom"
 async def client(broker: BrokerNode) -> AsyncIterator[AbstractConnection]:
     """A connection of a user that is no administrator, in a vhost of its own."""
     management = f"{broker.management_url}/api"
-    httpx.put(f"{management}/vhosts/client", json={}).raise_for_status()
-    httpx.put(f"{management}/users/client", json={"password": "client", "tags": ""}).raise_for_status()
+    httpx.put(f"{management}/vhosts/client", json={}, timeout=60).raise_for_status()
+    httpx.put(f"{management}/users/client", json={"password": "client", "tags": ""}, timeout=60).raise_for_status()
     rights = {"configure": ".*", "write": ".*", "read": ".*"}
-    httpx.put(f"{management}/permissions/client/client", json=rights).raise_for_status()
+    httpx.put(f"{management}/permissions/client/client", json=rights, timeout=60).raise_for_status()
     connection = await aiormq.connect(f"amqp://client:client@127.0.0.1:{broker.settings.amqp_port}/client")
     try:
         yield connection
@@ -156,6 +160,35 @@ async def test_quorum_queues_keep_little_in_memory(broker: BrokerNode, client: A
     assert node.memory_info().rss < before + 170_000_000
 
 
+async def test_connections_hold_little_together(broker: BrokerNode, client: AbstractConnection) -> None:
+    """Each within its own bound of 8 MiB, those of one organisation could fill any node's memory."""
+    publish = struct.pack(">HHH", 60, 40, 0) + short("") + short("nowhere") + b"\0"
+    start = frame(1, publish) + frame(1, struct.pack(">HHQH", 60, 0, 2**40, 0), kind=2)
+    url = f"amqp://client:client@127.0.0.1:{broker.settings.amqp_port}/client"
+    broker.evaluate('rpc:call(N, vm_memory_monitor, set_vm_memory_high_watermark, [{absolute, "400MB"}])')
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(30):
+                transport = FrameTransport()
+                connection = await open_connection(url, transport)
+                stack.push_async_callback(connection.close)
+                await connection.channel(publisher_confirms=False)
+                transport.writer.write(start + frame(1, b"x" * 100_000, kind=3) * 60)
+            async with asyncio.timeout(120):
+                while len(connections_of_client(broker)) > 17:
+                    await asyncio.sleep(0.2)
+            await asyncio.sleep(5)
+            assert 8 <= len(connections_of_client(broker)) <= 17  # up to 100 MB in 16 connections, and `client`
+            await (await client.channel()).queue_declare("small")
+    finally:
+        broker.evaluate("rpc:call(N, vm_memory_monitor, set_vm_memory_high_watermark, [0.4])")
+
+
+def connections_of_client(broker: BrokerNode) -> list[JsonObject]:
+    found: list[JsonObject] = httpx.get(f"{broker.management_url}/api/connections/username/client", timeout=30).json()
+    return found
+
+
 def disk_used(broker: BrokerNode) -> int:
     return sum(
         path.stat().st_size for path in (broker.settings.home / "broker" / "data").rglob("quorum/**/*") if path.is_file()
@@ -188,21 +221,15 @@ async def test_channels_that_have_ended_do_not_count(broker: BrokerNode, client:
     """The broker itself counts some for ever: 3 of 8,000 that were closed at once."""
     ended = '[{tracked_channel, {N, I}, N, <<"client">>, I, P, <<"client">>, P} || {I, P} <- Pids]'
     await client.channel()
-    evaluate(broker, f"[rpc:call(N, rabbit_channel_tracking, register_tracked, [T]) || T <- {ended}]")
+    broker.evaluate(with_ended_processes(f"[rpc:call(N, rabbit_channel_tracking, register_tracked, [T]) || T <- {ended}]"))
     try:
         await client.channel()
     finally:
-        evaluate(broker, "[rpc:call(N, rabbit_channel_tracking, unregister_tracked, [{N, I}]) || {I, _} <- Pids]")
+        unregister = "[rpc:call(N, rabbit_channel_tracking, unregister_tracked, [{N, I}]) || {I, _} <- Pids]"
+        broker.evaluate(with_ended_processes(unregister))
 
 
-def evaluate(broker: BrokerNode, expression: str) -> None:
-    """Evaluate an Erlang expression, with the node `N` and `Pids`, numbered ids of processes that it does not have."""
-    given = f"N = '{NODE_NAME}', Pids = [{{I, rpc:call(N, erlang, list_to_pid, [P])}} || I <- lists:seq(1, 4200),"
-    given += ' P <- ["<0." ++ integer_to_list(I) ++ ".8000>"]]'
-    cookie = (broker.settings.home / "broker" / ".erlang.cookie").read_text()
-    subprocess.run(
-        ["erl", "-noinput", "-sname", "test@localhost", "-setcookie", cookie, "-eval", f"{given}, {expression}, halt()."],
-        env={"PATH": os.environ["PATH"], "HOME": str(broker.settings.home), "ERL_EPMD_PORT": str(broker.settings.epmd_port)},
-        timeout=120,
-        check=True,
-    )
+def with_ended_processes(expression: str) -> str:
+    """Return an expression with `Pids`, numbered ids of processes that the node does not have."""
+    given = "Pids = [{I, rpc:call(N, erlang, list_to_pid, [P])} || I <- lists:seq(1, 4200),"
+    return f'{given} P <- ["<0." ++ integer_to_list(I) ++ ".8000>"]], {expression}'

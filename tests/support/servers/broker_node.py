@@ -1,11 +1,14 @@
 """The value of the `broker` fixture."""
 
+import os
+import subprocess
 from dataclasses import dataclass
 
 from gridfleet.domains.plants.topology import PLANTS_VHOST, declare, ingest_queue
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.settings import Settings
+from gridfleet.local.broker.configuration import NODE_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +26,22 @@ class BrokerNode:
         async with open_channel(self.url, PLANTS_VHOST) as channel:
             for shard in range(shards, 64):
                 await channel.queue_delete(ingest_queue(shard))
+
+    def evaluate(self, expression: str) -> None:
+        """Evaluate an Erlang expression in which `N` is the node: `rpc:call(N, Module, Function, Arguments)`."""
+        cookie = (self.settings.home / "broker" / ".erlang.cookie").read_text()
+        subprocess.run(
+            [
+                "erl",
+                "-noinput",
+                "-sname",
+                "test@localhost",
+                "-setcookie",
+                cookie,
+                "-eval",
+                f"N = '{NODE_NAME}', {expression}, halt().",
+            ],
+            env={"PATH": os.environ["PATH"], "HOME": str(self.settings.home), "ERL_EPMD_PORT": str(self.settings.epmd_port)},
+            timeout=120,
+            check=True,
+        )

@@ -8,7 +8,8 @@
 %% Refuses more than 4 KiB of a message's properties, which no bound of a queue counts, more than 640 consumers of a user in a vhost,
 %% for which their queue needs minutes when they end, and more than 4,096 channels of a user, of which each is four processes.
 %% Closes connections with 32 MiB of methods and answers that wait. Administrators, of which the service is one, may do all of it.
-%% Closes each connection that holds 8 MiB of incomplete messages. Shortens large entries of the log, whoever causes them.
+%% Closes each connection that holds 8 MiB of incomplete messages, and the largest ones when all together hold a quarter of the memory
+%% above which the broker blocks publishers. Shortens large entries of the log, whoever causes them.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
 -module(gridfleet_bounds).
@@ -46,6 +47,9 @@
 -define(CALL_MS, 1000).
 -define(MOST_INCOMPLETE, 8 * 1024 * 1024).
 -define(MOST_WAITING, 32 * 1024 * 1024).
+-define(FREE_BYTES, 256 * 1024).
+-define(LEAST_TOGETHER, 64 * 1024 * 1024).
+-define(SHARE_OF_MEMORY, 4).
 -define(PENDING_BYTES, 512).
 -define(ANSWER_BYTES, 256).
 -define(LOOK_MS, 200).
@@ -53,6 +57,7 @@
 -define(LOOK_SHARE, 50).
 -define(TOO_LARGE, "its incomplete messages are too large").
 -define(TOO_MANY, "too many of its methods wait").
+-define(TOGETHER, "connections hold too much memory together").
 -define(CONSUMERS, {?MODULE, consumers}).
 -define(OWNER, {?MODULE, owner}).
 -define(DECLARED, {?MODULE, declared}).
@@ -303,7 +308,7 @@ watch_readers() ->
     end.
 
 watch_readers(Kinds) ->
-    {Microseconds, _} = timer:tc(fun() -> catch [look_at(Kind, Reader) || {Kind, Reader} <- readers(Kinds)] end),
+    {Microseconds, _} = timer:tc(fun() -> catch look(readers(Kinds)) end),
     timer:sleep(min(max(?LOOK_MS, ?LOOK_SHARE * Microseconds div 1000), ?LONGEST_LOOK_MS)),
     watch_readers(Kinds).
 
@@ -312,20 +317,58 @@ readers(Kinds) ->
     {_, _, State} = lists:keyfind(rabbit_alarm, 1, sys:get_state(rabbit_alarm)),
     [{Kind, Reader} || {Reader, {Kind, _, _}} <- dict:to_list(element(2, State)), lists:member(Kind, Kinds)].
 
+%% Connections that keep to their own bounds can fill the memory together: a key has 32, and an organisation any number of plants.
+look(Readers) ->
+    Connections = [{look_at(Kind, Reader), Kind, Reader} || {Kind, Reader} <- Readers],
+    Most = max(?LEAST_TOGETHER, vm_memory_monitor:get_memory_limit() div ?SHARE_OF_MEMORY),
+    case total(Connections) > Most of
+        true ->
+            Collected = [{collected(Kind, Reader), Kind, Reader} || {Excess, Kind, Reader} <- Connections, Excess > 0],
+            close_largest(lists:reverse(lists:sort(Collected)), total(Collected) - Most);
+        false ->
+            false
+    end.
+
+total(Connections) ->
+    lists:sum([Excess || {Excess, _, _} <- Connections]).
+
+close_largest([{Excess, Kind, Reader} | Others], Surplus) when Surplus > 0 ->
+    close(Kind, Reader, ?TOGETHER),
+    close_largest(Others, Surplus - Excess);
+close_largest(_, _) ->
+    false.
+
+%% Returns how much the connection and its channels hold beyond what every connection needs.
 look_at(Kind, Reader) ->
-    case is_large(Reader) of
+    Held = held(Reader),
+    Monitored = monitored(Kind, Reader),
+    Memory = memory_of(Monitored),
+    case Held > ?MOST_INCOMPLETE andalso is_large(Reader) of
         true -> close(Kind, Reader, ?TOO_LARGE);
-        false -> look_at_channels(Kind, monitored(Kind, Reader), Reader)
+        false -> Memory > ?MOST_WAITING andalso look_at_channels(Kind, Monitored, Reader)
+    end,
+    max(0, Held + Memory - ?FREE_BYTES).
+
+%% The same without garbage, 0 for a connection of an administrator.
+collected(Kind, Reader) ->
+    Monitored = monitored(Kind, Reader),
+    case lists:filter(fun is_bounded/1, Monitored) of
+        [] when Monitored =/= [] ->
+            0;
+        Channels ->
+            garbage_collect(Reader),
+            collect(Channels),
+            max(0, held(Reader) + memory_of(Channels) - ?FREE_BYTES)
     end.
 
 %% A channel carries out the methods of its client one by one. Those that arrive faster wait in its memory, without a bound: only
 %% messages have credit. So do their answers in its writer, while a client reads slowly. A channel that is busy does not answer at
 %% once, so another process asks it.
 look_at_channels(Kind, Monitored, Reader) ->
-    case exceed(Monitored, fun(_) -> 0 end) andalso lists:filter(fun is_bounded/1, Monitored) of
+    case lists:filter(fun is_bounded/1, Monitored) of
         [_ | _] = Channels ->
             ets:insert_new(?MODULE, {{asked, Reader}}) andalso spawn(fun() -> ask(Kind, Channels, Reader) end);
-        _ ->
+        [] ->
             false
     end.
 
@@ -333,7 +376,7 @@ look_at_channels(Kind, Monitored, Reader) ->
 ask(Kind, Channels, Reader) ->
     try
         erlang:suspend_process(Reader),
-        TooMany = exceed(Channels, fun pending/1) andalso collect(Channels) andalso waiting(Channels) > ?MOST_WAITING,
+        TooMany = exceed(Channels) andalso collect(Channels) andalso waiting(Channels) > ?MOST_WAITING,
         erlang:resume_process(Reader),
         TooMany andalso end_channels(Kind, Reader, Channels),
         timer:sleep(?CALL_MS)
@@ -343,8 +386,8 @@ ask(Kind, Channels, Reader) ->
         ets:delete(?MODULE, {asked, Reader})
     end.
 
-exceed(Channels, Pending) ->
-    lists:sum([memory(Channel) - ?PENDING_BYTES * Pending(Channel) || Channel <- Channels]) > ?MOST_WAITING.
+exceed(Channels) ->
+    memory_of(Channels) - ?PENDING_BYTES * lists:sum(lists:map(fun pending/1, Channels)) > ?MOST_WAITING.
 
 %% Deliveries may wait in the writer: a queue gives them all to a consumer that acknowledges none, as fast as it can.
 waiting(Channels) ->
@@ -388,6 +431,9 @@ pending(Channel) ->
     Facts = rabbit_channel:info(Channel),
     proplists:get_value(messages_unacknowledged, Facts) + proplists:get_value(messages_unconfirmed, Facts).
 
+memory_of(Channels) ->
+    lists:sum(lists:map(fun memory/1, Channels)).
+
 memory(Channel) ->
     lists:sum([Bytes || Process <- relatives(Channel), {memory, Bytes} <- [process_info(Process, memory)]]).
 
@@ -405,7 +451,7 @@ links(Process) ->
     end.
 
 is_large(Reader) ->
-    held(Reader) > ?MOST_INCOMPLETE andalso garbage_collect(Reader) andalso held(Reader) > ?MOST_INCOMPLETE.
+    garbage_collect(Reader) andalso held(Reader) > ?MOST_INCOMPLETE.
 
 held(Process) ->
     case process_info(Process, [memory, binary]) of
