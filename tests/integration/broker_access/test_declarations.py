@@ -184,6 +184,31 @@ async def test_connections_hold_little_together(broker: BrokerNode, client: Abst
         broker.evaluate("rpc:call(N, vm_memory_monitor, set_vm_memory_high_watermark, [0.4])")
 
 
+@pytest.mark.skipif(broker_version() < (3, 12), reason="RabbitMQ before 3.12 writes messages to disk when memory gets scarce")
+async def test_messages_that_are_not_acknowledged_leave_the_memory(broker: BrokerNode, client: AbstractConnection) -> None:
+    """Also after they came back from their consumer, they would stay there until they are acknowledged."""
+
+    async def taken(_: object) -> None: ...
+
+    channel = await client.channel()
+    await channel.queue_declare("kept", durable=True)
+    consumer = await client.channel()
+    await consumer.basic_consume("kept", taken)
+    node = process_of(broker)
+    before = node.memory_info().rss
+    broker.evaluate('rpc:call(N, vm_memory_monitor, set_vm_memory_high_watermark, [{absolute, "400MB"}])')
+    try:
+        lasting = aiormq.spec.Basic.Properties(delivery_mode=2)
+        for _ in range(150):
+            await channel.basic_publish(os.urandom(1_000_000), routing_key="kept", properties=lasting)
+        async with asyncio.timeout(120):
+            while (await channel.queue_declare("kept", passive=True)).message_count != 150:
+                await asyncio.sleep(0.2)
+        assert node.memory_info().rss < before + 100_000_000
+    finally:
+        broker.evaluate("rpc:call(N, vm_memory_monitor, set_vm_memory_high_watermark, [0.4])")
+
+
 def connections_of_client(broker: BrokerNode) -> list[JsonObject]:
     found: list[JsonObject] = httpx.get(f"{broker.management_url}/api/connections/username/client", timeout=30).json()
     return found

@@ -9,7 +9,8 @@
 %% for which their queue needs minutes when they end, and more than 4,096 channels of a user, of which each is four processes.
 %% Closes connections with 32 MiB of methods and answers that wait. Administrators, of which the service is one, may do all of it.
 %% Closes each connection that holds 8 MiB of incomplete messages, and the largest ones when all together hold a quarter of the memory
-%% above which the broker blocks publishers. Shortens large entries of the log, whoever causes them.
+%% above which the broker blocks publishers. From RabbitMQ 3.12 on, starts the queues again that hold the most of their messages in
+%% memory when all together hold so much. Shortens large entries of the log, whoever causes them.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
 -module(gridfleet_bounds).
@@ -55,6 +56,7 @@
 -define(LOOK_MS, 200).
 -define(LONGEST_LOOK_MS, 2000).
 -define(LOOK_SHARE, 50).
+-define(QUEUES_MS, 10000).
 -define(TOO_LARGE, "its incomplete messages are too large").
 -define(TOO_MANY, "too many of its methods wait").
 -define(TOGETHER, "connections hold too much memory together").
@@ -67,6 +69,7 @@
 announce() ->
     create_table(),
     watch_readers(),
+    keeps_packets_waiting() orelse spawn(fun watch_queues/0),
     logger:add_primary_filter(?MODULE, {fun ?MODULE:shorten/2, ?MOST_LOGGED}),
     Tags = application:get_env(rabbit, node_tags, []),
     application:set_env(rabbit, node_tags, [{<<"gridfleet_bounds">>, <<"1">>} | Tags]).
@@ -301,7 +304,7 @@ create_table() ->
 %% RabbitMQ checks the size and the rights of an AMQP message when it is complete. Its frames wait until then, without a bound, in
 %% the process that reads the connection. So do the bytes of an MQTT packet before 3.12, which checks the length at its beginning.
 watch_readers() ->
-    Kinds = [rabbit_reader | [rabbit_mqtt_reader || code:which(rabbit_mqtt_frame) =/= non_existing]],
+    Kinds = [rabbit_reader | [rabbit_mqtt_reader || keeps_packets_waiting()]],
     case whereis(?MODULE) of
         undefined -> register(?MODULE, spawn(fun() -> watch_readers(Kinds) end));
         _ -> true
@@ -320,7 +323,7 @@ readers(Kinds) ->
 %% Connections that keep to their own bounds can fill the memory together: a key has 32, and an organisation any number of plants.
 look(Readers) ->
     Connections = [{look_at(Kind, Reader), Kind, Reader} || {Kind, Reader} <- Readers],
-    Most = max(?LEAST_TOGETHER, vm_memory_monitor:get_memory_limit() div ?SHARE_OF_MEMORY),
+    Most = most_together(),
     case total(Connections) > Most of
         true ->
             Collected = [{collected(Kind, Reader), Kind, Reader} || {Excess, Kind, Reader} <- Connections, Excess > 0],
@@ -328,6 +331,9 @@ look(Readers) ->
         false ->
             false
     end.
+
+most_together() ->
+    max(?LEAST_TOGETHER, vm_memory_monitor:get_memory_limit() div ?SHARE_OF_MEMORY).
 
 total(Connections) ->
     lists:sum([Excess || {Excess, _, _} <- Connections]).
@@ -449,6 +455,38 @@ links(Process) ->
         {links, Links} -> [Link || Link <- Links, is_pid(Link)];
         undefined -> []
     end.
+
+%% Whether this is a RabbitMQ before 3.12.
+keeps_packets_waiting() ->
+    code:which(rabbit_mqtt_frame) =/= non_existing.
+
+%% A classic queue keeps the messages that its consumers have not acknowledged in memory, and those that came back from them. Versions
+%% before 3.12 write both to disk when memory gets scarce. Later ones do not, until the queue starts again.
+watch_queues() ->
+    timer:sleep(?QUEUES_MS),
+    catch look_at_queues(),
+    watch_queues().
+
+%% Queues publish these figures every five seconds. Those of the plants' vhost belong to the service.
+look_at_queues() ->
+    {ok, Plants} = application:get_env(rabbitmq_mqtt, vhost),
+    Queues = [
+        {proplists:get_value(message_bytes_ram, Facts, 0), Name}
+     || {Name, Facts, _} <- ets:tab2list(queue_metrics), element(2, Name) =/= Plants
+    ],
+    restart_largest(lists:reverse(lists:sort(Queues)), lists:sum([Bytes || {Bytes, _} <- Queues]) - most_together()).
+
+restart_largest([{Bytes, Name} | Others], Surplus) when Surplus > 0, Bytes > 0 ->
+    case rabbit_amqqueue:lookup(Name) of
+        {ok, Queue} ->
+            logger:warning("~ts holds ~b bytes of messages in memory and is started again", [rabbit_misc:rs(Name), Bytes]),
+            exit(amqqueue:get_pid(Queue), kill);
+        _ ->
+            false
+    end,
+    restart_largest(Others, Surplus - Bytes);
+restart_largest(_, _) ->
+    false.
 
 is_large(Reader) ->
     garbage_collect(Reader) andalso held(Reader) > ?MOST_INCOMPLETE.
