@@ -1,4 +1,4 @@
-import { queryOptions } from "@tanstack/react-query";
+import { queryOptions, useQuery } from "@tanstack/react-query";
 import { apiOf, dataOf } from "./api/client";
 import type { components } from "./api/schema";
 
@@ -12,6 +12,11 @@ export function plantQuery(organizationId: string, id: string) {
     queryFn: ({ signal }) =>
       dataOf(apiOf(organizationId).GET("/api/v1/plants/{id}", { params: { path: { id } }, signal })),
   });
+}
+
+/** Return the time zone in which a plant's times are shown; UTC until the plant is loaded. */
+export function useTimeZone(organizationId: string, plantId: string): string {
+  return useQuery(plantQuery(organizationId, plantId)).data?.effectiveTimeZone ?? "UTC";
 }
 
 /** The newest value of every metric of a plant. */

@@ -63,8 +63,8 @@ export const de: Catalogue = {
     metrics: (count) => (count === 1 ? "1 Messgröße" : `${count} Messgrößen`),
     choose: "Messgrößen des Diagramms",
     chart: (metrics) => `Diagramm von ${metrics.join(", ")} über die Zeit`,
-    bucket: (width) =>
-      `Mittelwerte über ${width.replace("minute", "Minute").replace("hour", "Stunde").replace("second", "Sekunde").replace("day", "Tag")}; das Band reicht vom kleinsten zum größten Wert. Ziehen vergrößert.`,
+    bucket: (width, zone) =>
+      `Mittelwerte über ${width.replace("minute", "Minute").replace("hour", "Stunde").replace("second", "Sekunde").replace("day", "Tag")}; das Band reicht vom kleinsten zum größten Wert. Zeiten in ${zone}. Ziehen vergrößert.`,
     minimum: "Minimum",
     average: "Mittelwert",
     maximum: "Maximum",

@@ -60,7 +60,8 @@ export const en = {
     metrics: (count: number) => (count === 1 ? "1 metric" : `${count} metrics`),
     choose: "Metrics of the chart",
     chart: (metrics: string[]) => `Chart of ${metrics.join(", ")} over time`,
-    bucket: (width: string) => `Averages of ${width}; the band reaches from minimum to maximum. Drag to zoom.`,
+    bucket: (width: string, zone: string) =>
+      `Averages of ${width}; the band reaches from minimum to maximum. Times in ${zone}. Drag to zoom.`,
     minimum: "Minimum",
     average: "Average",
     maximum: "Maximum",

@@ -3,7 +3,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { number } from "../format/quantities";
 import { useLanguage, useTexts } from "../i18n";
-import { type Columns, columnsQuery, latestQuery, type Point } from "../plants";
+import { type Columns, columnsQuery, latestQuery, type Point, useTimeZone } from "../plants";
 import { useShownTheme } from "../theme";
 import { Chart, colourOf } from "../ui/chart";
 import { Failure } from "../ui/failure";
@@ -20,6 +20,7 @@ export function PlantHistoryScreen() {
   const now = useNow(60);
   const { organization } = route.useRouteContext();
   const { plantId } = route.useParams();
+  const timeZone = useTimeZone(organization.id, plantId);
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const latest = useQuery(latestQuery(organization.id, plantId));
@@ -78,13 +79,13 @@ export function PlantHistoryScreen() {
         <figure className="card">
           <Chart
             columns={columns.data}
-            timeZone="UTC"
+            timeZone={timeZone}
             label={texts.history.chart(metrics)}
             onZoom={({ from, to }) => navigate({ search: (before) => ({ metrics: before.metrics, from, to }) })}
           />
           <figcaption>
             <Summary columns={columns.data} />
-            <p className="fine">{texts.history.bucket(columns.data.bucket)}</p>
+            <p className="fine">{texts.history.bucket(columns.data.bucket, timeZone)}</p>
           </figcaption>
         </figure>
       )}

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { number } from "../format/quantities";
 import { useLanguage, useTexts } from "../i18n";
-import { latestQuery, type Point } from "../plants";
+import { latestQuery, type Point, useTimeZone } from "../plants";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
@@ -17,6 +17,7 @@ export function PlantLiveScreen() {
   const texts = useTexts();
   const { organization } = route.useRouteContext();
   const { plantId } = route.useParams();
+  const timeZone = useTimeZone(organization.id, plantId);
   const latest = useQuery({ ...latestQuery(organization.id, plantId), refetchInterval: 5_000 });
   if (latest.data?.length === 0) {
     return (
@@ -31,14 +32,14 @@ export function PlantLiveScreen() {
       <Failure error={latest.error} />
       <div className="cards">
         {[...byDevice(latest.data ?? [])].map(([device, points]) => (
-          <Device key={device} name={device || texts.plant.plantItself} points={points} />
+          <Device key={device} name={device || texts.plant.plantItself} points={points} timeZone={timeZone} />
         ))}
       </div>
     </>
   );
 }
 
-function Device({ name, points }: { name: string; points: Point[] }) {
+function Device({ name, points, timeZone }: { name: string; points: Point[]; timeZone: string }) {
   const texts = useTexts();
   const language = useLanguage();
   const now = useNow(1);
@@ -61,7 +62,7 @@ function Device({ name, points }: { name: string; points: Point[] }) {
                 {number(point.value, language)} <span className="unit">{point.unit}</span>
               </td>
               <td className="fine">
-                <Age time={point.time} now={now} timeZone="UTC" short />
+                <Age time={point.time} now={now} timeZone={timeZone} short />
               </td>
             </tr>
           ))}

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useTexts } from "../i18n";
-import { refusedQuery, unregisteredQuery } from "../plants";
+import { refusedQuery, unregisteredQuery, useTimeZone } from "../plants";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
@@ -14,6 +14,7 @@ export function PlantMessagesScreen() {
   const now = useNow(1);
   const { organization } = route.useRouteContext();
   const { plantId } = route.useParams();
+  const timeZone = useTimeZone(organization.id, plantId);
   const refused = useQuery({ ...refusedQuery(organization.id, plantId), refetchInterval: 5_000 });
   const unregistered = useQuery({ ...unregisteredQuery(organization.id, plantId), refetchInterval: 5_000 });
   return (
@@ -43,10 +44,10 @@ export function PlantMessagesScreen() {
                     </th>
                     <td className="number">{device.count}</td>
                     <td>
-                      <Age time={device.firstSeenAt} now={now} timeZone="UTC" />
+                      <Age time={device.firstSeenAt} now={now} timeZone={timeZone} />
                     </td>
                     <td>
-                      <Age time={device.lastSeenAt} now={now} timeZone="UTC" />
+                      <Age time={device.lastSeenAt} now={now} timeZone={timeZone} />
                     </td>
                   </tr>
                 ))}
@@ -68,7 +69,7 @@ export function PlantMessagesScreen() {
             </p>
             <p className="hint">{texts.messages.reasons[message.reason].action}</p>
             <p className="fine facts">
-              <Age time={message.receivedAt} now={now} timeZone="UTC" />
+              <Age time={message.receivedAt} now={now} timeZone={timeZone} />
               <span>{message.topic}</span>
               <span>{texts.messages.bytes(message.bytes)}</span>
               {message.messageId !== null && <span>{texts.messages.id(message.messageId)}</span>}

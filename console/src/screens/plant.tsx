@@ -35,7 +35,7 @@ export function PlantFrame() {
               {plant.data.lastSeenAt === null ? (
                 texts.fleet.never
               ) : (
-                <Age time={plant.data.lastSeenAt} now={now} timeZone="UTC" />
+                <Age time={plant.data.lastSeenAt} now={now} timeZone={plant.data.effectiveTimeZone} />
               )}
             </span>
           </p>
