@@ -1,7 +1,7 @@
 # Gridfleet: `make` lists what there is to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-debian13 check check-types check-style check-imports check-architecture check-console console docs bench faults soak audit lock clean
+.PHONY: help up test test-debian13 check check-types check-style check-imports check-architecture check-console console console-shots docs bench faults soak audit lock clean
 .DELETE_ON_ERROR:
 
 RUN := .venv/bin
@@ -22,6 +22,12 @@ up: $(RUNTIME) ## Install what is missing and start the whole service on this ma
 
 console: $(RUNTIME) ## Build the browser console into the package
 	@scripts/build_console.sh --required
+
+console-shots: $(DEVELOPMENT) ## Write screenshots of every screen of the console to build/console-shots
+	@scripts/ensure_rabbitmq.sh $(RUN)/python
+	@scripts/ensure_test_tools.sh
+	@scripts/build_console.sh --required
+	PYTHONPATH=tests $(RUN)/python scripts/console_shots.py
 
 test: $(DEVELOPMENT) check ## Run the checks and every test (ARGS="-k name" for some)
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
