@@ -1,0 +1,23 @@
+import { type CalendarDate, dateIn, isoDate, type Period, parseDate } from "../format/zones";
+
+export const PERIODS: readonly Period[] = ["day", "month", "year"];
+
+/** What the URL says: a period and a date within it; without a date, the present. */
+export interface EnergySearch {
+  period?: Period | undefined;
+  date?: string | undefined;
+}
+
+/** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
+export function energySearch(search: Record<string, unknown>): EnergySearch {
+  const date = typeof search.date === "string" ? parseDate(search.date) : undefined;
+  return {
+    period: PERIODS.find((one) => one === search.period),
+    date: date && isoDate(date),
+  };
+}
+
+/** Return the date of a search in a zone. */
+export function dateOf(search: EnergySearch, timeZone: string): CalendarDate {
+  return (search.date === undefined ? undefined : parseDate(search.date)) ?? dateIn(timeZone, Date.now());
+}

@@ -1,0 +1,146 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { energy, percent } from "../format/quantities";
+import { isoDate, moved, type Period, rangeOfPeriod } from "../format/zones";
+import { useLocale, useTexts } from "../i18n";
+import { type EnergyOverTime, energyQuery, useTimeZone } from "../plants";
+import { useShownTheme } from "../theme";
+import { Bars } from "../ui/bars";
+import { colourOf } from "../ui/chart";
+import { Failure } from "../ui/failure";
+import { dateOf, PERIODS } from "./plant-energy-search";
+
+const route = getRouteApi("/inside/o/$slug/plants/$plantId/energy");
+const BUCKETS = { day: "1 hour", month: "1 day", year: "1 month" } as const;
+const SERIES = ["produced", "consumed", "imported", "exported", "charged", "discharged"] as const;
+const MOST_BARS = 4;
+const KILO = 1000;
+
+/** The energy of a plant by hour, day or month in its time zone, beside that of the same period a year before. */
+export function PlantEnergyScreen() {
+  const texts = useTexts();
+  const locale = useLocale();
+  const { organization } = route.useRouteContext();
+  const { plantId } = route.useParams();
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const timeZone = useTimeZone(organization.id, plantId);
+  const period = search.period ?? "day";
+  const date = dateOf(search, timeZone);
+  const range = rangeOfPeriod(timeZone, period, date);
+  const before = rangeOfPeriod(timeZone, period, { ...date, year: date.year - 1 });
+  const bucket = BUCKETS[period];
+  const now = useQuery({ ...energyQuery(organization.id, plantId, range, bucket, timeZone), refetchInterval: 60_000 });
+  const yearBefore = useQuery(energyQuery(organization.id, plantId, before, bucket, timeZone));
+  const go = (by: number) =>
+    navigate({ search: (current) => ({ ...current, date: isoDate(moved(period, date, by)) }) });
+  return (
+    <>
+      <div className="toolbar">
+        <fieldset className="choices">
+          <legend className="hidden">{texts.energy.period}</legend>
+          {PERIODS.map((one) => (
+            <button
+              key={one}
+              type="button"
+              aria-pressed={one === period}
+              onClick={() => navigate({ search: (current) => ({ ...current, period: one }) })}
+            >
+              {texts.energy.periods[one]}
+            </button>
+          ))}
+        </fieldset>
+        <button type="button" onClick={() => go(-1)} aria-label={texts.energy.earlier}>
+          ‹
+        </button>
+        <strong>{title(period, range.start, timeZone, locale)}</strong>
+        <button type="button" onClick={() => go(1)} aria-label={texts.energy.later} disabled={range.end > Date.now()}>
+          ›
+        </button>
+      </div>
+      <Failure error={now.error ?? yearBefore.error} />
+      {now.data && (
+        <figure className="card">
+          <Bars
+            label={texts.energy.chart}
+            groups={now.data.buckets.map(({ start }) => bucketName(period, start, timeZone, locale))}
+            series={SERIES.slice(0, MOST_BARS).map((name) => ({
+              label: texts.energy.amounts[name],
+              values: now.data.buckets.map((one) => one[name]),
+            }))}
+          />
+          <figcaption>
+            <Totals now={now.data} before={yearBefore.data} />
+            <p className="fine">{texts.energy.zone(timeZone)}</p>
+          </figcaption>
+        </figure>
+      )}
+    </>
+  );
+}
+
+function Totals({ now, before }: { now: EnergyOverTime; before: EnergyOverTime | undefined }) {
+  const texts = useTexts();
+  const locale = useLocale();
+  const theme = useShownTheme();
+  const amount = (kilowattHours: number | null | undefined) =>
+    energy(kilowattHours === null || kilowattHours === undefined ? null : kilowattHours * KILO, locale);
+  return (
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">{texts.energy.energy}</th>
+          <th scope="col" className="number">
+            {texts.energy.now}
+          </th>
+          <th scope="col" className="number">
+            {texts.energy.before}
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {SERIES.map((name, index) => (
+          <tr key={name}>
+            <th scope="row">
+              <svg className="swatch" viewBox="0 0 12 12" aria-hidden="true">
+                {index < MOST_BARS && <rect width="12" height="12" rx="3" fill={colourOf(index, theme)} />}
+              </svg>
+              {texts.energy.amounts[name]}
+            </th>
+            <td className="number">{amount(now.total[name])}</td>
+            <td className="number">{amount(before?.total[name])}</td>
+          </tr>
+        ))}
+        {(["selfConsumption", "selfSufficiency"] as const).map((name) => (
+          <tr key={name}>
+            <th scope="row">
+              <svg className="swatch" viewBox="0 0 12 12" aria-hidden="true" />
+              {texts.energy.shares[name]}
+            </th>
+            <td className="number">{percent(now.total[name], locale)}</td>
+            <td className="number">{percent(before?.total[name], locale)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function title(period: Period, start: number, timeZone: string, locale: string): string {
+  const shown: Record<Period, Intl.DateTimeFormatOptions> = {
+    day: { dateStyle: "full" },
+    month: { month: "long", year: "numeric" },
+    year: { year: "numeric" },
+  };
+  return new Intl.DateTimeFormat(locale, { timeZone, ...shown[period] }).format(start);
+}
+
+/** Return the name of a bucket: an hour, a day of the month, or a month. */
+function bucketName(period: Period, start: string, timeZone: string, locale: string): string {
+  const shown: Record<Period, Intl.DateTimeFormatOptions> = {
+    day: { hour: "2-digit", minute: "2-digit", hour12: false },
+    month: { day: "numeric" },
+    year: { month: "short" },
+  };
+  return new Intl.DateTimeFormat(locale, { timeZone, ...shown[period] }).format(new Date(start));
+}
