@@ -4,6 +4,7 @@ import type { components } from "./api/schema";
 
 export type Plant = components["schemas"]["PlantDetailed"];
 export type Point = components["schemas"]["TelemetryPoint"];
+export type EnergyOverTime = components["schemas"]["EnergyOverTime"];
 export type Columns = components["schemas"]["TelemetryColumns"];
 
 export function plantQuery(organizationId: string, id: string) {
@@ -51,6 +52,24 @@ export function unregisteredQuery(organizationId: string, id: string) {
     queryFn: ({ signal }) =>
       dataOf(
         apiOf(organizationId).GET("/api/v1/plants/{id}/unregistered-devices", { params: { path: { id } }, signal }),
+      ),
+  });
+}
+
+/** The energy of a plant from `start` to `end`, epoch milliseconds, in buckets of the zone. */
+export function energyQuery(
+  organizationId: string,
+  plantId: string,
+  { start, end }: { start: number; end: number },
+  bucket: components["schemas"]["EnergyBucket"],
+  timeZone: string,
+) {
+  const query = { from: new Date(start).toISOString(), to: new Date(end).toISOString(), bucket, timeZone };
+  return queryOptions({
+    queryKey: [organizationId, "energy", plantId, query],
+    queryFn: ({ signal }) =>
+      dataOf(
+        apiOf(organizationId).GET("/api/v1/plants/{plantId}/energy", { params: { path: { plantId }, query }, signal }),
       ),
   });
 }

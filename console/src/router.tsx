@@ -9,7 +9,9 @@ import {
 } from "@tanstack/react-router";
 import { ApiError } from "./api/error";
 import { hasSession } from "./api/session-clock";
+import { fleetSearch } from "./fleet";
 import { findOrganization, firstOrganization } from "./organizations";
+import { energySearch } from "./screens/plant-energy-search";
 import { historySearch } from "./screens/plant-history-search";
 import { type SessionUser, sessionQuery } from "./session";
 import { ErrorPage, LoadingPage, NotFoundPage } from "./ui/pages";
@@ -90,6 +92,7 @@ const organizationStart = createRoute({
 const fleet = createRoute({
   getParentRoute: () => organization,
   path: "/fleet",
+  validateSearch: fleetSearch,
   component: lazyRouteComponent(() => import("./screens/fleet"), "FleetScreen"),
 });
 
@@ -120,6 +123,13 @@ const plantHistory = createRoute({
   component: lazyRouteComponent(() => import("./screens/plant-history"), "PlantHistoryScreen"),
 });
 
+const plantEnergy = createRoute({
+  getParentRoute: () => plant,
+  path: "/energy",
+  validateSearch: energySearch,
+  component: lazyRouteComponent(() => import("./screens/plant-energy"), "PlantEnergyScreen"),
+});
+
 const plantMessages = createRoute({
   getParentRoute: () => plant,
   path: "/messages",
@@ -135,7 +145,7 @@ export const router = createRouter({
       organization.addChildren([
         organizationStart,
         fleet,
-        plant.addChildren([plantStart, plantLive, plantHistory, plantMessages]),
+        plant.addChildren([plantStart, plantLive, plantHistory, plantEnergy, plantMessages]),
       ]),
     ]),
   ]),

@@ -116,3 +116,40 @@ def test_a_refused_message_says_what_to_do(watched: Watched, stack: RunningStack
     expect(refusal).to_contain_text("The signature is wrong")
     expect(refusal).to_contain_text("Compare the secret")
     watched.check_accessibility()
+
+
+def test_the_fleet_is_searched_sorted_and_filtered(watched: Watched, plants: list[dict[str, str]]) -> None:
+    page = watched.page
+    rows = page.get_by_role("table").get_by_role("link")
+    expect(rows).to_have_count(len(plants))
+    page.get_by_label("Search name or serial number").fill(plants[1]["serialNumber"])
+    expect(rows).to_have_count(1)
+    expect(page).to_have_url(re.compile("q="))
+    page.get_by_label("Search name or serial number").fill("nothing like this")
+    expect(page.get_by_text("No plant matches these filters.")).to_be_visible()
+    page.get_by_role("link", name=re.compile("^All")).click()
+    expect(rows).to_have_count(len(plants))
+    page.get_by_role("button", name="State of charge").click()
+    expect(page.get_by_role("columnheader", name="State of charge")).to_have_attribute("aria-sort", "ascending")
+    expect(page).to_have_url(re.compile("sort=soc"))
+    page.get_by_role("link", name=re.compile("^Never seen")).click()
+    expect(page.get_by_text("No plant matches these filters.")).to_be_visible()
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_role("link", name=re.compile("^All")).click()
+    expect(rows).to_have_count(len(plants))
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    watched.check_accessibility()
+
+
+def test_the_energy_of_a_day_is_shown(watched: Watched, plants: list[dict[str, str]]) -> None:
+    page = watched.page
+    open_plant(page, plants)
+    page.get_by_role("link", name="Energy").click()
+    produced = page.get_by_role("row").filter(has_text="Produced")
+    expect(produced).to_contain_text("Wh")
+    watched.check_accessibility()
+    page.get_by_role("button", name="Earlier").click()
+    expect(page).to_have_url(re.compile(r"date=\d{4}-\d\d-\d\d"))
+    expect(produced).to_contain_text("–")
+    page.get_by_role("button", name="Month").click()
+    expect(page).to_have_url(re.compile("period=month"))

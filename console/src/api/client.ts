@@ -83,6 +83,15 @@ async function renew(): Promise<boolean> {
   return ok;
 }
 
+type Given<T> = { [K in keyof T as undefined extends T[K] ? never : K]: T[K] } & {
+  [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined>;
+};
+
+/** Return the parameters that have a value. */
+export function given<T extends object>(parameters: T): Given<T> {
+  return Object.fromEntries(Object.entries(parameters).filter(([, value]) => value !== undefined)) as Given<T>;
+}
+
 /** Return a random key of 128 bits. `crypto.randomUUID` does not exist without TLS. */
 export function newKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -9,33 +9,33 @@ const PREFIXES = [
 ] as const;
 
 /** Return watts with three significant digits and a fitting prefix: `12.3 kW`. */
-export function power(watts: number | null | undefined, language: string): string {
-  return scaled(watts, "W", language);
+export function power(watts: number | null | undefined, locale: string): string {
+  return scaled(watts, "W", locale);
 }
 
 /** Return watt-hours with three significant digits and a fitting prefix: `1.24 MWh`. */
-export function energy(wattHours: number | null | undefined, language: string): string {
-  return scaled(wattHours, "Wh", language);
+export function energy(wattHours: number | null | undefined, locale: string): string {
+  return scaled(wattHours, "Wh", locale);
 }
 
 /** Return a share from 0 to 100 without decimals: `64 %`. */
-export function percent(value: number | null | undefined, language: string): string {
+export function percent(value: number | null | undefined, locale: string): string {
   if (value === null || value === undefined) return MISSING;
-  return `${new Intl.NumberFormat(language, { maximumFractionDigits: 0 }).format(value)}\u00a0%`;
+  return `${new Intl.NumberFormat(locale, { maximumFractionDigits: 0 }).format(value)}\u00a0%`;
 }
 
 /** Return a measured number with up to four significant digits, more if it has more digits before the point: `51.33`, `12,345`. */
-export function number(value: number | null | undefined, language: string): string {
+export function number(value: number | null | undefined, locale: string): string {
   if (value === null || value === undefined) return MISSING;
   const digits = Math.abs(value) >= 1000 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 4 };
-  return new Intl.NumberFormat(language, { ...digits, signDisplay: "negative" }).format(value);
+  return new Intl.NumberFormat(locale, { ...digits, signDisplay: "negative" }).format(value);
 }
 
-export function count(value: number, language: string): string {
-  return new Intl.NumberFormat(language).format(value);
+export function count(value: number, locale: string): string {
+  return new Intl.NumberFormat(locale).format(value);
 }
 
-function scaled(value: number | null | undefined, unit: string, language: string): string {
+function scaled(value: number | null | undefined, unit: string, locale: string): string {
   if (value === null || value === undefined) return MISSING;
   // Rounded first: 999.6 W are 1.00 kW and not 1,000 W.
   const rounded = Number(value.toPrecision(3));
@@ -45,5 +45,5 @@ function scaled(value: number | null | undefined, unit: string, language: string
   const digits =
     size < 1000 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 3, minimumSignificantDigits: 3 };
   // Without a minus before zero.
-  return `${new Intl.NumberFormat(language, { ...digits, signDisplay: "negative" }).format(number)}\u00a0${prefix}${unit}`;
+  return `${new Intl.NumberFormat(locale, { ...digits, signDisplay: "negative" }).format(number)}\u00a0${prefix}${unit}`;
 }

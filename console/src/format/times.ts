@@ -8,10 +8,10 @@ const UNITS = [
 ] as const;
 
 /** Return how long ago a time was: `5 minutes ago`. A clock that differs by seconds makes no time of the future. */
-export function age(time: string, now: number, language: string, style: "long" | "narrow" = "long"): string {
+export function age(time: string, now: number, locale: string, style: "long" | "narrow" = "long"): string {
   const seconds = Math.max(0, (now - Date.parse(time)) / 1000);
   const { unit, seconds: size } = UNITS.find((one) => seconds >= one.seconds) ?? { unit: "second", seconds: 1 };
-  return new Intl.RelativeTimeFormat(language, { numeric: "auto", style }).format(-Math.floor(seconds / size), unit);
+  return new Intl.RelativeTimeFormat(locale, { numeric: "auto", style }).format(-Math.floor(seconds / size), unit);
 }
 
 /**
@@ -21,9 +21,9 @@ export function age(time: string, now: number, language: string, style: "long" |
  * @param seconds Times of the labels in epoch seconds, ascending.
  * @param distance Seconds between two labels.
  */
-export function axisLabels(seconds: number[], distance: number, timeZone: string, language: string): string[] {
-  const day = new Intl.DateTimeFormat(language, { timeZone, day: "numeric", month: "short" });
-  const time = new Intl.DateTimeFormat(language, {
+export function axisLabels(seconds: number[], distance: number, timeZone: string, locale: string): string[] {
+  const day = new Intl.DateTimeFormat(locale, { timeZone, day: "numeric", month: "short" });
+  const time = new Intl.DateTimeFormat(locale, {
     timeZone,
     hour: "2-digit",
     minute: "2-digit",
@@ -41,8 +41,8 @@ export function axisLabels(seconds: number[], distance: number, timeZone: string
 }
 
 /** Return date and time in a zone with the zone's short name: `23 Nov 2026, 09:15:02 CET`. */
-export function dateTime(time: string, timeZone: string, language: string): string {
-  return new Intl.DateTimeFormat(language, {
+export function dateTime(time: string, timeZone: string, locale: string): string {
+  return new Intl.DateTimeFormat(locale, {
     timeZone,
     day: "numeric",
     month: "short",

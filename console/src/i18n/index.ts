@@ -37,6 +37,12 @@ export function useLanguage(): Language {
   return useSyncExternalStore(subscribe, () => language);
 }
 
+/** Return the language with the region that the browser names, for dates and numbers: `en-GB`. */
+export function useLocale(): string {
+  const shown = useLanguage();
+  return navigator.languages.find((name) => name.slice(0, 2) === shown) ?? shown;
+}
+
 /** Return the texts in the language of the user. */
 export function useTexts(): Catalogue {
   return CATALOGUES[useLanguage()];

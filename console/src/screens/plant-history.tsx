@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { number } from "../format/quantities";
-import { useLanguage, useTexts } from "../i18n";
+import { useLocale, useTexts } from "../i18n";
 import { type Columns, columnsQuery, latestQuery, type Point, useTimeZone } from "../plants";
 import { useShownTheme } from "../theme";
 import { Chart, colourOf } from "../ui/chart";
@@ -96,7 +96,7 @@ export function PlantHistoryScreen() {
 /** What the chart shows, in numbers: also for readers who cannot see it. */
 function Summary({ columns }: { columns: Columns }) {
   const texts = useTexts();
-  const language = useLanguage();
+  const locale = useLocale();
   const theme = useShownTheme();
   return (
     <table>
@@ -123,9 +123,9 @@ function Summary({ columns }: { columns: Columns }) {
               </svg>
               {metric} <span className="unit">{unit}</span>
             </th>
-            <td className="number">{number(least(min, Math.min), language)}</td>
-            <td className="number">{number(mean(average), language)}</td>
-            <td className="number">{number(least(max, Math.max), language)}</td>
+            <td className="number">{number(least(min, Math.min), locale)}</td>
+            <td className="number">{number(mean(average), locale)}</td>
+            <td className="number">{number(least(max, Math.max), locale)}</td>
           </tr>
         ))}
       </tbody>

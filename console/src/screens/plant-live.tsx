@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { number } from "../format/quantities";
-import { useLanguage, useTexts } from "../i18n";
+import { useLocale, useTexts } from "../i18n";
 import { latestQuery, type Point, useTimeZone } from "../plants";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
@@ -41,7 +41,7 @@ export function PlantLiveScreen() {
 
 function Device({ name, points, timeZone }: { name: string; points: Point[]; timeZone: string }) {
   const texts = useTexts();
-  const language = useLanguage();
+  const locale = useLocale();
   const now = useNow(1);
   return (
     <section className="card device">
@@ -59,7 +59,7 @@ function Device({ name, points, timeZone }: { name: string; points: Point[]; tim
             <tr key={point.metric} className={now - Date.parse(point.time) > STALE_AFTER ? "stale" : ""}>
               <th scope="row">{point.metric.slice(point.metric.indexOf(".") + 1)}</th>
               <td className="number">
-                {number(point.value, language)} <span className="unit">{point.unit}</span>
+                {number(point.value, locale)} <span className="unit">{point.unit}</span>
               </td>
               <td className="fine">
                 <Age time={point.time} now={now} timeZone={timeZone} short />

@@ -47,6 +47,9 @@ export function PlantFrame() {
           <Link to="/o/$slug/plants/$plantId/history" params={params}>
             {texts.plant.history}
           </Link>
+          <Link to="/o/$slug/plants/$plantId/energy" params={params}>
+            {texts.plant.energy}
+          </Link>
           <Link to="/o/$slug/plants/$plantId/messages" params={params}>
             {texts.plant.messages}
           </Link>

@@ -1,5 +1,5 @@
 import { age, dateTime } from "../format/times";
-import { useLanguage } from "../i18n";
+import { useLocale } from "../i18n";
 
 interface Props {
   time: string;
@@ -12,10 +12,10 @@ interface Props {
 
 /** How long ago something was; the time itself is shown on hover. */
 export function Age({ time, now, timeZone, short = false }: Props) {
-  const language = useLanguage();
+  const locale = useLocale();
   return (
-    <time dateTime={time} title={`${dateTime(time, timeZone, language)} · ${dateTime(time, "UTC", language)}`}>
-      {age(time, now, language, short ? "narrow" : "long")}
+    <time dateTime={time} title={`${dateTime(time, timeZone, locale)} · ${dateTime(time, "UTC", locale)}`}>
+      {age(time, now, locale, short ? "narrow" : "long")}
     </time>
   );
 }

@@ -3,7 +3,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { number } from "../format/quantities";
 import { axisLabels } from "../format/times";
-import { useLanguage } from "../i18n";
+import { useLocale } from "../i18n";
 import type { Columns, Range } from "../plants";
 import { useShownTheme } from "../theme";
 
@@ -32,13 +32,13 @@ export function Chart({ columns, timeZone, label, onZoom }: Props) {
   const element = useRef<HTMLDivElement>(null);
   const zoom = useRef(onZoom);
   zoom.current = onZoom;
-  const language = useLanguage();
+  const locale = useLocale();
   const theme = useShownTheme();
   useEffect(() => {
     const parent = element.current;
     if (parent === null) return;
     const plot = new uPlot(
-      options(columns, timeZone, language, theme, parent.clientWidth, zoom),
+      options(columns, timeZone, locale, theme, parent.clientWidth, zoom),
       dataOf(columns),
       parent,
     );
@@ -48,7 +48,7 @@ export function Chart({ columns, timeZone, label, onZoom }: Props) {
       observer.disconnect();
       plot.destroy();
     };
-  }, [columns, timeZone, language, theme]);
+  }, [columns, timeZone, locale, theme]);
   return <div ref={element} className="chart" role="img" aria-label={label} />;
 }
 
@@ -60,7 +60,7 @@ function dataOf(columns: Columns): uPlot.AlignedData {
 function options(
   columns: Columns,
   timeZone: string,
-  language: string,
+  locale: string,
   theme: "light" | "dark",
   width: number,
   zoom: { current: (range: Range) => void },
@@ -91,7 +91,7 @@ function options(
       {
         ...axis,
         values: (_: uPlot, times: number[], __: number, ___: number, distance: number) =>
-          axisLabels(times, distance, timeZone, language),
+          axisLabels(times, distance, timeZone, locale),
       },
       ...units.slice(0, 2).map((unit, index) => ({
         ...axis,
@@ -99,7 +99,7 @@ function options(
         side: index === 0 ? 3 : 1,
         size: 70,
         grid: index === 0 ? axis.grid : { show: false },
-        values: (_: uPlot, values: number[]) => values.map((value) => `${number(value, language)} ${unit}`.trim()),
+        values: (_: uPlot, values: number[]) => values.map((value) => `${number(value, locale)} ${unit}`.trim()),
       })),
     ],
     series: [
