@@ -47,6 +47,18 @@ async def test_every_call_fails_with_an_outage(broker: BrokerNode, monkeypatch: 
     assert len(judged) >= len(calls) + 1
 
 
+async def test_the_end_of_a_consumer_is_noticed(broker: BrokerNode) -> None:
+    """The channel stays open: a program that does not notice waits for messages for ever."""
+    async with open_channel(broker.url, LOG_VHOST) as channel, open_channel(broker.url, LOG_VHOST) as other:
+        await channel.queue_declare("consumed")
+        await channel.basic_consume("consumed", ignore)
+        waiting = asyncio.create_task(fail_when_closed(channel))
+        await asyncio.sleep(0.1)
+        await other.queue_delete("consumed")
+        with pytest.raises(ConnectionError, match="consumer"):
+            await asyncio.wait_for(waiting, 30)
+
+
 async def ignore(_: DeliveredMessage) -> None:
     pass
 

@@ -1,5 +1,6 @@
 """AMQP connections of the service's account."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -48,10 +49,21 @@ async def open_channel(
 
 
 async def fail_when_closed(channel: AbstractChannel) -> None:
-    """Wait until the channel closes.
+    """Wait until the channel closes, or the broker ends one of its consumers.
+
+    The broker ends a consumer when its queue is deleted, or fails and starts again. The channel stays open.
 
     Raises:
-        ConnectionError: The channel closed. In a task group, this ends the tasks that use the channel.
+        ConnectionError: The channel or a consumer ended. In a task group, this ends the tasks that use the channel.
     """
+    ended = asyncio.Event()
+    channel.on_consumer_cancel_callbacks.add(lambda _: ended.set())
+    waiting = asyncio.create_task(ended.wait())
+    try:
+        await asyncio.wait({channel.closing, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+    if ended.is_set():
+        raise ConnectionError("the broker ended a consumer")
     await channel.closing
     raise ConnectionError("the broker closed the channel")
