@@ -16,6 +16,7 @@ _ALL = {
     "lists": ("lists",),
     "gateway": ("gateway",),
     "memory": ("memory",),
+    "streams": ("streams",),
 }
 """The results that each module writes."""
 

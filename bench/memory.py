@@ -20,7 +20,7 @@ from bench.measures import Measure, folder_of, options, report
 from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, BenchFailed, free_ports
 from gridfleet.local.processes import Program, spawn, stop_process
 
-__all__ = ["main", "measures_of"]
+__all__ = ["main", "measures_of", "proportional_bytes"]
 
 _START_SECONDS: Final = 180
 _MIB: Final = 1 << 20
@@ -34,7 +34,7 @@ def main() -> None:
     idle = chosen.idle_seconds if chosen.idle_seconds is not None else 5.0 if chosen.quick else 60.0
     with _service() as parts:
         time.sleep(idle)
-        bytes_of = {name: sum(map(_proportional_bytes, (one, *one.children(recursive=True)))) for name, one in parts.items()}
+        bytes_of = {name: sum(map(proportional_bytes, (one, *one.children(recursive=True)))) for name, one in parts.items()}
     # The processes of all parts are children of the supervisor.
     bytes_of["up"] -= sum(size for name, size in bytes_of.items() if name != "up")
     report("memory", measures_of(bytes_of), folder_of(chosen))
@@ -73,7 +73,8 @@ def _service() -> Iterator[dict[str, psutil.Process]]:
             stop_process(program, up)
 
 
-def _proportional_bytes(process: psutil.Process) -> int:
+def proportional_bytes(process: psutil.Process) -> int:
+    """Return the proportional set size of a process, 0 if it has ended."""
     # A process that has just ended has no memory.
     with suppress(FileNotFoundError, ProcessLookupError):
         for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines():

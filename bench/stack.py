@@ -94,9 +94,9 @@ class Stack:
         self._running.append((program, process))
         return psutil.Process(process.pid)
 
-    def start_api(self) -> None:
-        """Start the API, which also makes the broker's access decisions, and wait for it."""
-        self.start("serve")
+    def start_api(self) -> psutil.Process:
+        """Start the API, which also makes the broker's access decisions, and wait for it. Returns its process."""
+        process = self.start("serve")
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         while time.monotonic() < deadline:
             self._check_running()
@@ -105,7 +105,7 @@ class Stack:
                     httpx.get(f"{self.api_url}/api/v1/health/live", trust_env=False, timeout=_TIMEOUT_SECONDS).status_code
                     == 200
                 ):
-                    return
+                    return process
             time.sleep(0.1)
         raise BenchFailed(f"the API did not answer: see {self.settings.home / 'logs'}")
 

@@ -15,6 +15,7 @@ from gridfleet.domains.partners.scopes import Scope
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.ids import new_id
 from support.builders.accounts import add_member, add_organization, add_user, session_of, super_admin_token
+from support.clients.open_stream import begun
 from support.servers.api_service import ApiService, api_service, bearer
 
 BUILT = built()
@@ -90,7 +91,10 @@ async def code_of(service: ApiService, endpoint: Endpoint, headers: dict[str, st
     path = endpoint.path.replace(f"{{{organization}}}", headers.get("x-org-id", "")) if organization else endpoint.path
     path = re.sub(r"\{\w+\}", lambda _: str(new_id()), path)
     body: dict[str, Any] = {"json": {}} if endpoint.body_type is not None else {}
-    answer = await service.client.request(endpoint.method, path, headers=headers, **body)
+    if endpoint.response_content_types == ("text/event-stream",):
+        answer = await begun(service, path, headers)
+    else:
+        answer = await service.client.request(endpoint.method, path, headers=headers, **body)
     if answer.is_success or not answer.headers["content-type"].startswith("application/json"):
         return None
     code: str | None = answer.json().get("code")

@@ -20,6 +20,7 @@ from gridfleet.api.access.guards import CallerKind
 from gridfleet.api.http.endpoint import Endpoint
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.ids import new_id
+from support.clients.open_stream import begun
 from support.clients.people import People, Person
 from support.servers.api_service import api_service
 
@@ -99,6 +100,8 @@ class World:
     async def answer(self, row: Row, role: str, ids: dict[str, str], org: UUID | str) -> httpx.Response:
         """One call with these records' ids."""
         path = path_with(row, ids, str(org))
+        if ROWS[row].response_content_types == ("text/event-stream",):
+            return await begun(self.people.service, path, {**self.who[role].headers, "x-org-id": str(org)})
         body, query = (filled(source.get(row), ids) for source in (BODIES, QUERIES))
         return await self.people.call(
             row[0], path.removeprefix("/api/v1"), body, who=self.who[role], headers={"x-org-id": str(org)}, params=query

@@ -55,6 +55,7 @@ async def serve(state: AppState, *, shared_ports: bool = False) -> None:
         await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         raise RuntimeError("an HTTP listener ended by itself")
     finally:
+        state.fleet.close()
         state.live.close()  # otherwise streams would run until their connections are closed
         for server in servers:
             server.stop()  # type: ignore[no-untyped-call]

@@ -8,7 +8,9 @@ from functools import partial
 
 from gridfleet.api.access.cache import ACCESS_CHANNEL, AccessCache
 from gridfleet.api.access.shares import ConnectionShares
+from gridfleet.api.access.streams import StreamPlaces
 from gridfleet.domains.identity.access_tokens import AccessTokens
+from gridfleet.domains.live.fleet import FleetChanges
 from gridfleet.domains.partners.amqp_access.rights_cache import RightsCache
 from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.domains.plants.mqtt_access.client_ids import ClientIds
@@ -58,6 +60,8 @@ class AppState:
     cache: Cache
     mail: MailQueue
     live: LiveValues
+    fleet: FleetChanges
+    stream_places: StreamPlaces
     esm: EsmClient
     strict: bool = False
 
@@ -101,6 +105,8 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
                 cache=Cache(RedisBackend(redis) if redis else MemoryBackend(settings.cache_megabytes * 1024 * 1024)),
                 mail=MailQueue(keyring, settings.base_url),
                 live=LiveValues(database),
+                fleet=FleetChanges(database),
+                stream_places=StreamPlaces(),
                 esm=EsmClient(Outbound(allow_private=settings.esm_allow_private), settings.sandbox_esm_url),
                 strict=strict,
             )

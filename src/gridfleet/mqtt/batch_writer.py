@@ -14,6 +14,7 @@ import structlog
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
+from gridfleet.domains.plants.changes import ChangePublisher
 from gridfleet.kernel import metrics
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, limit_statements
@@ -54,6 +55,8 @@ class BatchWriter:
     def __init__(self, database: Database, pipeline: Pipeline) -> None:
         self._database = database
         self._pipeline = pipeline
+        self.changes = ChangePublisher(database)
+        """Publishes which plants have new values; its owner runs it."""
         self._slow_until: dict[str, float] = {}
 
     async def prepare(self, deliveries: Sequence[Delivery]) -> Batch | None:
@@ -109,6 +112,7 @@ class BatchWriter:
         with self._invalidating(), metrics.INGEST_BATCH_SECONDS.time():
             async with self._database.transaction() as db:
                 await self._pipeline.store(db, batch)
+        self.changes.note(batch.changed)
         _count_committed(batch)
 
     @contextmanager

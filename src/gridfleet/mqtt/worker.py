@@ -104,6 +104,7 @@ class IngestWorker:
         ):
             await channel.basic_qos(prefetch_count=self._prefetch)
             tasks.create_task(self._listen(), name="notifications")
+            tasks.create_task(self._writer.changes.run(), name="changes")
             tasks.create_task(self._hold_leases(leases, channel, consumers), name="shards")
             tasks.create_task(self._consume(channel), name="consume")
             tasks.create_task(fail_when_closed(channel), name="channel")

@@ -19,6 +19,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.errors import TooManyRequests
 from support.builders.accounts import add_member, add_user, session_of
+from support.builders.clock import set_clock
 from support.builders.telemetry_records import RecordedPlant, add_plant, member
 from support.clients.live_watch import next_change
 from support.clients.open_stream import OpenStream
@@ -57,7 +58,7 @@ async def test_changes_come_as_events_and_end_with_the_session(service: ApiServi
 
 
 async def test_a_client_that_leaves_is_noticed(service: ApiService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gridfleet.api.plants.live.QUIET_SECONDS", 1.0)
+    monkeypatch.setattr("gridfleet.api.streams.QUIET_SECONDS", 1.0)
     plant = await RecordedPlant.create(service.state.database)
     headers = {**await service.super_admin(), "x-org-id": str(plant.organization_id)}
     stream = OpenStream(service, f"/api/v1/plants/{plant.id}/live", headers)
@@ -109,31 +110,22 @@ async def test_who_may_not_see_the_plant_gets_the_usual_refusals(service: ApiSer
     assert service.state.live.watchers == 0
 
 
-async def test_many_watchers_share_the_reading_and_there_is_an_end_to_them(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_many_watchers_share_the_reading(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "EVERY_SECONDS", 0.05)
-    monkeypatch.setattr(live, "MOST_WATCHERS", 40)
     plant = await RecordedPlant.create(database)
     await plant.write(None, ["a"], {NOW: [1.0]})
     values = LiveValues(database)
     watching = [values.watch(plant.org, plant.id, database.transaction) for _ in range(20)]
     for one in watching:
-        assert [point.value for point in await anext(one)] == [1.0]
-    with pytest.raises(TooManyRequests):
-        await anext(values.watch(plant.org, plant.id, database.transaction))
-    with pytest.raises(TooManyRequests):
-        await anext(values.watch(member(plant.organization_id, frozenset()), plant.id, database.transaction))
-    # One organisation takes half of the places at most: the others are for everybody else.
-    neighbour = await RecordedPlant.create(database)
-    await neighbour.write(None, ["a"], {NOW: [5.0]})
-    beside = values.watch(neighbour.org, neighbour.id, database.transaction)
-    assert [point.value for point in await anext(beside)] == [5.0]
-    await beside.aclose()
+        assert [point.value for point in (await anext(one)).points] == [1.0]
     await plant.write(None, ["a"], {NOW + SECOND: [2.0]})
+    received = []
     for one in watching:
-        assert [point.value for point in await next_change(one)] == [2.0]
+        changes = await next_change(one)
+        assert [point.value for point in changes.points] == [2.0]
+        received.append(changes)
         await one.aclose()
+    assert all(changes is received[0] for changes in received)  # so that it is encoded once
     assert values.watchers == 0
     with pytest.raises(PlantNotFound):
         await anext(values.watch(member(plant.organization_id, frozenset()), plant.id, database.transaction))
@@ -147,14 +139,14 @@ async def test_watchers_outlive_a_database_that_does_not_do_its_work(
     plant = await RecordedPlant.create(database)
     await plant.write(None, ["a"], {NOW: [1.0]})
     watching = LiveValues(database).watch(plant.org, plant.id, database.transaction)
-    assert [point.value for point in await anext(watching)] == [1.0]
+    assert [point.value for point in (await anext(watching)).points] == [1.0]
     for before, after in (("telemetry_latest", "away"), ("away", "telemetry_latest")):
         async with database.transaction() as db:
             await db.execute(f"ALTER TABLE {before} RENAME TO {after}".encode())
-        assert await anext(watching) == []  # a turn in which nothing changed
-        assert await anext(watching) == []
+        assert (await anext(watching)).points == []  # a turn in which nothing changed
+        assert (await anext(watching)).points == []
     await plant.write(None, ["a"], {NOW + SECOND: [2.0]})
-    assert [point.value for point in await next_change(watching)] == [2.0]
+    assert [point.value for point in (await next_change(watching)).points] == [2.0]
     await watching.aclose()
 
 
@@ -187,15 +179,15 @@ async def test_one_organisations_values_leave_room_for_others(database: Database
     await neighbour.write(None, ["a", "b", "c"], {NOW: [1.0, 2.0, 3.0]})
     values = LiveValues(database)
     first, second, third = (values.watch(plant.org, plant.id, database.transaction) for _ in range(3))
-    assert len(await anext(first)) == len(await anext(second)) == 2
+    assert len((await anext(first)).points) == len((await anext(second)).points) == 2
     with pytest.raises(TooManyRequests):
         await anext(third)
     beside = values.watch(neighbour.org, neighbour.id, database.transaction)
-    assert len(await anext(beside)) == 3
+    assert len((await anext(beside)).points) == 3
     await neighbour.add_device("PV1")
     await neighbour.write("PV1", ["d", "e"], {NOW: [4.0, 5.0]})
-    assert [len(changed) async for changed in beside if changed] == [2]  # ends: the plant has more values than fit
-    assert len(await anext(second)) == 0
+    assert [len(changed.points) async for changed in beside if changed.points] == [2]
+    assert len((await anext(second)).points) == 0
     for one in (first, second):
         await one.aclose()
     assert values.watchers == 0
@@ -216,3 +208,85 @@ async def test_the_values_of_a_large_plant_are_made_in_a_thread(database: Databa
             assert len(await latest.latest_points(db, plant.org, plant.id)) == count
     assert set(threads[:100]) == {threading.get_ident()}
     assert threading.get_ident() not in threads[100:]
+
+
+async def test_a_client_that_comes_back_gets_what_changed_meanwhile(service: ApiService) -> None:
+    plant = await RecordedPlant.create(service.state.database)
+    await plant.write(None, ["a", "b"], {NOW: [1.0, 2.0]})
+    headers = {**await service.super_admin(), "x-org-id": str(plant.organization_id)}
+    path = f"/api/v1/plants/{plant.id}/live"
+    stream = OpenStream(service, path, headers)
+    first = await stream.named_event()
+    assert first is not None
+    stream.left.set()
+    service.state.live.close()  # as when the client is noticed to have left
+    await stream.task
+    stream = OpenStream(service, path, headers)
+    first = await stream.named_event()
+    assert first is not None
+    stream.task.cancel()
+    await asyncio.gather(stream.task, return_exceptions=True)
+    await plant.write(None, ["a", "b"], {NOW + SECOND: [None, 3.0]})
+    last_id = first[2] or ""
+    for how, query in (({"last-event-id": last_id}, ""), ({}, f"lastEventId={last_id}")):
+        again = OpenStream(service, path, {**headers, **how}, query)
+        assert await again.event() == [("b", 3.0)]
+        again.task.cancel()
+        await asyncio.gather(again.task, return_exceptions=True)
+    for unknown in ("", "0-1", f"{last_id}9", "x" * 60, last_id.replace("-", "")):
+        again = OpenStream(service, path, {**headers, "last-event-id": unknown})
+        assert len(await again.event() or []) == (2 if not unknown.startswith(last_id) else 0)
+        again.task.cancel()
+        await asyncio.gather(again.task, return_exceptions=True)
+    assert service.state.live.watchers == 0
+
+
+async def test_an_event_source_names_its_organisation_in_the_query(service: ApiService) -> None:
+    plant = await RecordedPlant.create(service.state.database)
+    await plant.write(None, ["a"], {NOW: [1.0]})
+    other = await RecordedPlant.create(service.state.database)
+    token = (await service.super_admin())["authorization"].removeprefix("Bearer ")
+    cookie = {"cookie": f"gridfleet_session={token}"}
+    path = f"/api/v1/plants/{plant.id}/live"
+    stream = OpenStream(service, path, cookie, f"organizationId={plant.organization_id}")
+    assert await stream.event() == [("a", 1.0)]
+    stream.task.cancel()
+    await asyncio.gather(stream.task, return_exceptions=True)
+    for query, headers, code in (
+        ("", cookie, "FORBIDDEN"),
+        (f"organizationId={other.organization_id}", cookie, "PLANT_NOT_FOUND"),
+        (f"organizationId={plant.organization_id}", {**cookie, "x-org-id": str(other.organization_id)}, "FORBIDDEN"),
+        ("organizationId=5", cookie, "FORBIDDEN"),
+        (f"organizationId={plant.organization_id}&more=1", cookie, "VALIDATION_ERROR"),
+        (f"organizationId={plant.organization_id}", {}, "UNAUTHORIZED"),
+    ):
+        answer = await service.client.get(f"{path}?{query}", headers=headers)
+        assert answer.json()["code"] == code, query
+    # Other endpoints take the header alone.
+    answer = await service.client.get(f"/api/v1/plants?organizationId={plant.organization_id}", headers=cookie)
+    assert answer.json()["code"] == "FORBIDDEN"
+
+
+async def test_a_stream_outlives_its_access_token_and_not_its_session(
+    service: ApiService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant = await RecordedPlant.create(service.state.database)
+    await plant.write(None, ["a"], {NOW: [1.0]})
+    user = await add_user(service.state.database)
+    await add_member(service.state.database, plant.organization_id, user.id, OrgRole.VIEWER)
+    token = await session_of(service.state.database, service.state.access_tokens, user)
+    headers = {**bearer(token), "x-org-id": str(plant.organization_id)}
+    stream = OpenStream(service, f"/api/v1/plants/{plant.id}/live", headers)
+    assert await stream.event() == [("a", 1.0)]
+    later = utc_now() + timedelta(hours=1)
+    set_clock(monkeypatch, lambda: later)
+    answer = await service.client.get("/api/v1/auth/me", headers=headers)
+    assert answer.json()["code"] == "UNAUTHORIZED"
+    await plant.write(None, ["a"], {NOW + SECOND: [2.0]})
+    assert await stream.event() == [("a", 2.0)]
+    monkeypatch.undo()
+    async with service.state.database.transaction() as db:
+        await db.execute("DELETE FROM membership WHERE user_id = %s", (user.id,))
+    service.state.access.invalidate(str(user.id))
+    assert await stream.event() is None
+    await stream.task

@@ -192,9 +192,9 @@ async def test_a_watched_plant_that_gets_too_many_values_ends_its_watch_alone(da
         aclosing(live.watch(growing.org, growing.id, database.transaction)) as first,
         aclosing(live.watch(other.org, other.id, database.transaction)) as second,
     ):
-        assert (await anext(first), await anext(second)) == ([], [])
+        assert ((await anext(first)).points, (await anext(second)).points) == ([], [])
         await grow(growing, 126)
         async with asyncio.timeout(20):
-            assert [changed async for changed in first if changed] == []
+            assert [changes async for changes in first if changes.points] == []
         await other.write(None, ["a"], {datetime.now(UTC): [1.0]})
-        assert [point.value for point in await next_change(second)] == [1.0]
+        assert [point.value for point in (await next_change(second)).points] == [1.0]

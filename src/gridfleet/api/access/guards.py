@@ -38,6 +38,9 @@ __all__ = [
 
 SESSION_COOKIE: Final = "gridfleet_session"
 
+ORGANIZATION_PARAMETER: Final = "organizationId"
+"""Query parameter that names the organisation of endpoints with `by_query`."""
+
 UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 """Methods that change something. A cookie is accepted for them only from the service's own pages."""
 
@@ -64,6 +67,7 @@ class CallerRule:
         scope: The API-key scope that also opens the endpoint. None refuses API keys.
         organization: The path parameter that holds the organisation. None means the `x-org-id` header.
         everywhere: Whether a SuperAdmin may omit the organisation to act in all of them.
+        by_query: Whether the query parameter `organizationId` may name the organisation instead of the header.
     """
 
     kind: CallerKind
@@ -72,6 +76,7 @@ class CallerRule:
     scope: str | None = None
     organization: str | None = None
     everywhere: bool = False
+    by_query: bool = False
 
 
 public = partial(CallerRule, CallerKind.PUBLIC)
@@ -95,14 +100,27 @@ def super_admin(code: str = "SUPER_ADMIN_REQUIRED") -> CallerRule:
 
 
 def org_member(
-    min_role: OrgRole, scope: str | None = None, *, organization: str | None = None, everywhere: bool = False
+    min_role: OrgRole,
+    scope: str | None = None,
+    *,
+    organization: str | None = None,
+    everywhere: bool = False,
+    by_query: bool = False,
 ) -> CallerRule:
     """Require a member, with at least `min_role`, of the organisation in `x-org-id` or in the path parameter `organization`.
 
     A SuperAdmin may name an organisation in the path that does not exist, and finds it empty. With `everywhere` a SuperAdmin
-    may omit the organisation; the handler's `org` is then a `PlatformScope`.
+    may omit the organisation; the handler's `org` is then a `PlatformScope`. With `by_query` the query parameter
+    `organizationId` may name the organisation, for a browser's `EventSource`, which sends no headers of the page.
     """
-    return CallerRule(CallerKind.ORG_MEMBER, min_role=min_role, scope=scope, organization=organization, everywhere=everywhere)
+    return CallerRule(
+        CallerKind.ORG_MEMBER,
+        min_role=min_role,
+        scope=scope,
+        organization=organization,
+        everywhere=everywhere,
+        by_query=by_query,
+    )
 
 
 class AccessRefused(CodedError):
@@ -208,8 +226,7 @@ class Guard:
 
     def _authorize_key(self, call: "Call", key: KeyCaller) -> OrgScope | None:
         rule = self._rule
-        named = call.headers.get("x-org-id")
-        if named is not None and parse_uuid(named.strip()) != key.organization_id:
+        if any(parse_uuid(named.strip()) != key.organization_id for named in self._named(call)):
             raise AccessRefused(self._key_refusal)
         if rule.scope is None or rule.scope not in key.scopes:
             raise AccessRefused(self._key_refusal)
@@ -228,7 +245,8 @@ class Guard:
         elif rule.everywhere and caller.is_super_admin and "x-org-id" not in call.headers:
             return everywhere(caller)
         else:
-            organization_id = parse_uuid(call.headers.get("x-org-id", "").strip())
+            named = {parse_uuid(text.strip()) for text in self._named(call)}
+            organization_id = named.pop() if len(named) == 1 else None
         if organization_id is None:
             raise Forbidden("Name the organisation to act in with the x-org-id header, by its id (a UUID).")
         membership = await self._state.access.role(self._state.database, caller, organization_id)
@@ -236,6 +254,11 @@ class Guard:
         if org.role < rule.min_role:
             raise Forbidden(f"This call requires the role {rule.min_role.name}; yours is {org.role.name}.")
         return org
+
+    def _named(self, call: "Call") -> list[str]:
+        """Return the organisation's id as the call names it: in the header, in the query, or in both."""
+        texts = call.headers.get("x-org-id"), call.query_value(ORGANIZATION_PARAMETER) if self._rule.by_query else None
+        return [text for text in texts if text is not None]
 
     def _access_token(self, call: "Call") -> str:
         if "authorization" in call.headers:

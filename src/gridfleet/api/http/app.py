@@ -380,7 +380,9 @@ class BoundEndpoint:
     async def _start_stream(self, call: Call, status: int, stream: Stream) -> ASGIApp:
         chunks = aiter(stream.chunks)
         first = await anext(chunks, b"")
-        return StreamedResponse(status, self._response_headers(call, stream.content_type), first, chunks)
+        return StreamedResponse(
+            status, self._response_headers(call, stream.content_type), first, chunks, stalled_seconds=stream.stalled_seconds
+        )
 
     def _response_headers(self, call: Call, content_type: str | None) -> list[Header]:
         headers = [(b"x-request-id", call.request_id.encode())]

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from ipaddress import IPv6Address, IPv6Network
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 from uuid import UUID
 
 from gridfleet.api.http.responses import Header
@@ -88,6 +88,14 @@ class Call:
         for name, value in self._scope["headers"]:
             found.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
         return found
+
+    def query_value(self, name: str) -> str | None:
+        """Return the first value of a query parameter; None if it is missing or the query cannot be read."""
+        try:
+            pairs = parse_qsl(self._scope["query_string"].decode("ascii"), errors="strict", max_num_fields=100)
+        except ValueError:
+            return None
+        return next((value for key, value in pairs if key == name), None)
 
     @property
     def user_agent(self) -> str | None:

@@ -50,7 +50,7 @@ _TEXTS: Final = {
     "application/x-ndjson": ("Lines", "One record of the JSON response a line.", None),
     "text/event-stream": (
         "Events",
-        "Server-sent events named `values`. The data of each is the JSON response of `latest`.",
+        "Server-sent events with JSON as data. The description of the operation names them.",
         None,
     ),
     "text/html": ("HtmlPage", "A page.", "<!doctype html>"),
@@ -226,8 +226,12 @@ class _Writer:
         # Headers are texts for generated clients, which could not send another type.
         if endpoint.caller.kind is CallerKind.ORG_MEMBER:
             by_key = endpoint.caller.scope is not None
+            by_query = endpoint.caller.by_query
             more = " An API key has one of its own: with it the header may be left out." if by_key else ""
-            add("x-org-id", "header", not by_key, {"type": "string"}, more)
+            more += " `organizationId` may name it instead." if by_query else ""
+            add("x-org-id", "header", not (by_key or by_query), {"type": "string"}, more)
+        if endpoint.response_content_types == ("text/event-stream",):
+            add("Last-Event-ID", "header", False, {"type": "string"})
         if endpoint.creates and endpoint.caller.kind is not CallerKind.PUBLIC:
             add("Idempotency-Key", "header", False, {"type": "string", "pattern": "^[!-~]{1,255}$"})
         if endpoint.tagged:

@@ -48,10 +48,16 @@ class Stream:
 
     The iterator holds its own database connection. An error before the first chunk becomes an error envelope; a later error
     ends the response early, and the client finds that its last chunk is missing.
+
+    Attributes:
+        content_type: The content type.
+        chunks: The chunks.
+        stalled_seconds: After this time in which the client takes nothing of a chunk the response ends early. None: never.
     """
 
     content_type: str
     chunks: AsyncIterator[bytes]
+    stalled_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +120,7 @@ class StreamedResponse:
     first: bytes
     chunks: AsyncIterator[bytes]
     encoder: Encoder | None = None
+    stalled_seconds: float | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send chunks as they become available until the client disconnects, and always close their source."""
@@ -123,23 +130,34 @@ class StreamedResponse:
             if scope["method"] == "HEAD":
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
                 return
-            await send({"type": "http.response.body", "body": await self._encoded(self.first), "more_body": True})
+            await self._send_chunk(send, self.first)
             async for chunk in self.chunks:
                 if client_left.done():  # sending to a closed connection does not raise
                     return
-                await send({"type": "http.response.body", "body": await self._encoded(chunk), "more_body": True})
+                await self._send_chunk(send, chunk)
             last = b"" if self.encoder is None else self.encoder.end()
             await send({"type": "http.response.body", "body": last, "more_body": False})
         except CodedError as error:
             log.info("response ended early", code=error.code)
+        except _ClientStalled:
+            log.info("response ended early, the client does not read it")
         finally:
             client_left.cancel()
             close = getattr(self.chunks, "aclose", None)
             if close is not None:
                 await close()
 
-    async def _encoded(self, chunk: bytes) -> bytes:
-        return chunk if self.encoder is None else await self.encoder.encode(chunk)
+    async def _send_chunk(self, send: Send, chunk: bytes) -> None:
+        encoded = chunk if self.encoder is None else await self.encoder.encode(chunk)
+        try:
+            async with asyncio.timeout(self.stalled_seconds):
+                await send({"type": "http.response.body", "body": encoded, "more_body": True})
+        except TimeoutError as error:
+            raise _ClientStalled from error
+
+
+class _ClientStalled(Exception):
+    """The client has taken nothing of a chunk for too long."""
 
 
 async def _disconnected(receive: Receive) -> None:

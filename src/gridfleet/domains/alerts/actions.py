@@ -1,5 +1,6 @@
 """Read, acknowledge and resolve alerts."""
 
+from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page, Paging
 
-__all__ = ["acknowledge", "get_alert", "list_alerts", "open_alerts_of", "resolve"]
+__all__ = ["acknowledge", "find_alerts", "get_alert", "list_alerts", "open_alerts_of", "resolve"]
 
 _MOST_OF_PLANT: Final = 100
 
@@ -33,6 +34,11 @@ async def get_alert(db: Connection, org: OrgScope, alert_id: UUID) -> Alert:
     if alert is None:
         raise AlertNotFound
     return alert
+
+
+async def find_alerts(db: Connection, org: OrgScope, alert_ids: Sequence[UUID]) -> list[Alert]:
+    """Return those of the alerts that exist and that the caller may see."""
+    return await store.find_many(db, org, alert_ids)
 
 
 async def open_alerts_of(db: Connection, org: OrgScope, plant_id: UUID) -> list[Alert]:

@@ -87,6 +87,16 @@ async def find(db: Connection, org: OrgScope, alert_id: UUID) -> Alert | None:
     return await cursor.fetchone()
 
 
+async def find_many(db: Connection, org: OrgScope, alert_ids: Sequence[UUID]) -> list[Alert]:
+    """Return those of the alerts that the caller may see, oldest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_alert))
+    await cursor.execute(
+        f"SELECT {_COLUMNS} FROM alert WHERE id = ANY(%(ids)s) AND {_VISIBLE} ORDER BY created_at, id",
+        {"ids": list(alert_ids), **_visible(org)},
+    )
+    return await cursor.fetchall()
+
+
 async def page(db: Connection, org: OrgScope, which: AlertFilter, paging: Paging) -> list[Alert]:
     """Return one page of alerts, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_alert))

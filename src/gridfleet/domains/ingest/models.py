@@ -97,6 +97,8 @@ class Batch:
     subscribed: dict[UUID, UUID] = field(default_factory=dict)
     """The organisations of the plants to whose telemetry partners subscribe, by plant."""
     events: list[NewEvent] = field(default_factory=list)
+    changed: dict[UUID, set[UUID]] = field(default_factory=dict)
+    """Plants with new values, by organisation."""
     connected: set[UUID] = field(default_factory=set)
     """Plants whose status message says that they have just connected."""
     bad_signatures: dict[UUID, int] = field(default_factory=dict)

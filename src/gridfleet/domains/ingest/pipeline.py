@@ -171,6 +171,7 @@ class Pipeline:
         if channel is Channel.TELEMETRY:
             if not await self._process_telemetry(batch, plant, delivery, message):
                 return False
+            batch.changed.setdefault(plant.organization_id, set()).add(plant.id)
             plant.presence.note_message(batch.now_ms, message.sent_at)
         else:
             batch.acknowledgements.append(parse_acknowledgement(message, plant.id, delivery.request_id))

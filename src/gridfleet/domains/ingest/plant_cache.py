@@ -107,6 +107,7 @@ class CachedPlant:
     """
 
     id: UUID
+    organization_id: UUID
     lifecycle_status: Lifecycle
     keys: tuple[tuple[bytes, int | None], ...]
     itself: CachedDevice
@@ -258,6 +259,7 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
 
         return CachedPlant(
             plant.id,
+            plant.organization_id,
             plant.lifecycle_status,
             tuple(keys),
             await device(plant.id, None, plant.template_id),

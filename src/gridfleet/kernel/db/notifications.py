@@ -9,7 +9,7 @@ from psycopg import sql
 from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection, TidyConnection
 from gridfleet.kernel.db.queries import fetch_count
 
-__all__ = ["HEARTBEAT_SECONDS", "count_listeners", "listen", "notify", "received_during"]
+__all__ = ["HEARTBEAT_SECONDS", "count_listeners", "listen", "notify", "notify_all", "received_during"]
 
 HEARTBEAT_SECONDS: Final = 1.0
 """Interval of the checks whether an idle connection is alive."""
@@ -53,6 +53,11 @@ async def listen(
 async def notify(db: Connection, channel: str, payload: str) -> None:
     """Publish a notification on the channel when the transaction is committed."""
     await db.execute("SELECT pg_notify(%s, %s)", (channel, payload))
+
+
+async def notify_all(db: Connection, channel: str, payloads: Sequence[str]) -> None:
+    """Publish several notifications on the channel in one statement."""
+    await db.execute("SELECT pg_notify(%s, payload) FROM unnest(%s::text[]) AS p (payload)", (channel, list(payloads)))
 
 
 async def count_listeners(db: Connection, name: str) -> int:

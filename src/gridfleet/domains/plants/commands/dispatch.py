@@ -1,6 +1,6 @@
 """Issue commands to sub-devices, and list them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -30,7 +30,7 @@ from gridfleet.kernel.errors import Forbidden, TooManyRequests
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page, Paging
 
-__all__ = ["MAX_PARAMS_BYTES", "MAX_WAITING", "issue_device_command", "list_commands"]
+__all__ = ["MAX_PARAMS_BYTES", "MAX_WAITING", "find_commands", "issue_device_command", "list_commands"]
 
 MAX_PARAMS_BYTES: Final = 64 * 1024
 """The largest size of a command's parameters as JSON."""
@@ -95,6 +95,12 @@ async def list_commands(db: Connection, org: OrgScope, plant_id: UUID, external_
     now = utc_now()
     commands = await store.page(db, org, device.id, paging)
     return Page.of([as_of(command, now) for command in commands], await store.count(db, org, device.id), paging)
+
+
+async def find_commands(db: Connection, org: OrgScope, command_ids: Sequence[UUID]) -> list[PlantCommand]:
+    """Return those of the commands that exist and whose plants the caller may see."""
+    now = utc_now()
+    return [as_of(command, now) for command in await store.find_many(db, org, command_ids)]
 
 
 async def _declared(db: Connection, device: SubDevice, action_name: str, params: Mapping[str, Any]) -> Action:

@@ -175,6 +175,23 @@ async def page(db: Connection, org: OrgScope, sub_device_id: UUID, paging: Pagin
     return await cursor.fetchall()
 
 
+async def find_many(db: Connection, org: OrgScope, command_ids: Sequence[UUID]) -> list[PlantCommand]:
+    """Return those of the commands whose plants the caller may see, oldest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_command))
+    await cursor.execute(
+        "SELECT c.id, c.plant_id, c.target AS external_id, c.instruction, c.status, c.issued_at, c.expires_at, c.sent_at,"
+        " c.received_at, c.finished_at, c.reason, c.requester_type, c.requester_id"
+        " FROM plant_command c JOIN plant p ON p.id = c.plant_id WHERE c.id = ANY(%(ids)s) AND p.organization_id = %(org)s"
+        " AND (%(plants)s::uuid[] IS NULL OR p.id = ANY(%(plants)s)) ORDER BY c.issued_at, c.id",
+        {
+            "ids": list(command_ids),
+            "org": org.organization_id,
+            "plants": None if org.plant_ids is None else list(org.plant_ids),
+        },
+    )
+    return await cursor.fetchall()
+
+
 async def count(db: Connection, org: OrgScope, sub_device_id: UUID) -> int:
     """Return the number of commands that were issued to the sub-device."""
     return await fetch_count(

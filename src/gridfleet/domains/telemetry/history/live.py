@@ -1,11 +1,14 @@
 """Publish the newest values of plants to users who watch them.
 
-One loop per process reads each watched plant once a second over one connection, however many users watch it. A slow watcher
-gets the changes since its last read; nothing is queued for it.
+One loop per process reads each watched plant once a second over one connection. What changed is the same object for all who
+watch the plant, so that it is made and encoded once. A slow watcher gets the changes since its last read; nothing is queued for
+it.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,27 +25,78 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import TooManyRequests
 
-__all__ = ["LiveValues"]
+__all__ = ["LiveValues", "ValueChanges"]
 
 log = structlog.get_logger(__name__)
 
 EVERY_SECONDS: Final = 1.0
 MOST_PLANTS: Final = 200
-MOST_WATCHERS: Final = 1_000
 MOST_VALUES: Final = 200_000
 """Newest values of all watched plants, times their watchers. All may change every second, and each takes 5 µs then."""
 # These are the limits of a process. One organisation may use half of each, so that it cannot exclude the others.
+KEPT_SECONDS: Final = 30.0
+"""How long the values of a plant are kept after its last watcher has left, so that a client that reconnects can resume."""
 _RETRY_AFTER_SECONDS: Final = 30
 
 
 @dataclass(slots=True)
+class ValueChanges:
+    """Newest values that changed, possibly none, and the id of the state after them. `encoded` is for the use of watchers."""
+
+    id: str
+    points: list[TelemetryPoint]
+    encoded: bytes | None = None
+
+
+@dataclass(slots=True)
 class _Watched:
+    """A plant with its newest values. Each read that finds changes makes a new version."""
+
     org: OrgScope
     plant_id: UUID
+    name: str = field(default_factory=lambda: secrets.token_hex(4))
+    """Distinguishes the versions of this object from those of another process, or of an earlier time."""
     points: dict[str, TelemetryPoint] = field(default_factory=dict)
+    changed_in: dict[str, int] = field(default_factory=dict)
+    """The version in which the value of each metric last changed."""
+    version: int = 0
+    made: dict[int, ValueChanges] = field(default_factory=dict)
+    """The changes up to the present version, by the version after which they begin."""
     watchers: int = 0
-    values: int = 0
+    left_at: float = 0.0
     gone: bool = False
+
+    def update(self, points: Iterable[TelemetryPoint]) -> None:
+        """Note what has changed in the newest values, of which these are all."""
+        newest = {point.metric: point for point in points}
+        for metric in self.points.keys() - newest.keys():  # its sub-device was deleted
+            del self.points[metric], self.changed_in[metric]
+        # Two reads may end in another order than they began.
+        held = self.points
+        changed = [
+            point
+            for metric, point in newest.items()
+            if (old := held.get(metric)) is None or (old != point and old.time <= point.time)
+        ]
+        if changed:
+            self.version += 1
+            self.made.clear()
+            self.points.update((point.metric, point) for point in changed)
+            self.changed_in.update((point.metric, self.version) for point in changed)
+
+    def changes(self, version: int) -> ValueChanges:
+        """Return the values that changed after a version."""
+        found = self.made.get(version)
+        if found is None:
+            points = [point for metric, point in self.points.items() if self.changed_in[metric] > version]
+            found = self.made[version] = ValueChanges(f"{self.name}-{self.version}", points)
+        return found
+
+    def version_of(self, event_id: str | None) -> int:
+        """Return the version that an id names, 0 for any other text."""
+        name, _, version = (event_id or "").partition("-")
+        known = name == self.name and version.isascii() and version.isdigit() and len(version) < 16
+        return min(int(version), self.version) if known else 0
 
 
 class LiveValues:
@@ -53,8 +107,11 @@ class LiveValues:
         self._plants: dict[tuple[UUID, UUID], _Watched] = {}
         self._turn = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
-        self.watchers = 0
+
+    @property
+    def watchers(self) -> int:
         """The number of watches."""
+        return sum(watched.watchers for watched in self._plants.values())
 
     def close(self) -> None:
         """End all current watches."""
@@ -63,61 +120,75 @@ class LiveValues:
         self._next_turn()
 
     async def watch(
-        self, org: OrgScope, plant_id: UUID, transaction: Callable[[], AbstractAsyncContextManager[Connection]]
-    ) -> AsyncGenerator[list[TelemetryPoint], None]:
+        self,
+        org: OrgScope,
+        plant_id: UUID,
+        transaction: Callable[[], AbstractAsyncContextManager[Connection]],
+        last_id: str | None = None,
+    ) -> AsyncGenerator[ValueChanges, None]:
         """Yield all newest values, then about every second those that changed, possibly none. Ends when the plant is deleted.
 
-        `transaction` opens the transaction of the first read. Later reads are those of all watches.
+        Args:
+            org: The organisation.
+            plant_id: The plant.
+            transaction: Opens the transaction of the first read. Later reads are those of all watches.
+            last_id: The id of the last changes that the client received. If it is known, the first changes begin after it.
 
         Raises:
             PlantNotFound: There is no such plant.
-            TooManyRequests: The process or the organisation has too many watches, or watches too many values.
+            TooManyRequests: The process or the organisation watches too many plants or values.
         """
         key = (org.organization_id, plant_id)
-        own = [watched.watchers for (owner, _), watched in self._plants.items() if owner == org.organization_id]
-        is_full = self.watchers >= MOST_WATCHERS or sum(own) >= MOST_WATCHERS // 2
-        no_plant = len(self._plants) >= MOST_PLANTS or len(own) >= MOST_PLANTS // 2
-        if is_full or (key not in self._plants and no_plant):
-            raise TooManyRequests(_RETRY_AFTER_SECONDS)
-        self.watchers += 1
-        watched = self._plants.setdefault(key, _Watched(org, plant_id))
+        self._forget(time.monotonic() - KEPT_SECONDS)
+        if (watched := self._plants.get(key)) is None or not watched.watchers:
+            active = [owner for (owner, _), one in self._plants.items() if one.watchers]
+            if len(active) >= MOST_PLANTS or active.count(org.organization_id) >= MOST_PLANTS // 2:
+                raise TooManyRequests(_RETRY_AFTER_SECONDS)
+            if len(self._plants) >= MOST_PLANTS:
+                self._forget(time.monotonic())
+            watched = self._plants.setdefault(key, _Watched(org, plant_id))
         watched.watchers += 1
         try:
             async with transaction() as db:
-                seen = {point.metric: point for point in await latest_points(db, org, plant_id)}
-            watched.values = len(seen)
+                watched.update(await latest_points(db, org, plant_id))
             if self._values() > MOST_VALUES or self._values(org.organization_id) > MOST_VALUES // 2:
                 raise TooManyRequests(_RETRY_AFTER_SECONDS)
-            yield list(seen.values())
+            seen, version = watched.version_of(last_id), watched.version
+            yield watched.changes(seen)
             if self._loop is None or self._loop.done():
                 self._loop = asyncio.create_task(self._read_all(), name="live values")
             while not watched.gone:
                 await self._turn.wait()
-                changed = [point for metric, point in watched.points.items() if seen.get(metric) != point]
-                seen.update((point.metric, point) for point in changed)
-                yield changed
+                seen, version = version, watched.version
+                yield watched.changes(seen)
         finally:
-            self.watchers -= 1
             watched.watchers -= 1
-            if not watched.watchers:
+            watched.left_at = time.monotonic()
+            unused = watched.gone or not watched.points
+            if unused and not watched.watchers and self._plants.get(key) is watched:
                 del self._plants[key]
 
     def _values(self, organization_id: UUID | None = None) -> int:
         plants = self._plants.items()
-        return sum(one.values * one.watchers for (owner, _), one in plants if organization_id in (None, owner))
+        return sum(len(one.points) * one.watchers for (owner, _), one in plants if organization_id in (None, owner))
+
+    def _forget(self, left_before: float) -> None:
+        """Remove the plants whose last watcher has left before a time of the monotonic clock."""
+        for key, watched in tuple(self._plants.items()):
+            if not watched.watchers and watched.left_at <= left_before:
+                del self._plants[key]
 
     async def _read_all(self) -> None:
-        """Read all watched plants once a second until there are no watches."""
+        """Read all watched plants once a second until there are none."""
         while self._plants:
             await asyncio.sleep(EVERY_SECONDS)
+            self._forget(time.monotonic() - KEPT_SECONDS)
             try:
                 async with self._database.transaction() as db:
-                    for watched in list(self._plants.values()):
+                    for watched in [one for one in self._plants.values() if one.watchers]:
                         try:
-                            points = await latest_points(db, watched.org, watched.plant_id)
-                            watched.points = {point.metric: point for point in points}
-                            watched.values = len(points)
-                            if watched.values > MOST_VALUES // 2:  # it has grown
+                            watched.update(await latest_points(db, watched.org, watched.plant_id))
+                            if len(watched.points) > MOST_VALUES // 2:  # it has grown
                                 watched.gone = True
                         except (PlantNotFound, TooManyRequests):
                             watched.gone = True

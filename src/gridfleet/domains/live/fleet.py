@@ -1,0 +1,365 @@
+"""The stream of a fleet: what changes in an organisation, for all who watch it.
+
+A feed reads what has changed once, however many users watch, and keeps the encoded events of the last minutes. Each watcher has
+a position in them, and nothing is queued for it. One that is too slow, or comes back too late, gets a `reset`: it must read
+again what it shows. The users of one organisation share a feed, unless an API key limits what they see.
+"""
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from itertools import islice
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import psycopg
+import psycopg_pool
+import structlog
+
+from gridfleet.domains.alerts.actions import find_alerts
+from gridfleet.domains.fleet.totals.models import FleetSummary
+from gridfleet.domains.fleet.totals.summary import fleet_summary
+from gridfleet.domains.live.models import GonePlants, StreamReset
+from gridfleet.domains.live.queries import live_commands, live_plants
+from gridfleet.domains.plants.changes import Change, ChangeKind, ChangeStream
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.errors import TooManyRequests
+
+__all__ = ["Encode", "FleetChanges"]
+
+log = structlog.get_logger(__name__)
+
+TURN_SECONDS: Final = 0.25
+"""How far apart the reads of a feed are, at least."""
+TICK_SECONDS: Final = 2.0
+"""After this time without a change each watcher gets an empty piece, so that it can check its rights."""
+SUMMARY_SECONDS: Final = 5.0
+"""How far apart the summaries of a feed are, at least."""
+MOST_PLANTS: Final = 500
+MOST_RECORDS: Final = 100
+"""Plants, alerts and commands in one turn. Further ones follow in the next turns, each once with its newest state."""
+MOST_WAITING: Final = 50_000
+"""Ids of a kind that wait for their turn. Beyond it the watchers get a `reset`."""
+KEPT_SECONDS: Final = 300.0
+KEPT_BYTES: Final = 64 * 1024 * 1024
+MOST_BYTES_OF_FEED: Final = 8 * 1024 * 1024
+"""How long, and how much of, events are kept to resume. The bytes of all feeds are shared equally."""
+MOST_PIECE_BYTES: Final = 256 * 1024
+IDLE_SECONDS: Final = 60.0
+"""How long a feed continues without watchers, so that one that reconnects can resume."""
+_CONNECT_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 1.0
+_RETRY_AFTER_SECONDS: Final = 5
+
+Encode = Callable[[str, object, str | None], bytes]
+"""Makes an event of its name, its record and the id after it."""
+
+
+class _Key(NamedTuple):
+    """What a feed shows: kinds of changes, of an organisation's plants that its watchers may see."""
+
+    organization_id: UUID
+    plant_ids: frozenset[UUID] | None
+    kinds: frozenset[ChangeKind]
+
+
+class _Turn(NamedTuple):
+    """Encoded events that were read together, and the monotonic time of the read."""
+
+    data: bytes
+    at: float
+
+
+class FleetChanges:
+    """The feeds of one process."""
+
+    def __init__(self, database: Database) -> None:
+        self._stream = ChangeStream(database)
+        self._feeds: dict[_Key, _Feed] = {}
+
+    @property
+    def watchers(self) -> int:
+        """The number of watches."""
+        return sum(feed.watchers for feed in self._feeds.values())
+
+    def close(self) -> None:
+        """End all current watches."""
+        for feed in tuple(self._feeds.values()):
+            feed.end()
+        self._stream.close()
+
+    async def watch(
+        self,
+        org: OrgScope,
+        kinds: frozenset[ChangeKind],
+        transaction: Callable[[], AbstractAsyncContextManager[Connection]],
+        encode: Encode,
+        last_id: str | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield encoded events, and an empty piece if nothing has changed for some seconds.
+
+        First comes what has happened since the event `last_id`, or a `reset` if that is not known any more, or for a new
+        watcher a `summary`. Ends when the process stops.
+
+        Args:
+            org: The organisation.
+            kinds: The kinds of changes to show.
+            transaction: Opens a transaction for the reads of the organisation.
+            encode: Makes an event.
+            last_id: The id of the last event that the client received.
+
+        Raises:
+            TooManyRequests: Changes cannot be received at the moment.
+        """
+        feed = await self._feed(_Key(org.organization_id, org.plant_ids, kinds), org, transaction, encode)
+        feed.watchers += 1
+        try:
+            position = feed.position_after(last_id)
+            if position is None:
+                position = feed.end_position
+                piece = feed.encode("reset", StreamReset("UNKNOWN_ID"), None) if last_id else b""
+                piece += await feed.summary(position)
+            else:
+                piece, position = feed.read(position)
+            yield piece  # at once, possibly empty: the response begins with it
+            while not feed.ended:
+                piece, position = feed.read(position)
+                if not piece:
+                    await feed.woken.wait()
+                    piece, position = feed.read(position)
+                yield piece
+        finally:
+            feed.watchers -= 1
+            feed.left_at = time.monotonic()
+
+    async def _feed(
+        self, key: _Key, org: OrgScope, transaction: Callable[[], AbstractAsyncContextManager[Connection]], encode: Encode
+    ) -> "_Feed":
+        """Return the feed, which receives all changes from now on."""
+        feed = self._feeds.get(key)
+        if feed is None:
+            feed = self._feeds[key] = _Feed(key, org, transaction, encode, self._room)
+            subscribing = self._stream.subscribe(key.organization_id, feed, _CONNECT_SECONDS)
+            feed.subscribed = asyncio.create_task(subscribing, name="live feed")
+            feed.running = asyncio.create_task(self._run(key, feed), name="live feed")
+        if not await asyncio.shield(feed.subscribed):
+            raise TooManyRequests(_RETRY_AFTER_SECONDS)
+        return feed
+
+    async def _run(self, key: _Key, feed: "_Feed") -> None:
+        try:
+            if await feed.subscribed:
+                await feed.run()
+        except Exception:
+            log.exception("the stream of a fleet failed; its watchers may resume")
+        finally:
+            # Removed before its watchers leave, so that those who come back get another one.
+            if self._feeds.get(key) is feed:
+                del self._feeds[key]
+            feed.ended = True
+            feed.wake()
+            self._stream.unsubscribe(key.organization_id, feed)
+
+    def _room(self) -> int:
+        return min(MOST_BYTES_OF_FEED, KEPT_BYTES // max(1, len(self._feeds)))
+
+
+class _Feed:
+    """The events of one organisation, in turns that are numbered from 0."""
+
+    subscribed: asyncio.Task[bool]
+    running: asyncio.Task[None]
+
+    def __init__(
+        self,
+        key: _Key,
+        org: OrgScope,
+        transaction: Callable[[], AbstractAsyncContextManager[Connection]],
+        encode: Encode,
+        room: Callable[[], int],
+    ) -> None:
+        """Create a feed without events. `room` returns how many bytes it may keep."""
+        self.encode = encode
+        self.watchers = 0
+        self.left_at = time.monotonic()
+        self.ended = False
+        self.woken = asyncio.Event()
+        self._kinds = key.kinds
+        self._org = org
+        self._transaction = transaction
+        self._room = room
+        self._feed_id = secrets.token_hex(4)
+        self._turns: deque[_Turn] = deque()
+        self._first = 0
+        self._bytes = 0
+        self._waiting: dict[ChangeKind, dict[UUID, None]] = {kind: {} for kind in key.kinds}
+        self._is_due = asyncio.Event()
+        self._is_lost = False
+        self._summary: FleetSummary | None = None
+        self._summary_at = 0.0
+        self._summary_due = False
+        self._summarizing = asyncio.Lock()
+
+    @property
+    def end_position(self) -> int:
+        """The number of the next turn."""
+        return self._first + len(self._turns)
+
+    def changed(self, change: Change) -> None:
+        """Note what to read in the next turn."""
+        if change.kind not in self._kinds:
+            return
+        waiting, plants = self._waiting[change.kind], self._org.plant_ids
+        limited = plants is not None and change.kind in (ChangeKind.PLANT, ChangeKind.VALUES)
+        waiting.update(dict.fromkeys(one for one in change.ids if not limited or one in (plants or ())))
+        if len(waiting) > MOST_WAITING:
+            self.missed()
+        if waiting:
+            self._is_due.set()
+
+    def missed(self) -> None:
+        """Note that changes may be missing."""
+        for waiting in self._waiting.values():
+            waiting.clear()
+        self._is_lost = True
+        self._is_due.set()
+
+    def end(self) -> None:
+        """End the watches."""
+        self.running.cancel()
+        self.ended = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let all watchers read."""
+        self.woken.set()
+        self.woken = asyncio.Event()
+
+    def position_after(self, last_id: str | None) -> int | None:
+        """Return the number of the turn after the one with this id; None if it is not kept, or the id is another feed's."""
+        name, _, number = (last_id or "").partition("-")
+        if name != self._feed_id or not (number.isascii() and number.isdigit() and len(number) < 16):
+            return None
+        position = int(number)
+        return position if self._first <= position <= self.end_position else None
+
+    def read(self, position: int) -> tuple[bytes, int]:
+        """Return the events from a turn on, as many as a piece may hold, and the number of the turn after them."""
+        if position < self._first:
+            position = self.end_position
+            return self.encode("reset", StreamReset("TOO_SLOW"), self._id(position)), position
+        pieces: list[bytes] = []
+        size = 0
+        while position < self.end_position and (not pieces or size < MOST_PIECE_BYTES):
+            pieces.append(self._turns[position - self._first].data)
+            size += len(pieces[-1])
+            position += 1
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces), position
+
+    async def summary(self, position: int) -> bytes:
+        """Return the newest summary, at most SUMMARY_SECONDS old, with the id of a position."""
+        async with self._summarizing:  # many watchers come together after a restart
+            if self._summary is None or self._is_summary_old():
+                async with self._transaction() as db:
+                    await self._read_summary(db)
+        return self.encode("summary", self._summary, self._id(position))
+
+    async def run(self) -> None:
+        """Read what changes until there have been no watchers for some time."""
+        self._is_lost = False  # what was missed before the connection, no watcher has seen
+        while self.watchers or time.monotonic() - self.left_at < IDLE_SECONDS:
+            try:
+                async with asyncio.timeout(TICK_SECONDS):
+                    await self._is_due.wait()
+            except TimeoutError:
+                self._drop_old()
+                self.wake()
+                if not self._summary_due:
+                    continue
+            self._is_due.clear()
+            try:
+                await self._take_turn()
+            except (psycopg.Error, psycopg_pool.PoolTimeout, TooManyRequests) as error:
+                log.warning("cannot read changes of a fleet, retrying", error=type(error).__name__)
+                self._is_due.set()
+                await asyncio.sleep(_RETRY_SECONDS)
+            await asyncio.sleep(TURN_SECONDS)
+
+    async def _take_turn(self) -> None:
+        if self._is_lost:
+            self._is_lost = False
+            self._add([("reset", StreamReset("INTERRUPTED"))])
+            return
+        taken: dict[ChangeKind, list[UUID]] = {}
+        for kind in (ChangeKind.PLANT, ChangeKind.VALUES, ChangeKind.ALERT, ChangeKind.COMMAND):
+            room = MOST_RECORDS if kind in (ChangeKind.ALERT, ChangeKind.COMMAND) else MOST_PLANTS
+            if kind is ChangeKind.VALUES:  # after the rows, because there are always more of them
+                room -= len(taken[ChangeKind.PLANT])
+            taken[kind] = list(islice(self._waiting.get(kind, ()), room))
+            for one in taken[kind]:  # before the read, because it may change again meanwhile
+                del self._waiting[kind][one]
+        try:
+            async with self._transaction() as db:
+                events = await self._read(db, taken)
+        except Exception:
+            for kind, ids in taken.items():
+                self._waiting.get(kind, {}).update(dict.fromkeys(ids))
+            raise
+        self._add(events)
+        if any(self._waiting.values()):
+            self._is_due.set()
+
+    async def _read(self, db: Connection, taken: Mapping[ChangeKind, Sequence[UUID]]) -> list[tuple[str, object]]:
+        """Return the events about what has changed."""
+        events: list[tuple[str, object]] = []
+        rows, values = taken[ChangeKind.PLANT], taken[ChangeKind.VALUES]
+        if rows or values:
+            plants = await live_plants(db, self._org, list({*rows, *values}))
+            if gone := set(rows).difference(plant.id for plant in plants):
+                events.append(("gone", GonePlants(list(gone))))
+            if plants:
+                events.append(("plants", plants))
+        if (alert_ids := taken[ChangeKind.ALERT]) and (alerts := await find_alerts(db, self._org, alert_ids)):
+            events.append(("alerts", alerts))
+        if (command_ids := taken[ChangeKind.COMMAND]) and (commands := await live_commands(db, self._org, command_ids)):
+            events.append(("commands", commands))
+        self._summary_due |= bool(rows or values or alert_ids)
+        if self._summary_due and self._is_summary_old():
+            await self._read_summary(db)
+            events.append(("summary", self._summary))
+        return events
+
+    async def _read_summary(self, db: Connection) -> None:
+        self._summary_due = False
+        self._summary, self._summary_at = await fleet_summary(db, self._org), time.monotonic()
+
+    def _is_summary_old(self) -> bool:
+        return time.monotonic() - self._summary_at > SUMMARY_SECONDS
+
+    def _id(self, position: int) -> str:
+        """Return the id of an event after which a client resumes at this position."""
+        return f"{self._feed_id}-{position}"
+
+    def _add(self, events: Sequence[tuple[str, object]]) -> None:
+        """Keep the events of a turn, and wake the watchers."""
+        if not events:
+            return
+        # The last event has the id: a client that received only some of them resumes before the first.
+        after, last = self._id(self.end_position + 1), len(events) - 1
+        data = b"".join(
+            self.encode(name, record, after if number == last else None) for number, (name, record) in enumerate(events)
+        )
+        self._turns.append(_Turn(data, time.monotonic()))
+        self._bytes += len(data)
+        self._drop_old()
+        self.wake()
+
+    def _drop_old(self) -> None:
+        room, kept_from = self._room(), time.monotonic() - KEPT_SECONDS
+        while len(self._turns) > 1 and (self._bytes > room or self._turns[0].at < kept_from):
+            self._bytes -= len(self._turns.popleft().data)
+            self._first += 1
