@@ -17,7 +17,10 @@ from support.clients.people import People, Person
 from support.servers.served import Served, served
 
 import_handlers()
-SECTIONS: Final = ("/api/v1/auth", "/api/v1/organizations", "/api/v1/users", "/api/v1/invitations", "/api/v1/audit-events")
+SECTIONS: Final = tuple(
+    f"/api/v1/{section}"
+    for section in ("auth", "organizations", "users", "invitations", "audit-events", "notifications", "vcp/sites")
+)
 ROWS: Final = {row: endpoint for row, endpoint in ENDPOINTS.items() if row[1].startswith(SECTIONS)}
 WITH_BODY: Final = {row: endpoint for row, endpoint in ROWS.items() if endpoint.body_type is not None}
 
@@ -83,7 +86,7 @@ def is_envelope(answer: httpx.Response) -> bool:
 def path_of(row: tuple[str, str], **values: str) -> str:
     """The path with ids that are nobody's, or with these."""
     path = row[1].removeprefix("/api/v1")
-    for name in ("id", "orgId", "memberId"):
+    for name in ("id", "orgId", "memberId", "siteId", "token"):
         path = path.replace(f"{{{name}}}", values.get(name, str(uuid4())))
     return path
 
