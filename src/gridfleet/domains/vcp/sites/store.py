@@ -349,22 +349,25 @@ _OVERVIEW = (
     " WHERE i.plant_id = p.id AND i.end_at > %(now)s) AS changes_at FROM plant p"
 )
 _LISTED = "plant p LEFT JOIN vcp_site s ON s.plant_id = p.id WHERE p.organization_id = %(org)s"
-_CONDITIONS = {
-    "text": "(p.name ILIKE %(pattern)s OR p.serial_number ILIKE %(pattern)s)",
-    "has_override": "(s.override_mode IS NOT NULL AND coalesce(s.override_expires_at > %(now)s, true)) IS TRUE"
-    " = %(has_override)s",
-    "has_fallback": "(s.fallback_since IS NOT NULL) = %(has_fallback)s",
-    "has_schedule": "(s.schedule_active AND EXISTS"
-    " (SELECT FROM vcp_interval i WHERE i.plant_id = p.id AND i.end_at > %(now)s)) IS TRUE = %(has_schedule)s",
+_STATES = {
+    "has_override": "s.override_mode IS NOT NULL AND coalesce(s.override_expires_at > %(now)s, true)",
+    "has_fallback": "s.fallback_since IS NOT NULL",
+    "has_schedule": "s.schedule_active AND EXISTS"
+    " (SELECT FROM vcp_interval i WHERE i.plant_id = s.plant_id AND i.end_at > %(now)s)",
 }
+"""What is true of a site in a state. NULL or false for any other site, also one without a row."""
 
 
 def _listed(org: OrgScope, wanted: SiteFilter, now: datetime) -> tuple[str, dict[str, Any]]:
     """Return what follows FROM in the queries of a list, with the conditions of the used filters, and the parameters."""
-    used = [text for name, text in _CONDITIONS.items() if getattr(wanted, name) is not None]
-    plants = [] if org.plant_ids is None else ["p.id = ANY(%(plants)s)"]
-    values = {**_visible(org), **wanted._asdict(), "now": now, "pattern": wanted.text and containing(wanted.text)}
-    return _LISTED + "".join(f" AND {condition}" for condition in (*plants, *used)), values
+    conditions = [] if org.plant_ids is None else ["p.id = ANY(%(plants)s)"]
+    if wanted.text is not None:
+        conditions.append("(p.name ILIKE %(pattern)s OR p.serial_number ILIKE %(pattern)s)")
+    for name, state in _STATES.items():
+        if (asked := getattr(wanted, name)) is not None:
+            conditions.append(f"({state})" if asked else f"({state}) IS NOT TRUE")
+    values = {**_visible(org), "now": now, "pattern": wanted.text and containing(wanted.text)}
+    return _LISTED + "".join(f" AND {condition}" for condition in conditions), values
 
 
 async def list_sites(
