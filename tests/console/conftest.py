@@ -15,8 +15,9 @@ from support.servers.served import Served, served
 _ARGUMENTS = ("--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Run Chromium for a module. Playwright's event loop runs as long, and no asynchronous test could run beside it."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert program is not None, "scripts/ensure_test_tools.sh installs Chromium"
     # Chromium refuses its sandbox to root.
