@@ -14,6 +14,7 @@ _ALL = {
     "many_plants": ("many_plants",),
     "history": ("history",),
     "lists": ("lists",),
+    "fleet_api": ("fleet_api",),
     "gateway": ("gateway",),
     "memory": ("memory",),
     "streams": ("streams",),

@@ -18,7 +18,7 @@ from bench.client import Client, percentile
 from bench.measures import Measure, folder_of, options, report
 from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, Stack, running_stack
 
-__all__ = ["UNPAGED", "main", "measures_of"]
+__all__ = ["UNPAGED", "Ids", "fill", "main", "measures_of"]
 
 PAGE_GOAL: Final = 15.0
 UNPAGED: Final = "available plants of a group"
@@ -89,13 +89,14 @@ def main() -> None:
     plants, others, requests = (2_000, 1_000, 100) if chosen.quick else (20_000, 10_000, 500)
     plants, requests = chosen.plants or plants, chosen.requests or requests
     with running_stack() as stack:
-        ids = _fill(stack, plants, chosen.others or others)
+        ids = fill(stack, plants, chosen.others or others)
         stack.start_api()
         measures = uvloop.run(_measure(stack, ids, plants, requests))
     report("lists", measures, folder_of(chosen))
 
 
-def _fill(stack: Stack, ours: int, theirs: int) -> Ids:
+def fill(stack: Stack, ours: int, theirs: int) -> Ids:
+    """Store an organisation with `ours` plants, and others with `theirs` plants."""
     with psycopg.connect(stack.database_url, autocommit=True) as db:
         db.execute("SET synchronous_commit = off")
         for text in (_ORGANISATIONS, _PLANTS, _DEVICES, _GROUPS, _REPORT):

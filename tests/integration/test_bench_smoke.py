@@ -7,6 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from bench.against import COMPARED, read_figures
+from bench.fleet_api import ROWS
 from bench.load import Frame, Ledger
 from bench.measures import read_measures
 from bench.meter import verify
@@ -129,3 +130,13 @@ def test_a_frame_at_another_time_is_noticed(database_url: str) -> None:
     store(database_url, FRAME._replace(time=FRAME.time + 10))
     with pytest.raises(BenchFailed, match="1 sources differ"):
         verify(database_url, ledger_of(FRAME))
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_the_fleet_asks_for_every_row(tmp_path: Path) -> None:
+    sizes = ["--plants", "50", "--others", "20", "--requests", "2"]
+    run("fleet_api", "--quick", *sizes, "--output", str(tmp_path))
+    found = read_measures(tmp_path / "fleet_api.json")
+    assert len(found) == 2 * len(ROWS)
+    assert found["fleet_summary_p99"].goal == 30
+    assert {one.goal for name, one in found.items() if name.startswith("fleet_plants_by") and name.endswith("p99")} == {50}
