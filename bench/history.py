@@ -6,6 +6,7 @@ Run with `python -m bench.history`. Writes the result `history`.
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 import httpx
@@ -170,6 +171,15 @@ async def _reads(stack: Stack, database: Database, fleet: Fleet, start: datetime
             if (await client.get(device, params=span)).status_code != 200:
                 raise BenchFailed("hours of a sub-device were refused")
 
+        day = {"plantId": plant.id, "from": format_time(end - timedelta(days=1)), "to": query["to"]}
+        metrics = [f"{device_id}.signal_{number:02}" for device_id in plant.device_ids[:_EXPORT_DEVICES] for number in (0, 1)]
+
+        async def columns(bucket: str, count: int) -> None:
+            answer = await client.get("/api/v1/telemetry/columns", params={**day, "metrics": metrics, "bucket": bucket})
+            buckets, nulls = answer.content.count(b'.000Z"'), answer.content.count(b"null")
+            if answer.status_code != 200 or buckets < count or nulls > count:
+                raise BenchFailed(f"columns of a day: {answer.status_code}, {buckets} buckets, {nulls} times null")
+
         yesterday = end.replace(hour=0, minute=0, second=0) - timedelta(days=1)
 
         async def fleet_day() -> None:
@@ -186,6 +196,8 @@ async def _reads(stack: Stack, database: Database, fleet: Fleet, start: datetime
         return {
             **await _times("30_days_in_15_minutes", quarters, goal=30.0),
             **await _times("sub_device_30_days_in_hours", hours),
+            **await _times("columns_of_a_day_4_metrics", partial(columns, "2 minutes", 720), goal=40.0),
+            **await _times("columns_of_a_day_4_metrics_in_10_seconds", partial(columns, "10 seconds", 8_640)),
             **await _times("fleet_day_sums_sql_alone", fleet_day),
         }
 
@@ -229,7 +241,8 @@ def _client(stack: Stack, fleet: Fleet) -> httpx.AsyncClient:
         f"{stack.api_url}/api/v1/auth/login", json={"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}, trust_env=False
     )
     token = login.raise_for_status().json()["access_token"]
-    headers = {"authorization": f"Bearer {token}", "x-org-id": str(fleet.organization_id)}
+    # Without compression, which takes time at both ends.
+    headers = {"authorization": f"Bearer {token}", "x-org-id": str(fleet.organization_id), "accept-encoding": "identity"}
     return httpx.AsyncClient(base_url=stack.api_url, headers=headers, trust_env=False, timeout=300)
 
 
