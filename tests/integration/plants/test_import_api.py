@@ -206,3 +206,41 @@ async def test_other_requests_continue_while_a_file_is_read(fleet: Fleet) -> Non
         status, _ = await send(fleet, HEADER + "\nRoof,,GATEWAY,,,," * 10_000)
     assert status == 400
     assert turns > usual + 50
+
+
+async def test_an_exported_file_can_be_imported_elsewhere(fleet: Fleet) -> None:
+    places = [
+        {"latitude": 0.00001, "longitude": -179.9999999999, "tag": "a;b", "timeZone": "Asia/Kathmandu"},
+        {"latitude": -90.0, "longitude": 1.5},
+        {},
+    ]
+    for number, place in enumerate(places):
+        await fleet.plant(
+            name=f'Süd "{number}", a;b',
+            serialNumber=f"SN-{number}",
+            authMethod="TOKEN",
+            metadata={"n": [number, "\n"]},
+            **place,
+        )
+    many = "".join(f"M,MANY-{number},GATEWAY\n" for number in range(450))
+    assert (await send(fleet, f"name,serialNumber,type\n{many}"))[0] == 201
+    await fleet.call("POST", "/plants", {"name": "T", "serialNumber": "THEIRS", "type": "GATEWAY"}, fleet.stranger)
+
+    answer = await fleet.service.client.get("/api/v1/plants/export", headers=fleet.viewer)
+
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/csv; charset=utf-8")
+    assert "THEIRS" not in answer.text
+    status, report = await send(fleet, answer.content, **fleet.stranger)
+    assert (status, report["created"], report["refused"]) == (201, 453, 0), report
+    shown = {}
+    for headers in (fleet.viewer, fleet.stranger):
+        plants: list[dict[str, Any]] = []
+        for page in range(1, 6):
+            plants += (await fleet.call("GET", f"/plants?limit=100&page={page}", headers=headers))[1]["data"]
+        names = ("name", "type", "authMethod", "metadata", "timeZone")
+        shown[headers["x-org-id"]] = {plant["serialNumber"]: [plant[name] for name in names] for plant in plants}
+    ours, theirs = shown.values()
+    del theirs["THEIRS"]
+    assert ours == theirs
+    again = await fleet.service.client.get("/api/v1/plants/export", headers=fleet.stranger)
+    assert sorted(set(again.text.splitlines()) - set(answer.text.splitlines())) == ["T,THEIRS,GATEWAY,MTLS,,,,,,,"]

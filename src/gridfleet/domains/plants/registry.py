@@ -34,6 +34,7 @@ __all__ = [
     "get_plant",
     "linked_plants",
     "list_plants",
+    "plants_before",
     "update_plant",
     "visible_among",
     "write_esm_facts",
@@ -93,6 +94,11 @@ async def list_plants(db: Connection, org: OrgScope, auth_method: AuthMethod | N
     """Return one page of the organisation's plants, newest first."""
     total = await store.count(db, org, auth_method)
     return Page.of(await store.page(db, org, auth_method, paging, total), total, paging)
+
+
+async def plants_before(db: Connection, org: OrgScope, last: Plant | None, limit: int) -> list[Plant]:
+    """Return up to `limit` plants, newest first: those that follow `last`, or the newest ones."""
+    return await store.before(db, org, last, limit)
 
 
 async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: PlantChanges) -> Plant:
