@@ -1,5 +1,6 @@
 """A browser's own EventSource reads the streams with the session cookie, comes back by itself, and ends with the session."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -9,7 +10,7 @@ import pytest
 from playwright.sync_api import Page
 
 from gridfleet.kernel.ids import new_id
-from support.clients.console_user import ConsoleUser
+from support.clients.console_user import PASSWORD, ConsoleUser
 from support.clients.watched_page import Watched
 from support.servers.served import Served
 
@@ -30,6 +31,11 @@ def sql(database_url: str, query: str, *parameters: Any) -> list[tuple[Any, ...]
         return cursor.fetchall() if cursor.description else []
 
 
+def login(member: ConsoleUser) -> str:
+    """The body of a login."""
+    return json.dumps({"email": member.email, "password": PASSWORD})
+
+
 def received(page: Page, name: str, part: str = "") -> None:
     """Wait for an event of this name with this text in its data."""
     condition = "([name, part]) => window.received.some(one => one[0] === name && one[1].includes(part))"
@@ -38,14 +44,17 @@ def received(page: Page, name: str, part: str = "") -> None:
 
 @pytest.fixture
 def plant(database_url: str, user: Callable[..., ConsoleUser], watched: Watched) -> tuple[UUID, UUID]:
-    """A plant, and its organisation, of a user who has logged in."""
+    """A plant, and its organisation, of a user who has logged in on a page of the service that may call it."""
     member = user()
-    member.log_in(watched.page)
+    watched.page.goto("/docs")
+    log_in = "body => fetch('/api/v1/auth/login', {method: 'POST', headers: {'content-type': 'application/json'}, body})"
+    assert watched.page.evaluate(f"body => ({log_in})(body).then(response => response.status)", login(member)) == 200
     [[organization_id]] = sql(database_url, "SELECT id FROM organization WHERE slug = %s", member.slugs[0])
     plant_id = new_id()
     sql(
         database_url,
-        "INSERT INTO plant (id, organization_id, name, serial_number, type) VALUES (%s, %s, 'Roof', 'SN-1', 'GATEWAY')",
+        "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method)"
+        " VALUES (%s, %s, 'Roof', 'SN-1', 'GATEWAY', 'TOKEN')",
         *(plant_id, organization_id),
     )
     return plant_id, organization_id
@@ -83,4 +92,4 @@ def test_it_ends_with_the_session(
         page.evaluate(OPEN, f"/api/v1{path}?organizationId={organization_id}")
         received(page, "values" if "plants" in path else "summary")
     assert page.evaluate("fetch('/api/v1/auth/logout', {method: 'POST'}).then(response => response.status)") == 200
-    page.wait_for_function("window.source.readyState === EventSource.CLOSED", timeout=60_000)
+    page.wait_for_function("() => window.source.readyState === EventSource.CLOSED", timeout=60_000)
