@@ -267,7 +267,9 @@ class _Writer:
             if content_type in _TEXTS:
                 suffix, text, example = _TEXTS[content_type]
                 name, description = name + suffix, description or text
-                content[content_type] = {"schema": {"type": "string", "description": text}}
+                # Without a type: some tools compare the schema of an event stream with each event, others with the whole text.
+                kind_of_text = {} if content_type == "text/event-stream" else {"type": "string"}
+                content[content_type] = {"schema": {**kind_of_text, "description": text}}
                 if example is not None:
                     content[content_type]["example"] = example
             else:

@@ -14,7 +14,7 @@ depends_on = None
 
 _ENERGIES: Final = ("produced", "imported", "exported", "charged", "discharged")
 _TABLE: Final = """
-CREATE TABLE plant_power (
+CREATE TABLE IF NOT EXISTS plant_power (
     plant_id uuid PRIMARY KEY REFERENCES plant ON DELETE CASCADE,
     measured_at timestamptz,
     pv_kw double precision,
