@@ -115,7 +115,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "telemetry/energy/store": (
         "energies of all organisations are kept alike; meters and readings belong to plants that the caller named",
-        "dirty_plants postpone accounts readings last_readings misplaced owner_of past_to_read",
+        "dirty_plants postpone accounts readings last_readings misplaced owner_of past_to_read kept_around falls_before write"
+        " leave_totals enter_totals",
     ),
     "telemetry/frames/store": (
         "ingest writes what verified plants reported; the telemetry of deleted plants has no organisation",
@@ -180,7 +181,7 @@ NAMES = {module: set(names.split()) for module, (_, names) in ACROSS_ORGANISATIO
 def tenant_tables() -> set[str]:
     """Tables whose rows belong to an organisation, by their own column or through the plant or source they hang off."""
     text = "\n".join(path.read_text() for path in sorted(MIGRATIONS.glob("*.py")))
-    tables: dict[str, str] = dict(re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", text, re.DOTALL))
+    tables: dict[str, str] = dict(re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+) \((.*?)\n\)", text, re.DOTALL))
     return {
         name
         for name, columns in tables.items()
