@@ -145,7 +145,7 @@ def test_the_energy_of_a_day_is_shown(watched: Watched, plants: list[dict[str, s
     page = watched.page
     open_plant(page, plants)
     page.get_by_role("link", name="Energy").click()
-    produced = page.get_by_role("row").filter(has_text="Produced")
+    produced = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="Produced", exact=True))
     expect(produced).to_contain_text("Wh")
     watched.check_accessibility()
     page.get_by_role("button", name="Earlier").click()

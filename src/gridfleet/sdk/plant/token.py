@@ -5,11 +5,11 @@ import binascii
 import ssl
 import time
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-import httpx
 import msgspec
 
 from gridfleet.protocol.token_request import sign_token_request
@@ -21,7 +21,7 @@ __all__ = ["SignedTokens", "TokenSource"]
 
 _SPARE_SECONDS: Final = 60
 _TIMEOUT_SECONDS: Final = 30
-_REFUSED: Final = frozenset({httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN})
+_REFUSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 
 class _Claims(msgspec.Struct):
@@ -64,6 +64,8 @@ class SignedTokens:
             TokenRefused: The service refuses the plant.
             TokenUnavailable: The service gives no token for another reason.
         """
+        import httpx  # only TOKEN plants need it
+
         request_id = self._ids.next()
         # The service accepts only requests that are newer than the last one.
         self._sent_at = max(int(self._clock() * 1000), self._sent_at + 1)
