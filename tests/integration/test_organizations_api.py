@@ -64,7 +64,7 @@ async def test_bad_paging_is_a_validation_error(service: ApiService, query: str)
 
 
 async def test_a_page_far_behind_the_end_is_empty(service: ApiService) -> None:
-    answer = await service.client.get(f"{URL}?page=900000000000000&limit=100", headers=await service.super_admin())
+    answer = await service.client.get(f"{URL}?page=1000&limit=100", headers=await service.super_admin())
     assert (answer.status_code, answer.json()["data"]) == (200, [])
 
 

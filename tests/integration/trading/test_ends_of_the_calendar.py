@@ -37,7 +37,12 @@ ENDPOINTS: dict[str, list[dict[str, str]]] = {
     "/plants/{plantId}/sub-devices/{externalId}/telemetry": [{}],
     "/trading/plants/{id}/meters": [{}, {"bucketMinutes": "7"}],
     "/vcp/sites/{siteId}/telemetry/meter": [{}],
+    "/vcp/sites/{siteId}/adherence": [{}],
+    "/telemetry/columns": [{"metrics": "GRID.energy_imported"}, {"metrics": "GRID.energy_imported", "bucket": "30 days"}],
+    "/fleet/energy": [{}, {"bucket": "1 month", "timeZone": "Pacific/Kiritimati"}],
+    "/plants/{plantId}/energy": [{}, {"bucket": "1 month", "timeZone": "Pacific/Pago_Pago"}],
     "/audit-events": [{}],
+    "/notifications/deliveries": [{}],
     "/svc-esm/plants/{externalPlantId}/meters": [{}],
 }
 """Each with the further parameters that lead another way through the code."""
@@ -95,7 +100,7 @@ async def test_every_range_is_answered_or_refused(fleet: Fleet, template: str) -
     path = template.format(**names)
     headers = await sandbox_client(fleet) if template.startswith("/svc-esm") else fleet.admin
     for more in ENDPOINTS[template]:
-        if template == "/telemetry":
+        if template in ("/telemetry", "/telemetry/columns"):
             more = {**more, "plantId": str(plant.id)}
         assert await wrong_answers(fleet, path, ranges(**more), headers) == []
 
