@@ -185,6 +185,28 @@ async def test_a_counter_that_is_back_after_more_than_a_day_sets_a_new_level(sit
     assert (await of_plant(site, range_of(EnergyBucket.DAY, 3, start=MIDNIGHT - timedelta(days=2)))).total.produced == 1
 
 
+async def test_power_counts_from_a_day_after_the_last_reading_of_the_counter(site: RecordedPlant) -> None:
+    """Whichever hours are computed together: those of a day, or each after its end."""
+    last = MIDNIGHT - timedelta(days=1) + HOUR + 30 * MINUTE
+    await counted(site, {last: 10.0})
+    await site.write("PV1", ["active_power"], {MIDNIGHT + n * 10 * MINUTE: [6.0] for n in range(60)})
+    await work(site.database)
+    for late in range(2):
+        found = column(await of_plant(site, range_of(EnergyBucket.HOUR)), "produced")
+        assert found[:9] == [None, None, 6, 6, 6, 6, 6, 6, 6]
+        await site.write("PV1", ["active_power"], {MIDNIGHT + 5 * MINUTE + late * HOUR: [6.0]})
+        await work(site.database)
+
+
+async def test_a_counter_that_is_back_after_more_than_a_day_adds_nothing_before_a_whole_day_is_computed(
+    site: RecordedPlant,
+) -> None:
+    await counted(site, {MIDNIGHT - 2 * HOUR: 10.0, MIDNIGHT + 23 * HOUR + MINUTE: 100.0, MIDNIGHT + 24 * HOUR - MINUTE: 101.0})
+    await site.write("GRID", METERED, {MIDNIGHT + n * HOUR: [1.0, 1.0] for n in range(24)})
+    await work(site.database)
+    assert (await of_plant(site, range_of(EnergyBucket.DAY))).total.produced == 1
+
+
 async def test_power_counts_where_no_counter_does_and_a_cell_without_values_is_null(site: RecordedPlant) -> None:
     await site.write("PV1", ["active_power"], {MIDNIGHT + n * 10 * MINUTE: [6.0] for n in range(10)})
     await work(site.database)

@@ -1,7 +1,7 @@
 """Compute the energies of plants' hours from frames.
 
-The rules are those of the energy of the day, which is the sum of its hours. A counter that was read within a day before the end
-of the hour counts; otherwise the power is integrated.
+The rules are those of the energy of the day, which is the sum of its hours. A counter that was read in the hour or in the day
+before it counts; otherwise the power is integrated. An hour has the same energy whichever others are computed with it.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -19,10 +19,11 @@ from gridfleet.domains.telemetry.energy import store
 from gridfleet.domains.telemetry.energy.arithmetic import limited
 from gridfleet.domains.telemetry.energy.models import DirtyHour, KeptHour
 from gridfleet.domains.telemetry.energy.quarters import (
-    HOUR,
+    LONGEST_GAP,
     QUARTERS,
     Quarters,
     counter_quarters,
+    hours_with_counter,
     milliwatt_hours,
     power_quarters,
     total,
@@ -39,8 +40,7 @@ __all__ = ["energies_of_hours"]
 _HOUR: Final = timedelta(hours=1)
 _AFTER: Final = timedelta(minutes=15)
 """How long after an hour a reading reveals that the one before it was misread, and a power ends the line from the last one."""
-_LONGEST_GAP: Final = timedelta(hours=24)
-"""A counter that was not read for longer sets a new level."""
+_LONGEST_GAP: Final = timedelta(microseconds=LONGEST_GAP)
 _HOURS_AT_ONCE: Final = 1_000
 """Hours of metrics whose values are in memory: of each second one, they take 60 MB."""
 _KILO: Final = SIZES["kW"]
@@ -80,11 +80,11 @@ _Name = tuple[int, int, str]
 
 
 class _Counted(NamedTuple):
-    """The rises of a counter in the quarters of a run, the hours in which it fell, and from which of its hours on it counts."""
+    """The rises of a counter in the quarters of a run, the hours in which it fell, and those in which it counts."""
 
     rises: list[float | None]
     falls: frozenset[int]
-    counts_from: int
+    counts_in: frozenset[int]
 
 
 async def energies_of_hours(
@@ -100,7 +100,8 @@ async def energies_of_hours(
     runs = await _runs(db, wanted)
     in_runs = [(number, meter) for number, run in enumerate(runs) for meter in meters.get(run.plant_id, ())]
     counters = await _counters(db, runs, in_runs)
-    powers = await _powers(db, runs, [one for one in in_runs if _first_counted(*one, runs, counters) > 0])
+    needed = [one for one in in_runs if len(_counted_in(*one, counters)) < runs[one[0]].hours]
+    powers = await _powers(db, runs, needed)
     parts: dict[tuple[int, Energy], list[Quarters]] = defaultdict(list)
     falls: set[DirtyHour] = set()
     for number, meter in in_runs:
@@ -112,10 +113,8 @@ async def energies_of_hours(
             if powers.get((number, meter.source.id, key))
         ]
         falls |= {run.hour(hour) for one in counted for hour in one.falls}
-        first = QUARTERS * _first_counted(number, meter, runs, counters)
-        parts[number, meter.energy].append(
-            _joined([one[:first] for one in integrated], [one.rises[first:] for one in counted], first, run)
-        )
+        by_counter = _counted_in(number, meter, counters)
+        parts[number, meter.energy].append(_joined(integrated, [one.rises for one in counted], by_counter, run))
     found: dict[DirtyHour, KeptHour] = {}
     for number, run in enumerate(runs):
         sums = [total(parts[number, energy] or [[None] * (QUARTERS * run.hours)]) for energy in Energy]
@@ -126,18 +125,20 @@ async def energies_of_hours(
 
 
 def _joined(
-    before: Sequence[Sequence[float | None]], after: Sequence[Sequence[float | None]], first: int, run: _Run
+    powers: Sequence[Sequence[float | None]], counters: Sequence[Sequence[float | None]], by_counter: Set[int], run: _Run
 ) -> Quarters:
-    """Return the sums of powers' energies before quarter `first` of a run, and of counters' rises from it on."""
-    columns = [[one[quarter] for one in before] for quarter in range(first)]
-    columns += [[one[quarter] for one in after] for quarter in range(QUARTERS * run.hours - first)]
+    """Return the sums of counters' rises in the hours `by_counter` of a run, and of powers' energies in its others."""
+    columns = (
+        [one[quarter] for one in (counters if quarter // QUARTERS in by_counter else powers)]
+        for quarter in range(QUARTERS * run.hours)
+    )
     known = ([value for value in column if value is not None] for column in columns)
     return [milliwatt_hours(limited(sum(values))) if values else None for values in known]
 
 
-def _first_counted(number: int, meter: EnergyMeter, runs: Sequence[_Run], counters: Mapping[_Name, _Counted]) -> int:
-    """Return from which hour of its run on a counter of the meter counts; the number of hours if none does."""
-    return min((counters[number, meter.source.id, key].counts_from for key in meter.counters), default=runs[number].hours)
+def _counted_in(number: int, meter: EnergyMeter, counters: Mapping[_Name, _Counted]) -> frozenset[int]:
+    """Return the hours of a run in which a counter of the meter counts."""
+    return frozenset[int]().union(*(counters[number, meter.source.id, key].counts_in for key in meter.counters))
 
 
 async def _runs(db: Connection, wanted: Sequence[DirtyHour]) -> list[_Run]:
@@ -173,8 +174,8 @@ async def _counters(db: Connection, runs: Sequence[_Run], meters: Sequence[tuple
             hours = runs[metric.run].hours
             times, readings = values[metric.name]
             rises = counter_quarters(times, readings, first[metric.name], QUARTERS * hours)
-            counts_from = min(max((times[0] - first[metric.name]) // HOUR, 0), hours) if times else hours
-            found[metric.name] = _Counted(rises.rises, frozenset(quarter // QUARTERS for quarter in rises.falls), counts_from)
+            falls = frozenset(quarter // QUARTERS for quarter in rises.falls)
+            found[metric.name] = _Counted(rises.rises, falls, hours_with_counter(times, first[metric.name], hours))
     return found
 
 

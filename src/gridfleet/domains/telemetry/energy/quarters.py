@@ -12,13 +12,26 @@ from typing import Final, NamedTuple
 
 from gridfleet.domains.telemetry.energy.arithmetic import MAX_GAP_SECONDS, integrate_power, limited, steps
 
-__all__ = ["HOUR", "MOST", "QUARTERS", "Rises", "counter_quarters", "milliwatt_hours", "power_quarters", "total"]
+__all__ = [
+    "HOUR",
+    "LONGEST_GAP",
+    "MOST",
+    "QUARTERS",
+    "Rises",
+    "counter_quarters",
+    "hours_with_counter",
+    "milliwatt_hours",
+    "power_quarters",
+    "total",
+]
 
 QUARTERS: Final = 4
 """Quarters of an hour."""
 QUARTER: Final = 15 * 60 * 1_000_000
 """Width in microseconds."""
 HOUR: Final = QUARTERS * QUARTER
+LONGEST_GAP: Final = 24 * HOUR
+"""A counter that was not read for this time before an hour counts in it only between its readings."""
 MOST: Final = 10_000_000_000_000
 """The most energy of a plant in a quarter of an hour, in mWh: 10 GWh. Totals of a million plants still fit into 64 bits."""
 
@@ -49,14 +62,21 @@ def total(parts: Sequence[Quarters]) -> Quarters:
 def counter_quarters(times: Sequence[int], readings: Sequence[float], start: int, count: int) -> Rises:
     """Return the rise of a counter in each of `count` quarters from `start` on.
 
-    A rise belongs to the quarter of the higher reading.
+    A rise belongs to the quarter of the higher reading. The first reading after `LONGEST_GAP` adds nothing.
 
     Args:
         times: Times in microseconds, ascending.
         readings: Readings in kWh. Those before `start` set the level; those after the last quarter reveal misread ones.
-        start: The start in microseconds.
+        start: The start of an hour in microseconds.
         count: Number of quarters.
     """
+    if place := _place_after_gap(times, start, count // QUARTERS):
+        earlier, later = (
+            counter_quarters(times[part], readings[part], start, count) for part in (slice(place), slice(place, None))
+        )
+        # Of an hour, all readings are before the gap or all after it.
+        rises = [one if other is None else other for one, other in zip(earlier.rises, later.rises, strict=True)]
+        return Rises(rises, earlier.falls | later.falls)
     edges = [bisect_left(times, start + number * QUARTER) for number in range(count + 1)]
     if all(map(le, readings, readings[1:])):
         return Rises(
@@ -76,6 +96,25 @@ def counter_quarters(times: Sequence[int], readings: Sequence[float], start: int
         if any(readings[place] < readings[place - 1] for place in range(max(first, 1), last))
     }
     return Rises(rises, frozenset(falls))
+
+
+def hours_with_counter(times: Sequence[int], start: int, count: int) -> frozenset[int]:
+    """Return those of `count` hours from `start` on in which, or within `LONGEST_GAP` before which, a counter was read."""
+    begins = [start + number * HOUR for number in range(count)]
+    return frozenset(
+        number
+        for number, begin in enumerate(begins)
+        if (after := bisect_left(times, begin + HOUR)) and times[after - 1] >= begin - LONGEST_GAP
+    )
+
+
+def _place_after_gap(times: Sequence[int], start: int, count: int) -> int:
+    """Return the place of the first reading in one of `count` hours from `start` on that follows a gap; 0 if none does."""
+    for begin in (start + number * HOUR for number in range(count)):
+        place = bisect_left(times, begin)
+        if 0 < place < len(times) and times[place] < begin + HOUR and times[place - 1] < begin - LONGEST_GAP:
+            return place
+    return 0
 
 
 def power_quarters(

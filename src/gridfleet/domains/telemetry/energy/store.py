@@ -96,11 +96,11 @@ async def kept_around(db: Connection, dirty: Sequence[DirtyHour]) -> dict[DirtyH
 
 
 async def falls_before(db: Connection, starts: Sequence[DirtyHour]) -> set[DirtyHour]:
-    """Return those of the plants' hours before which a counter fell on the same UTC day."""
+    """Return those of the plants' hours before which a counter fell on the same UTC day or in the hour before it."""
     cursor = await db.execute(
         "SELECT s.plant_id, s.hour FROM unnest(%s::uuid[], %s::timestamptz[]) AS s (plant_id, hour)"
         " WHERE EXISTS (SELECT FROM plant_energy e WHERE e.plant_id = s.plant_id AND "
-        " e.hour >= date_bin('1 day', s.hour, 'epoch') AND e.hour < s.hour AND e.falls)",
+        " e.hour >= date_bin('1 day', s.hour, 'epoch') - interval '1 hour' AND e.hour < s.hour AND e.falls)",
         ([one.plant_id for one in starts], [one.hour for one in starts]),
     )
     return {DirtyHour(*row) for row in await cursor.fetchall()}
