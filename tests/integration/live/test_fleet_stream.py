@@ -1,7 +1,7 @@
 """The stream of a fleet: what is committed comes as events, to those who may see it, and nothing is lost without a word."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,12 @@ from uuid import UUID
 
 import pytest
 
+from gridfleet.domains.device_templates.catalogue import seed_system_templates
+from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.live import fleet as feeds
 from gridfleet.domains.partners.key_text import make_key
 from gridfleet.domains.plants.changes import CHANNEL, ChangePublisher
+from gridfleet.domains.telemetry.power.refresh import PowerRefresher, refresh_all
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db.notifications import notify
@@ -20,6 +23,7 @@ from support.builders.accounts import add_member, add_user, session_of
 from support.builders.telemetry_records import RecordedPlant, add_plant
 from support.clients.open_stream import OpenStream
 from support.servers.api_service import ApiService, api_service, bearer
+from support.servers.running_task import running
 
 PATH = "/api/v1/fleet/live"
 
@@ -60,6 +64,13 @@ async def until(stream: OpenStream, name: str) -> Any:
         if found[0] == name:
             return found[1]
     raise AssertionError("the stream ended")
+
+
+async def row_with(stream: OpenStream, holds: Callable[[Any], bool]) -> None:
+    """Read on until the row of a single changed plant is so."""
+    async with asyncio.timeout(15):
+        while not holds((await until(stream, "plants"))[0]):
+            pass
 
 
 async def closed(*streams: OpenStream) -> None:
@@ -127,6 +138,39 @@ async def test_each_kind_of_change_comes_as_an_event(service: ApiService) -> Non
     assert (service.state.fleet.watchers, len(service.state.stream_places)) == (0, 0)
 
 
+async def test_the_power_of_a_message_comes_although_it_is_computed_later(service: ApiService) -> None:
+    database = service.state.database
+    plant = await RecordedPlant.create(database)
+    await plant.add_device("PV1")
+    stream = await opened(service, await viewer_of(service, plant.organization_id))
+    publisher, refresher = ChangePublisher(database), PowerRefresher(database)
+    async with running(publisher.run()), running(refresher.run()):  # as in an ingest process
+        for power in (3.0, 4.0):
+            await plant.write("PV1", [Metric("active_power", "kW")], {utc_now(): [power]})
+            publisher.note({plant.organization_id: {plant.id}})
+            refresher.note([plant.id])
+            await row_with(stream, lambda row, power=power: row["power"] is not None and row["power"]["pvKw"] == power)
+    await refresh_all(database)
+    await plant.delete_device("PV1")
+    await refresh_all(database)
+    await row_with(stream, lambda row: row["power"] is None)
+    await closed(stream)
+
+
+async def test_a_plant_comes_again_with_each_change_of_what_its_row_shows(service: ApiService) -> None:
+    plant = await RecordedPlant.create(service.state.database)
+    async with service.state.database.transaction() as db:
+        await seed_system_templates(db)
+    stream = await opened(service, await viewer_of(service, plant.organization_id))
+    await add_alert(service, plant)
+    await row_with(stream, lambda row: (row["openAlerts"], row["worstAlert"]) == (1, "CRITICAL"))
+    await sql(service, "UPDATE alert SET status = 'RESOLVED', acknowledged_at = now(), resolved_at = now()")
+    await row_with(stream, lambda row: (row["openAlerts"], row["worstAlert"]) == (0, None))
+    await sql(service, "UPDATE plant SET template_id = (SELECT id FROM device_template WHERE level = 'PLANT' LIMIT 1)")
+    await row_with(stream, lambda row: row["templateId"] is not None)
+    await closed(stream)
+
+
 async def test_organisations_do_not_see_each_other(service: ApiService) -> None:
     ours, theirs = await RecordedPlant.create(service.state.database), await RecordedPlant.create(service.state.database)
     first = await opened(service, await viewer_of(service, ours.organization_id))
@@ -137,9 +181,12 @@ async def test_organisations_do_not_see_each_other(service: ApiService) -> None:
         await add_command(service, plant)
     for stream, plant in ((first, ours), (second, theirs)):
         assert {row["id"] for row in await until(stream, "plants")} == {str(plant.id)}
+    for stream in (first, second):
+        await until(stream, "alerts")
     await sql(service, "UPDATE plant SET organization_id = %s WHERE id = %s", ours.organization_id, theirs.id)
     assert await until(second, "gone") == {"plantIds": [str(theirs.id)]}
     assert [row["id"] for row in await until(first, "plants")] == [str(theirs.id)]
+    assert [alert["plantId"] for alert in await until(first, "alerts")] == [str(theirs.id)]
     text = b"".join(piece for piece in [first.pieces.get_nowait() for _ in range(first.pieces.qsize())] if piece)
     assert str(theirs.organization_id).encode() not in text
     await closed(first, second)
@@ -181,7 +228,9 @@ async def test_a_key_sees_its_plants_and_what_its_scopes_allow(service: ApiServi
     alert_id = await add_alert(service, plant)
     while True:
         name, data, _ = await stream.named_event() or ("ended", None, None)
-        assert name in ("summary", "alerts")
+        assert name in ("summary", "plants", "alerts")
+        if name == "plants":
+            assert [(row["id"], row["openAlerts"]) for row in data] == [(str(plant.id), 1)]
         if name == "alerts":
             break
     assert [alert["id"] for alert in data] == [str(alert_id)]

@@ -316,18 +316,21 @@ class _Feed:
     async def _read(self, db: Connection, taken: Mapping[ChangeKind, Sequence[UUID]]) -> list[tuple[str, object]]:
         """Return the events about what has changed."""
         events: list[tuple[str, object]] = []
-        rows, values = taken[ChangeKind.PLANT], taken[ChangeKind.VALUES]
-        if rows or values:
-            plants = await live_plants(db, self._org, list({*rows, *values}))
+        rows, alert_ids = taken[ChangeKind.PLANT], taken[ChangeKind.ALERT]
+        alerts = await find_alerts(db, self._org, alert_ids) if alert_ids else []
+        # The row of a plant shows how many alerts it has.
+        shown = {*rows, *taken[ChangeKind.VALUES], *(alert.plant_id for alert in alerts)}
+        if shown:
+            plants = await live_plants(db, self._org, list(shown))
             if gone := set(rows).difference(plant.id for plant in plants):
                 events.append(("gone", GonePlants(list(gone))))
             if plants:
                 events.append(("plants", plants))
-        if (alert_ids := taken[ChangeKind.ALERT]) and (alerts := await find_alerts(db, self._org, alert_ids)):
+        if alerts:
             events.append(("alerts", alerts))
         if (command_ids := taken[ChangeKind.COMMAND]) and (commands := await live_commands(db, self._org, command_ids)):
             events.append(("commands", commands))
-        self._summary_due |= bool(rows or values or alert_ids)
+        self._summary_due |= bool(shown or alert_ids)
         if self._summary_due and self._is_summary_old():
             await self._read_summary(db)
             events.append(("summary", self._summary))
