@@ -1,5 +1,7 @@
 """The fleet over HTTP: who may read it, what is refused, pages, keys, and other organisations."""
 
+import json
+from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -198,6 +200,14 @@ async def test_a_cursor_belongs_to_its_sort_and_order(fleet: Fleet) -> None:
 def test_a_forged_cursor_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a cursor|another type|no such text|isoformat"):
         decode_position(text)
+
+
+@pytest.mark.parametrize("moment", ["2026-01-01 00:00:00+20:00", "2026-W05-1", "0001-01-01T00:00:00+23:00", "2026-01-01"])
+async def test_a_cursor_with_a_time_that_only_python_reads_is_refused(fleet: Fleet, moment: str) -> None:
+    position = json.dumps(["lastSeenAt", "asc", moment, str(new_id())]).encode()
+    status, error = await listed(fleet, sort="lastSeenAt", cursor=urlsafe_b64encode(position).decode().rstrip("="))
+    assert (status, error["code"]) == (400, "VALIDATION_ERROR")
+    assert error["details"][0].startswith("cursor: ")
 
 
 async def test_totals_are_those_after_a_change_over_the_api(fleet: Fleet) -> None:

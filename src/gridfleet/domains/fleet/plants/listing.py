@@ -2,7 +2,7 @@
 
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -48,9 +48,17 @@ def decode_position(text: str) -> Position:
         if position.value is not None and not isinstance(position.value, store.TYPES[position.sort]):
             raise ValueError("the value has another type")
         if position.sort in (FleetSort.LAST_SEEN_AT, FleetSort.CREATED_AT) and isinstance(position.value, str):
-            datetime.fromisoformat(position.value)
+            return position._replace(value=_moment(position.value))
         if isinstance(position.value, str) and "\0" in position.value:
             raise ValueError("PostgreSQL has no such text")
     except (binascii.Error, UnicodeError, msgspec.DecodeError) as error:
         raise ValueError("not a cursor") from error
     return position
+
+
+def _moment(text: str) -> str:
+    """Return a time in the form that PostgreSQL reads: Python reads more, such as weeks and offsets of 20 hours."""
+    moment = datetime.fromisoformat(text)
+    if moment.utcoffset() != timedelta(0):
+        raise ValueError("not a time of a cursor")
+    return moment.isoformat()
