@@ -222,7 +222,7 @@ async def test_an_exported_file_can_be_imported_elsewhere(fleet: Fleet) -> None:
             name=f'Süd "{number}", a;b',
             serialNumber=f"SN-{number}",
             authMethod="TOKEN",
-            metadata={"n": [number, "\n"]},
+            metadata={"n": [number, "\n", {"large": [1e20, -1.7e308, 1e16, 5e-324]}]},
             **place,
         )
     many = "".join(f"M,MANY-{number},GATEWAY\n" for number in range(450))

@@ -1,14 +1,16 @@
 """`/api/v1/plants/export`: all plants as a CSV file, with the columns that an import takes."""
 
+import asyncio
 import csv
 import io
 from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
 from gridfleet.api.http import Call, S, Stream, endpoint, org_member
+from gridfleet.api.http.complaints import SAFE_INTEGER
 from gridfleet.domains.plants.models import Plant
 from gridfleet.domains.plants.registry import plants_before
 from gridfleet.kernel.caller import OrgRole, OrgScope
@@ -43,17 +45,17 @@ async def export_plants_to_csv(call: Call, org: OrgScope, db: Connection) -> Str
 
 async def _pages(call: Call, org: OrgScope, page: Sequence[Plant]) -> AsyncIterator[bytes]:
     # The first page was read with the request's connection, which returns to the pool before sending begins.
-    yield _text([COLUMNS, *map(_row, page)])
+    yield await asyncio.to_thread(_text, page, [COLUMNS])
     while len(page) == _PLANTS_A_PAGE:
         await call.confirm()
         async with call.state.shares.transaction(org) as db:
             page = await plants_before(db, org, page[-1], _PLANTS_A_PAGE)
-        yield _text([_row(plant) for plant in page])
+        yield await asyncio.to_thread(_text, page)
 
 
-def _text(rows: Sequence[Sequence[str]]) -> bytes:
+def _text(page: Sequence[Plant], header: Sequence[Sequence[str]] = ()) -> bytes:
     text = io.StringIO(newline="")
-    csv.writer(text).writerows(rows)
+    csv.writer(text).writerows([*header, *map(_row, page)])
     return text.getvalue().encode()
 
 
@@ -65,12 +67,32 @@ def _row(plant: Plant) -> Sequence[str]:
         plant.auth_method,
         plant.external_plant_id or "",
         str(plant.template_id or ""),
-        orjson.dumps(plant.metadata).decode() if plant.metadata else "",
+        _json(plant.metadata) if plant.metadata else "",
         _degrees(plant.latitude),
         _degrees(plant.longitude),
         plant.tag or "",
         plant.time_zone or "",
     )
+
+
+def _json(metadata: dict[str, Any]) -> str:
+    """Return metadata as an import accepts them: as an integer, PostgreSQL returns the number 1e20."""
+    try:
+        return orjson.dumps(metadata, option=orjson.OPT_STRICT_INTEGER).decode()
+    except orjson.JSONEncodeError:
+        return orjson.dumps(_with_doubles(metadata)).decode()
+
+
+def _with_doubles(value: Any) -> Any:
+    """Return JSON with doubles instead of integers that an import refuses."""
+    match value:
+        case dict():
+            return {name: _with_doubles(member) for name, member in value.items()}
+        case list():
+            return [_with_doubles(member) for member in value]
+        case int():
+            return value if abs(value) <= SAFE_INTEGER else float(value)
+    return value
 
 
 def _degrees(value: float | None) -> str:
