@@ -210,6 +210,22 @@ async def test_a_cursor_with_a_time_that_only_python_reads_is_refused(fleet: Fle
     assert error["details"][0].startswith("cursor: ")
 
 
+@pytest.mark.parametrize(("soc", "capacity"), [(5e-324, 50.0), (1e12, 1e308), (50.0, 5e-324), (1e-300, 1e-300), (100.0, 1e308)])
+async def test_totals_of_plants_that_report_or_whose_esm_states_extreme_numbers(
+    fleet: Fleet, soc: float, capacity: float
+) -> None:
+    for number in range(3):
+        plant = await fleet.plant(serialNumber=f"SN-{number}")
+        await report(fleet, plant["id"], 1.0)
+        await fleet.sql("UPDATE plant_power SET soc = %s WHERE plant_id = %s::uuid", soc, plant["id"])
+        await fleet.sql("UPDATE plant SET capacity_kwh = %s WHERE id = %s::uuid", capacity, plant["id"])
+    status, summary = await fleet.call("GET", "/fleet/summary", None, fleet.viewer)
+    assert status == 200
+    storage = summary["storage"]
+    assert storage["usableKwh"] == pytest.approx(3 * min(capacity, 1e12))
+    assert storage["storedKwh"] == pytest.approx(storage["usableKwh"] * soc / 100)
+
+
 async def test_totals_are_those_after_a_change_over_the_api(fleet: Fleet) -> None:
     assert (await fleet.call("GET", "/fleet/summary"))[1]["plants"] == 0
     await fleet.plant()

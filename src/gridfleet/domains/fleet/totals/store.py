@@ -15,11 +15,15 @@ from gridfleet.domains.fleet.totals.models import (
     FleetSummary,
 )
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
+from gridfleet.domains.telemetry.power.newest import MOST
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
 _POWERS: Final = ("pv_kw", "battery_kw", "grid_kw", "load_kw")
 _ENERGIES: Final = ("produced", "imported", "exported", "charged", "discharged")
+
+_STORED: Final = "CASE WHEN abs(w.soc) > 1e-9 AND capacity > 1e-9 THEN w.soc / 100 * capacity ELSE 0 END"
+"""Stored energy of a plant in kWh. PostgreSQL rejects products that round to zero, and sums above the largest double."""
 
 
 def _visible(org: OrgScope, column: str) -> tuple[str, dict[str, Any]]:
@@ -57,7 +61,7 @@ async def summary(db: Connection, org: OrgScope, alerts: FleetAlerts, before: Fl
         *(f"sum(w.{one}) FILTER (WHERE fresh)" for one in _POWERS),
         "count(*) FILTER (WHERE fresh)",
         "count(w.measured_at) FILTER (WHERE fresh IS NOT TRUE)",
-        "coalesce(sum(w.soc / 100 * capacity) FILTER (WHERE fresh), 0)",
+        f"coalesce(sum({_STORED}) FILTER (WHERE fresh), 0)",
         "coalesce(sum(capacity) FILTER (WHERE fresh AND w.soc IS NOT NULL), 0)",
         "count(capacity) FILTER (WHERE fresh AND w.soc IS NOT NULL)",
         *(f"coalesce(sum(w.{one}_kwh) FILTER (WHERE w.energy_day = {TODAY}), 0)" for one in _ENERGIES),
@@ -66,7 +70,8 @@ async def summary(db: Connection, org: OrgScope, alerts: FleetAlerts, before: Fl
         f"SELECT {', '.join(columns)} FROM (SELECT p.id, p.status, p.lifecycle_status, p.usual_interval_seconds, p.capacity_kwh"
         f" FROM plant p WHERE p.organization_id = %(org)s{condition}) AS p LEFT JOIN plant_power w ON w.plant_id = p.id"
         f" CROSS JOIN LATERAL (SELECT {FRESH} AS fresh,"
-        " CASE WHEN w.capacity_kwh > 0 THEN w.capacity_kwh WHEN p.capacity_kwh > 0 THEN p.capacity_kwh END AS capacity) AS f",
+        " CASE WHEN w.capacity_kwh > 0 THEN w.capacity_kwh"
+        f" WHEN p.capacity_kwh > 0 THEN least(p.capacity_kwh, {MOST:.0f}) END AS capacity) AS f",
         parameters,
     )
     row = await cursor.fetchone()
