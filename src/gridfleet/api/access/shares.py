@@ -11,7 +11,7 @@ from typing import Final
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from gridfleet.kernel.caller import OrgScope, PlatformScope
+from gridfleet.kernel.caller import Caller, OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import TooManyRequests
 
@@ -31,21 +31,28 @@ class ConnectionShares:
         self._free: WeakValueDictionary[UUID, asyncio.Semaphore] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def transaction(self, org: OrgScope | PlatformScope | None) -> AsyncIterator[Connection]:
+    async def transaction(
+        self, org: OrgScope | PlatformScope | None, reader: Caller | None = None
+    ) -> AsyncIterator[Connection]:
         """Yield a connection as `Database.transaction`, when the organisation holds fewer than its share.
 
-        Requests without an organisation have no limit: they are those of SuperAdmins, logins, and other short ones.
+        Requests of SuperAdmins, logins, and changes without an organisation have no limit: they are short, or must succeed.
+
+        Args:
+            org: The organisation of the request.
+            reader: Who reads without an organisation. Counts for the default one, because the own data of a user may be large.
 
         Raises:
             TooManyRequests: The organisation held its share for ten seconds.
         """
-        if not isinstance(org, OrgScope):
+        holder = _holder(org, reader)
+        if holder is None:
             async with self._database.transaction() as db:
                 yield db
             return
-        free = self._free.get(org.organization_id)
+        free = self._free.get(holder)
         if free is None:
-            free = self._free[org.organization_id] = asyncio.Semaphore(self._most)
+            free = self._free[holder] = asyncio.Semaphore(self._most)
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 await free.acquire()
@@ -56,3 +63,12 @@ class ConnectionShares:
                 yield db
         finally:
             free.release()
+
+
+def _holder(org: OrgScope | PlatformScope | None, reader: Caller | None) -> UUID | None:
+    """Return whose share a request takes: that of an organisation, or of a user who has none. None: without a limit."""
+    if isinstance(org, OrgScope):
+        return org.organization_id
+    if isinstance(reader, UserCaller) and not reader.is_super_admin:
+        return reader.default_organization_id or reader.user_id
+    return None

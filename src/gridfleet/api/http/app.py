@@ -300,7 +300,8 @@ class BoundEndpoint:
     async def _carry_out(self, call: Call, query: bytes, body: bytes, admitted: Admitted, arguments: dict[str, Any]) -> ASGIApp:
         if not self._in_transaction:
             return await self._finish(call, await self._endpoint.handler(**arguments))
-        async with self._state.shares.transaction(admitted.org) as db:
+        reader = None if self._endpoint.method in UNSAFE else admitted.caller
+        async with self._state.shares.transaction(admitted.org, reader) as db:
             arguments["db"] = db
             first = None
             if admitted.caller is not None and self._endpoint.creates:
