@@ -12,7 +12,7 @@ import pytest
 
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.telemetry.history import latest, live
-from gridfleet.domains.telemetry.history.live import LiveValues
+from gridfleet.domains.telemetry.history.live import LiveValues, ValueChanges
 from gridfleet.domains.telemetry.history.models import TelemetryPoint
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.clock import utc_now
@@ -191,6 +191,51 @@ async def test_one_organisations_values_leave_room_for_others(database: Database
     for one in (first, second):
         await one.aclose()
     assert values.watchers == 0
+
+
+async def test_values_that_plants_gain_while_they_are_watched_count(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise an organisation opens streams of small plants, and lets all of them grow."""
+    monkeypatch.setattr(live, "EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(live, "MOST_VALUES", 12)
+    small, neighbour = await RecordedPlant.create(database), await RecordedPlant.create(database)
+    large = RecordedPlant(database, small.organization_id, await add_plant(database, small.organization_id))
+    for plant in (small, large, neighbour):
+        await plant.write(None, ["a", "b"], {NOW: [1.0, 2.0]})
+    values = LiveValues(database)
+    watching = {plant.id: values.watch(plant.org, plant.id, database.transaction) for plant in (small, large, neighbour)}
+    for one in watching.values():
+        assert len((await anext(one)).points) == 2
+    await large.add_device("PV1")
+    await large.write("PV1", ["c", "d", "e"], {NOW: [3.0, 4.0, 5.0]})
+    async with asyncio.timeout(60):
+        assert sum([len(changed.points) async for changed in watching[large.id]]) <= 3  # it ends
+    for plant in (small, neighbour):
+        await plant.write(None, ["a", "b"], {NOW + SECOND: [3.0, None]})
+        assert [point.value for point in (await next_change(watching[plant.id])).points] == [3.0]
+        await watching[plant.id].aclose()
+    assert values.watchers == 0
+
+
+async def test_values_without_watchers_make_room(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MOST_VALUES", 8)
+    first = await RecordedPlant.create(database)
+    second = RecordedPlant(database, first.organization_id, await add_plant(database, first.organization_id))
+    values = LiveValues(database)
+
+    async def received(plant: RecordedPlant, last_id: str | None = None) -> ValueChanges:
+        watching = values.watch(plant.org, plant.id, database.transaction, last_id)
+        changes = await anext(watching)
+        await watching.aclose()
+        return changes
+
+    for plant in (first, second):
+        await plant.write(None, ["a", "b", "c"], {NOW: [1.0, 2.0, 3.0]})
+    before = await received(first)
+    assert (await received(first, before.id)).points == []  # it is kept
+    assert len((await received(second)).points) == 3
+    assert len((await received(first, before.id)).points) == 3  # it was not
 
 
 async def test_the_values_of_a_large_plant_are_made_in_a_thread(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

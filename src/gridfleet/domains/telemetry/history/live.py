@@ -8,8 +8,8 @@ it.
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -32,7 +32,10 @@ log = structlog.get_logger(__name__)
 EVERY_SECONDS: Final = 1.0
 MOST_PLANTS: Final = 200
 MOST_VALUES: Final = 200_000
-"""Newest values of all watched plants, times their watchers. All may change every second, and each takes 5 µs then."""
+"""Newest values of all plants, times their watchers. All may change every second, and each takes 5 µs then.
+
+Those of a plant that is kept after its last watcher has left count once.
+"""
 # These are the limits of a process. One organisation may use half of each, so that it cannot exclude the others.
 KEPT_SECONDS: Final = 30.0
 """How long the values of a plant are kept after its last watcher has left, so that a client that reconnects can resume."""
@@ -63,8 +66,15 @@ class _Watched:
     made: dict[int, ValueChanges] = field(default_factory=dict)
     """The changes up to the present version, by the version after which they begin."""
     watchers: int = 0
+    admitted: int = 0
+    """Watchers that have read it first."""
     left_at: float = 0.0
     gone: bool = False
+
+    @property
+    def size(self) -> int:
+        """How much it counts towards the limits of values."""
+        return 0 if self.gone else len(self.points) * max(1, self.admitted)
 
     def update(self, points: Iterable[TelemetryPoint]) -> None:
         """Note what has changed in the newest values, of which these are all."""
@@ -140,7 +150,10 @@ class LiveValues:
         """
         key = (org.organization_id, plant_id)
         self._forget(time.monotonic() - KEPT_SECONDS)
-        if (watched := self._plants.get(key)) is None or not watched.watchers:
+        if (watched := self._plants.get(key)) is not None and watched.gone:
+            del self._plants[key]  # its watchers are leaving
+            watched = None
+        if watched is None or not watched.watchers:
             active = [owner for (owner, _), one in self._plants.items() if one.watchers]
             if len(active) >= MOST_PLANTS or active.count(org.organization_id) >= MOST_PLANTS // 2:
                 raise TooManyRequests(_RETRY_AFTER_SECONDS)
@@ -151,26 +164,46 @@ class LiveValues:
         try:
             async with transaction() as db:
                 watched.update(await latest_points(db, org, plant_id))
-            if self._values() > MOST_VALUES or self._values(org.organization_id) > MOST_VALUES // 2:
-                raise TooManyRequests(_RETRY_AFTER_SECONDS)
-            seen, version = watched.version_of(last_id), watched.version
-            yield watched.changes(seen)
-            if self._loop is None or self._loop.done():
-                self._loop = asyncio.create_task(self._read_all(), name="live values")
-            while not watched.gone:
-                await self._turn.wait()
-                seen, version = version, watched.version
+            with self._admitting(watched):
+                seen, version = watched.version_of(last_id), watched.version
                 yield watched.changes(seen)
+                if self._loop is None or self._loop.done():
+                    self._loop = asyncio.create_task(self._read_all(), name="live values")
+                while not watched.gone:
+                    await self._turn.wait()
+                    seen, version = version, watched.version
+                    yield watched.changes(seen)
         finally:
             watched.watchers -= 1
             watched.left_at = time.monotonic()
-            unused = watched.gone or not watched.points
+            unused = watched.gone or not watched.points or self._has_too_many(org.organization_id)
             if unused and not watched.watchers and self._plants.get(key) is watched:
                 del self._plants[key]
 
+    @contextmanager
+    def _admitting(self, watched: _Watched) -> Iterator[None]:
+        watched.admitted += 1
+        try:
+            if self._has_too_many(watched.org.organization_id):
+                self._forget(time.monotonic())
+                if self._has_too_many(watched.org.organization_id):
+                    raise TooManyRequests(_RETRY_AFTER_SECONDS)
+            yield
+        finally:
+            watched.admitted -= 1
+
+    def _has_too_many(self, organization_id: UUID) -> bool:
+        """Return whether there are too many values, or too many of the organisation."""
+        return self._values() > MOST_VALUES or self._values(organization_id) > MOST_VALUES // 2
+
     def _values(self, organization_id: UUID | None = None) -> int:
-        plants = self._plants.items()
-        return sum(len(one.points) * one.watchers for (owner, _), one in plants if organization_id in (None, owner))
+        return sum(one.size for (owner, _), one in self._plants.items() if organization_id in (None, owner))
+
+    def _end_largest(self) -> None:
+        """End watches of the largest plants while there are too many values: plants may gain values while they are watched."""
+        for watched in sorted(self._plants.values(), key=lambda one: one.size, reverse=True):
+            if self._has_too_many(watched.org.organization_id):
+                watched.gone = True
 
     def _forget(self, left_before: float) -> None:
         """Remove the plants whose last watcher has left before a time of the monotonic clock."""
@@ -188,8 +221,9 @@ class LiveValues:
                     for watched in [one for one in self._plants.values() if one.watchers]:
                         try:
                             watched.update(await latest_points(db, watched.org, watched.plant_id))
-                            if len(watched.points) > MOST_VALUES // 2:  # it has grown
-                                watched.gone = True
+                            if self._has_too_many(watched.org.organization_id):
+                                self._forget(time.monotonic())
+                                self._end_largest()
                         except (PlantNotFound, TooManyRequests):
                             watched.gone = True
             except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
