@@ -11,6 +11,7 @@ from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.plants import lifecycle, registry
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.models import PlantChanges
+from gridfleet.domains.telemetry.energy import recomputation, series
 from gridfleet.domains.telemetry.energy.models import EnergyOverTime
 from gridfleet.domains.telemetry.energy.periods import EnergyBucket
 from gridfleet.domains.telemetry.energy.recomputation import keep_energy
@@ -354,3 +355,81 @@ async def test_ranges_that_are_refused(site: RecordedPlant) -> None:
                 await energy_of_plant(db, site.org, site.id, EnergyQuery(start, end, bucket, None), utc_now())
     long = EnergyQuery(datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC), EnergyBucket.MONTH, None)
     assert len((await of_plant(site, long)).buckets) == 230 * 12
+
+
+async def fill(plant: RecordedPlant, devices: int, start: datetime, hours: int) -> None:
+    """Store readings of each second of PV counters."""
+    for number in range(devices):
+        await plant.add_device(f"PV{number}")
+        readings = {start: [None, 0.0], start + hours * HOUR - timedelta(seconds=1): [None, 36.0 * hours]}
+        await plant.write(f"PV{number}", PRODUCED, readings)
+        source, layout = await plant.source(f"PV{number}"), await plant.layout(PRODUCED)
+        async with plant.database.transaction() as db:
+            await db.execute(
+                "INSERT INTO telemetry_frame (source_id, layout_id, time, vals)"
+                " SELECT %s, %s, t, ARRAY[NULL, extract(epoch FROM t - %s)::float8 / 100]"
+                " FROM generate_series(%s::timestamptz + interval '1 second', %s, '1 second') AS t",
+                (source, layout, start, start, start + hours * HOUR - timedelta(seconds=2)),
+            )
+            await db.execute(
+                "INSERT INTO telemetry_dirty SELECT %s, t FROM generate_series(%s::timestamptz, %s, '1 hour') AS t",
+                (source, start, start + (hours - 1) * HOUR),
+            )
+
+
+async def test_a_plant_with_many_frames_delays_no_plant_of_another_organisation(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever has its turn first: the slow plant's energies are written last."""
+    slow, quick = await RecordedPlant.create(database), [await add_site(database) for _ in range(3)]
+    await fill(slow, 5, MIDNIGHT, 25)
+    for plant in quick:
+        await counted(plant, {MIDNIGHT + MINUTE: 0.0, MIDNIGHT + 2 * MINUTE: 10.0})
+    monkeypatch.setattr(recomputation, "SECONDS_OF_SEVERAL", 0.0)
+    while await close_hour(database, timedelta(0)):
+        pass
+    await roll_up(database)
+
+    await keep_energy(database)
+
+    async with database.transaction() as db:
+        cursor = await db.execute("SELECT plant_id, min(xmin::text::bigint) FROM plant_energy GROUP BY 1 ORDER BY 2")
+        order = [row[0] for row in await cursor.fetchall()]
+    assert (order[-1], set(order)) == (slow.id, {slow.id, *(plant.id for plant in quick)})
+    assert (await of_plant(slow, range_of(EnergyBucket.DAY))).total.produced == pytest.approx(5 * 864, abs=0.1)
+
+
+async def test_the_energy_of_a_plant_with_many_frames_is_that_of_the_roll_ups(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant = await RecordedPlant.create(database)
+    now = utc_now()
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    await fill(plant, 3, hour - 20 * HOUR, 20)
+    await work(database)
+    async with database.transaction() as db:
+        await db.execute(
+            "INSERT INTO energy_dirty SELECT %s, t FROM generate_series(%s::timestamptz, %s, '1 hour') AS t",
+            (plant.id, hour - 20 * HOUR, hour - HOUR),
+        )
+    query = EnergyQuery(hour - 20 * HOUR, hour + HOUR, EnergyBucket.HOUR, "UTC")
+    before = await of_plant(plant, query)
+    monkeypatch.setattr(series, "MOST_SECONDS", 0.0)
+    after = await of_plant(plant, query)
+    assert after.total == before.total
+    assert before.as_of >= now
+    assert after.as_of == hour
+
+
+async def test_deleted_plants_do_not_delay_the_energies_of_others(site: RecordedPlant) -> None:
+    await counted(site, {MIDNIGHT + MINUTE: 0.0, MIDNIGHT + 2 * MINUTE: 10.0})
+    while await close_hour(site.database, timedelta(0)):
+        pass
+    await roll_up(site.database)
+    async with site.database.transaction() as db:
+        await db.execute(
+            "INSERT INTO energy_account (plant_id, organization_id) SELECT gen_random_uuid(), %s FROM generate_series(1, 1000)",
+            (site.organization_id,),
+        )
+    await keep_energy(site.database, seconds=2.0)
+    assert (await of_fleet(site.database, site.org, range_of(EnergyBucket.DAY))).total.produced == 10

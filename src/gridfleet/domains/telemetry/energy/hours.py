@@ -5,14 +5,17 @@ before it counts; otherwise the power is integrated. An hour has the same energy
 """
 
 import asyncio
+import math
 import sys
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import groupby
-from typing import Final, NamedTuple
+from time import monotonic
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from gridfleet.domains.telemetry.energy import store
@@ -35,15 +38,23 @@ from gridfleet.domains.telemetry.roles import Energy, EnergyMeter
 from gridfleet.domains.telemetry.units import SIZES
 from gridfleet.kernel.db import Connection
 
-__all__ = ["energies_of_hours"]
+__all__ = ["TookTooLong", "energies_of_hours"]
+
+_Made = TypeVar("_Made")
 
 _HOUR: Final = timedelta(hours=1)
 _AFTER: Final = timedelta(minutes=15)
 """How long after an hour a reading reveals that the one before it was misread, and a power ends the line from the last one."""
 _LONGEST_GAP: Final = timedelta(microseconds=LONGEST_GAP)
-_HOURS_AT_ONCE: Final = 1_000
-"""Hours of metrics whose values are in memory: of each second one, they take 60 MB."""
+_HOURS_AT_ONCE: Final = 50
+"""Hours of metrics that a statement reads: of each second one, it takes half a second, and a tenth of a second is computed."""
+_MOST_IN_LOOP: Final = 2_000
+"""Values of a metric above which its energy is computed in a thread. Each takes a microsecond or two."""
 _KILO: Final = SIZES["kW"]
+
+
+class TookTooLong(Exception):
+    """The energies were not computed in time."""
 
 
 class _Run(NamedTuple):
@@ -88,20 +99,24 @@ class _Counted(NamedTuple):
 
 
 async def energies_of_hours(
-    db: Connection, meters: Mapping[UUID, Sequence[EnergyMeter]], hours: Iterable[DirtyHour]
+    db: Connection, meters: Mapping[UUID, Sequence[EnergyMeter]], hours: Iterable[DirtyHour], until: float = math.inf
 ) -> dict[DirtyHour, KeptHour]:
     """Return the energies of plants' hours; without any reading, they are None.
 
     Args:
         meters: The meters of each plant.
         hours: Whole hours.
+        until: The monotonic time after which no further statement begins.
+
+    Raises:
+        TookTooLong: That time has come.
     """
     wanted = sorted(set(hours))
     runs = await _runs(db, wanted)
     in_runs = [(number, meter) for number, run in enumerate(runs) for meter in meters.get(run.plant_id, ())]
-    counters = await _counters(db, runs, in_runs)
+    counters = await _counters(db, runs, in_runs, until)
     needed = [one for one in in_runs if len(_counted_in(*one, counters)) < runs[one[0]].hours]
-    powers = await _powers(db, runs, needed)
+    powers = await _powers(db, runs, needed, until)
     parts: dict[tuple[int, Energy], list[Quarters]] = defaultdict(list)
     falls: set[DirtyHour] = set()
     for number, meter in in_runs:
@@ -154,7 +169,9 @@ async def _runs(db: Connection, wanted: Sequence[DirtyHour]) -> list[_Run]:
     return found
 
 
-async def _counters(db: Connection, runs: Sequence[_Run], meters: Sequence[tuple[int, EnergyMeter]]) -> dict[_Name, _Counted]:
+async def _counters(
+    db: Connection, runs: Sequence[_Run], meters: Sequence[tuple[int, EnergyMeter]], until: float
+) -> dict[_Name, _Counted]:
     """Return the counters of meters in runs. A reading within a day before a run sets the level of its first one."""
     found: dict[_Name, _Counted] = {}
     metrics = {
@@ -163,24 +180,24 @@ async def _counters(db: Connection, runs: Sequence[_Run], meters: Sequence[tuple
         for key in meter.counters
         for metric in [_Metric(number, meter.source, key)]
     }
-    for some in _portions(list(metrics.values()), runs):
+    for some in _portions(list(metrics.values()), runs, until):
         values = await _read(db, some, runs)
         first = {metric.name: microseconds(runs[metric.run].start) for metric in some}
         without = [metric for metric in some if bisect_left(values[metric.name].times, first[metric.name]) == 0]
         for name, (time, value) in (await _read_last(db, without, runs)).items():
             values[name] = Values([time, *values[name].times], [value, *values[name].values])
         for metric in some:
-            await asyncio.sleep(0)  # other work continues
             hours = runs[metric.run].hours
             times, readings = values[metric.name]
-            rises = counter_quarters(times, readings, first[metric.name], QUARTERS * hours)
+            count = partial(counter_quarters, times, readings, first[metric.name], QUARTERS * hours)
+            rises = await _computed(count, len(times))
             falls = frozenset(quarter // QUARTERS for quarter in rises.falls)
             found[metric.name] = _Counted(rises.rises, falls, hours_with_counter(times, first[metric.name], hours))
     return found
 
 
 async def _powers(
-    db: Connection, runs: Sequence[_Run], meters: Sequence[tuple[int, EnergyMeter]]
+    db: Connection, runs: Sequence[_Run], meters: Sequence[tuple[int, EnergyMeter]], until: float
 ) -> dict[_Name, dict[bool, list[float | None]]]:
     """Return the energies of meters' powers in the quarters of runs: of positive power under True, of negative under False."""
     found: dict[_Name, dict[bool, list[float | None]]] = {}
@@ -190,20 +207,28 @@ async def _powers(
         for key in meter.powers
         for metric in [_Metric(number, meter.source, key)]
     }
-    for some in _portions(list(metrics.values()), runs):
+    for some in _portions(list(metrics.values()), runs, until):
         values = await _read(db, some, runs)
         for metric in some:
-            await asyncio.sleep(0)  # other work continues
-            run = runs[metric.run]
+            run, some_values = runs[metric.run], values[metric.name]
+            integrate = partial(power_quarters, *some_values, microseconds(run.start), QUARTERS * run.hours)
             found[metric.name] = {
-                positive: power_quarters(*values[metric.name], microseconds(run.start), QUARTERS * run.hours, positive=positive)
+                positive: await _computed(partial(integrate, positive=positive), len(some_values.times))
                 for positive in (True, False)
             }
     return found
 
 
-def _portions(metrics: Sequence[_Metric], runs: Sequence[_Run]) -> Iterator[list[_Metric]]:
-    """Yield the metrics in portions whose values fit into memory, also if a plant measures every second with many devices."""
+async def _computed(make: Callable[[], _Made], size: int) -> _Made:
+    """Return what `make` returns for so many values, while other work continues."""
+    if size > _MOST_IN_LOOP:
+        return await asyncio.to_thread(make)
+    await asyncio.sleep(0)
+    return make()
+
+
+def _portions(metrics: Sequence[_Metric], runs: Sequence[_Run], until: float) -> Iterator[list[_Metric]]:
+    """Yield the metrics in portions for one statement each, also if a plant measures every second with many devices."""
     portion: list[_Metric] = []
     hours = 0
     for metric in metrics:
@@ -211,6 +236,8 @@ def _portions(metrics: Sequence[_Metric], runs: Sequence[_Run]) -> Iterator[list
         length = (run.end - run.read_from) // _HOUR
         if portion and hours + length > _HOURS_AT_ONCE:
             yield portion
+            if monotonic() > until:
+                raise TookTooLong
             portion, hours = [], 0
         portion.append(metric)
         hours += length

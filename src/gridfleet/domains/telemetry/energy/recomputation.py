@@ -4,6 +4,8 @@ Roll-ups log the hours of plants that changed. The job computes their energy aga
 totals of the organisation. Energies are whole mWh, so a total is exactly the sum of its plants, in whatever order they changed.
 """
 
+import math
+import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -13,18 +15,23 @@ from uuid import UUID
 
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.telemetry.energy import store
-from gridfleet.domains.telemetry.energy.hours import energies_of_hours
+from gridfleet.domains.telemetry.energy.hours import TookTooLong, energies_of_hours
 from gridfleet.domains.telemetry.energy.models import DirtyHour, KeptHour
 from gridfleet.domains.telemetry.roles import meters_of_plants
 from gridfleet.domains.telemetry.rollups import store as rollups
-from gridfleet.kernel.db import Connection, Database
-from gridfleet.kernel.isolation import isolate
+from gridfleet.kernel.db import Connection, Database, limit_statements
+from gridfleet.kernel.isolation import SECONDS_OF_SEVERAL, isolate, may_be_poison, note_set_aside, took_too_long
 
 __all__ = ["keep_energy"]
 
 _PLANTS_A_TRANSACTION: Final = 50
 _HOURS_A_TURN: Final = 24
 """Dirty hours of a plant. Each may affect the 24 hours after it."""
+_HOURS_ALONE: Final = 6
+"""The same of a plant that takes long."""
+_SECONDS_ALONE: Final = 60.0
+_SHARE_OF_MOVES: Final = 0.25
+"""The part of the time in which totals follow plants that were deleted or moved, so that these cannot delay all energies."""
 _HOURS_OF_PAST: Final = 48
 _HOUR: Final = timedelta(hours=1)
 _UNKNOWN: Final[list[int | None]] = [None] * (4 * store.KINDS)
@@ -35,8 +42,8 @@ async def keep_energy(database: Database, *, seconds: float = 60.0) -> int:
     """Compute the energy of hours that changed, until nothing is left or `seconds` have passed.
 
     Organisations take turns, and so do their plants: a plant with more hours than a turn has waits until all others had theirs.
-    A plant whose computation fails is postponed, and the others continue. Hours from before an upgrade are computed in the time
-    that is left.
+    A plant that takes long waits until then, too, with all plants of its organisation. One whose computation fails, or takes a
+    minute, is postponed. Hours from before an upgrade are computed in the time that is left.
 
     Returns:
         The number of hours that were written; 0 if another process is working.
@@ -46,32 +53,64 @@ async def keep_energy(database: Database, *, seconds: float = 60.0) -> int:
     """
     until = monotonic() + seconds
     done = 0
-    await _follow_plants(database, until)
+    await _follow_plants(database, monotonic() + _SHARE_OF_MOVES * seconds)
     while monotonic() < until:
         async with database.transaction() as db:
             plants = await store.dirty_plants(db)
         if not plants:
             break
-        for first in range(0, len(plants), _PLANTS_A_TRANSACTION):
-            if monotonic() >= until:
-                break
-            done += await _turn(database, plants[first : first + _PLANTS_A_TRANSACTION])
+        done += await _turns(database, plants, until)
     while monotonic() < until and (written := await _past(database)) is not None:
         done += written
     return done
 
 
-async def _turn(database: Database, plants: Sequence[UUID]) -> int:
-    written: Counter[str] = Counter()
+async def _turns(database: Database, plants: Mapping[UUID, UUID | None], until: float) -> int:
+    """Compute dirty hours of plants, in this order, until the time has come. Returns the number of written hours.
 
-    async def process(some: Sequence[UUID]) -> None:
-        async with database.transaction() as db:
-            if await rollups.lock(db):
-                dirty = await store.take_dirty(db, some, _HOURS_A_TURN)
-                written["hours"] += await _recompute(db, dirty) if dirty else 0
+    Args:
+        plants: The organisation of each plant.
+        until: Monotonic time.
+    """
+    written = 0
+    turns = list(plants)
+    slow: list[UUID] = []
+    limit = _PLANTS_A_TRANSACTION
+    while (turns or slow) and monotonic() < until:
+        some = turns[:limit]
+        is_alone = not some
+        if is_alone:
+            some = [slow.pop(random.randrange(len(slow)))]
+        try:
+            with limit_statements(None if is_alone else SECONDS_OF_SEVERAL):
+                written += await _turn(database, some, is_alone=is_alone)
+        except Exception as error:
+            if not may_be_poison(error):
+                raise
+            is_slow = took_too_long(error) or isinstance(error, TookTooLong)
+            if len(some) > 1:
+                limit = 1 if is_slow else len(some) // 2
+            elif is_slow and not is_alone:
+                owner = plants[some[0]]
+                slow += [one for one in turns if plants[one] == owner]
+                turns = [one for one in turns if plants[one] != owner]
+            else:
+                note_set_aside(Consumer.ROLL_UPS, error, plant_id=str(some[0]))
+                await _postpone(database, some[0])
+                turns = turns[not is_alone :]
+            continue
+        if not is_alone:
+            turns, limit = turns[len(some) :], min(2 * limit, _PLANTS_A_TRANSACTION)
+    return written
 
-    await isolate(Consumer.ROLL_UPS, plants, process, lambda plant, _: _postpone(database, plant))
-    return written["hours"]
+
+async def _turn(database: Database, plants: Sequence[UUID], *, is_alone: bool) -> int:
+    hours, seconds = (_HOURS_ALONE, _SECONDS_ALONE) if is_alone else (_HOURS_A_TURN, SECONDS_OF_SEVERAL)
+    async with database.transaction() as db:
+        if not await rollups.lock(db):
+            return 0
+        dirty = await store.take_dirty(db, plants, hours)
+        return await _recompute(db, dirty, monotonic() + seconds) if dirty else 0
 
 
 async def _postpone(database: Database, plant_id: UUID) -> None:
@@ -79,8 +118,12 @@ async def _postpone(database: Database, plant_id: UUID) -> None:
         await store.postpone(db, plant_id)
 
 
-async def _recompute(db: Connection, dirty: Sequence[DirtyHour]) -> int:
-    """Compute dirty hours and those that depend on them, and write what changed. Returns the number of written hours."""
+async def _recompute(db: Connection, dirty: Sequence[DirtyHour], until: float = math.inf) -> int:
+    """Compute dirty hours and those that depend on them, and write what changed. Returns the number of written hours.
+
+    Raises:
+        TookTooLong: The monotonic time `until` has come.
+    """
     accounts = await store.accounts(db, sorted({one.plant_id for one in dirty}))
     dirty = [one for one in dirty if one.plant_id in accounts]
     if not dirty:
@@ -89,7 +132,7 @@ async def _recompute(db: Connection, dirty: Sequence[DirtyHour]) -> int:
     before = await store.kept_around(db, dirty)
     # Frames before that time may be deleted, so what is kept cannot be computed again.
     hours = [one for one in {*dirty, *before} if accounts[one.plant_id][1] <= one.hour < open_from]
-    computed = await energies_of_hours(db, await meters_of_plants(db, list(accounts)), hours)
+    computed = await energies_of_hours(db, await meters_of_plants(db, list(accounts)), hours, until)
     changed = {one: kept for one, kept in computed.items() if kept != before.get(one, _NOTHING)}
     if not changed:
         return 0

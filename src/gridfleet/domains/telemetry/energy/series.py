@@ -4,12 +4,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from time import monotonic
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.telemetry.energy import store
-from gridfleet.domains.telemetry.energy.hours import energies_of_hours
+from gridfleet.domains.telemetry.energy.hours import TookTooLong, energies_of_hours
 from gridfleet.domains.telemetry.energy.models import BucketOfEnergy, DirtyHour, EnergyAmounts, EnergyOverTime, KeptHour
 from gridfleet.domains.telemetry.energy.periods import QUARTER, EnergyBucket, buckets_in, edges_of
 from gridfleet.domains.telemetry.energy.quarters import QUARTERS
@@ -20,7 +21,15 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.time_zones import time_zone
 
-__all__ = ["MOST_BUCKETS", "MOST_PLANT_HOURS", "EnergyQuery", "amounts_of", "energy_of_fleet", "energy_of_plant"]
+__all__ = [
+    "MOST_BUCKETS",
+    "MOST_PLANT_HOURS",
+    "MOST_SECONDS",
+    "EnergyQuery",
+    "amounts_of",
+    "energy_of_fleet",
+    "energy_of_plant",
+]
 
 MOST_BUCKETS: Final = 3_000
 """Of a response: a month in quarters of an hour."""
@@ -28,6 +37,8 @@ MOST_PLANT_HOURS: Final = 500_000
 """Hours of plants that are added up for an API key that is limited to some plants: a second or two of the database."""
 _HOUR: Final = timedelta(hours=1)
 _RECENT: Final = timedelta(hours=24)
+MOST_SECONDS: Final = 5.0
+"""How long a request reads frames. Longer reads are those of dozens of metrics that are measured every second."""
 
 Amount = float | None
 Amounts = tuple[Amount, Amount, Amount, Amount, Amount, Amount, Amount, Amount]
@@ -48,7 +59,8 @@ async def energy_of_plant(db: Connection, org: OrgScope, plant_id: UUID, query: 
     """Return the energy of a plant until `now`.
 
     What is not in the kept energies yet is computed from frames: the open hours, and those of the last day that changed. Older
-    hours that changed are included after the next roll-up.
+    hours that changed are included after the next roll-up, and all of them if the plant has so many frames that this takes
+    seconds.
 
     Raises:
         PlantNotFound: There is no such plant.
@@ -61,11 +73,17 @@ async def energy_of_plant(db: Connection, org: OrgScope, plant_id: UUID, query: 
     hours = await store.unfinished_hours(db, org, plant_id, open_from - _RECENT)
     hours |= {open_from + number * _HOUR for number in range((now - open_from) // _HOUR + 1)}
     hours = {hour for hour in hours if edges[0] - _HOUR < hour < min(edges[-1], now)}
-    sums = _sums(edges, await store.of_plants(db, org, [plant_id], edges, hours))
+    computed: Mapping[DirtyHour, KeptHour] = {}
+    as_of = now
     if hours:
-        meters = await meters_of_plants(db, [plant_id])
-        _add(sums, edges, await energies_of_hours(db, meters, (DirtyHour(plant_id, hour) for hour in hours)))
-    return _over_time(query.bucket, zone, now, edges, sums)
+        meters, until = await meters_of_plants(db, [plant_id]), monotonic() + MOST_SECONDS
+        try:
+            computed = await energies_of_hours(db, meters, (DirtyHour(plant_id, hour) for hour in hours), until)
+        except TookTooLong:
+            hours, as_of = set(), min(now, open_from)
+    sums = _sums(edges, await store.of_plants(db, org, [plant_id], edges, hours))
+    _add(sums, edges, computed)
+    return _over_time(query.bucket, zone, as_of, edges, sums)
 
 
 async def energy_of_fleet(db: Connection, org: OrgScope, query: EnergyQuery, organization_zone: str) -> EnergyOverTime:

@@ -32,18 +32,22 @@ class Pick(NamedTuple):
     end: datetime
 
 
-async def dirty_plants(db: Connection) -> list[UUID]:
-    """Return the plants with dirty hours: one of each organisation, then the second of each, etc., in random order."""
+async def dirty_plants(db: Connection) -> dict[UUID, UUID | None]:
+    """Return the plants with dirty hours: one of each organisation, then the second of each, etc., in random order.
+
+    The value of a plant is its organisation, None if the plant was deleted.
+    """
     cursor = await db.execute(
         # One look-up in the index for each plant, however many of its hours are dirty.
         "WITH RECURSIVE dirty AS ((SELECT plant_id AS id FROM energy_dirty ORDER BY plant_id LIMIT 1) UNION ALL"
         " SELECT (SELECT plant_id FROM energy_dirty WHERE plant_id > d.id ORDER BY plant_id LIMIT 1) FROM dirty d"
         " WHERE d.id IS NOT NULL)"
-        " SELECT d.id FROM dirty d LEFT JOIN plant p USING (id) LEFT JOIN energy_account a ON a.plant_id = d.id"
+        " SELECT d.id, p.organization_id FROM dirty d LEFT JOIN plant p USING (id)"
+        " LEFT JOIN energy_account a ON a.plant_id = d.id"
         " WHERE d.id IS NOT NULL AND coalesce(a.retry_at <= now(), true)"
         " ORDER BY row_number() OVER (PARTITION BY p.organization_id ORDER BY random()), p.organization_id"
     )
-    return [row[0] for row in await cursor.fetchall()]
+    return dict(await cursor.fetchall())
 
 
 async def take_dirty(db: Connection, plant_ids: Sequence[UUID], most: int) -> list[DirtyHour]:
