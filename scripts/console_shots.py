@@ -5,13 +5,17 @@ docs show go to docs/images.
 """
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
 from support.servers.running_stack import RunningStack
 
@@ -25,8 +29,6 @@ SIMULATION = (
     "12",
     "--interval",
     "1",
-    "--duration",
-    "20",
     "--backfill",
     "2",
     "--backfill-interval",
@@ -45,27 +47,38 @@ def screens(plant_id: str) -> dict[str, str]:
         "plant-live": f"{plant}/live",
         "plant-history": f"{plant}/history?last=24h",
         "plant-energy": f"{plant}/energy?period=day",
+        "plant-devices": f"{plant}/devices",
         "plant-messages": f"{plant}/messages",
+        "plant-credentials": f"{plant}/credentials",
+        "new-plant": f"o/{SLUG}/plants/new",
+        "people": f"o/{SLUG}/people",
+        "audit": f"o/{SLUG}/audit",
+        "me": f"o/{SLUG}/me",
     }
 
 
-def simulate(stack: RunningStack, folder: Path) -> str:
-    """Simulate a fleet with two days of history. Returns the id of one plant."""
+@contextmanager
+def simulated(stack: RunningStack, folder: Path) -> Iterator[str]:
+    """Simulate a fleet with two days of history until the end of the block. Yields the id of one plant."""
     ledger = folder / "ledger.jsonl"
-    options = (
-        *SIMULATION,
-        "--organization",
-        SLUG,
-        "--faults",
-        "bad-signature",
-        "--state",
-        str(folder),
-        "--ledger",
-        str(ledger),
-    )
-    subprocess.run([sys.executable, "-m", "gridfleet", "simulate", *options], env=stack.environment, check=True, timeout=900)
-    lines = [json.loads(line) for line in ledger.read_text().splitlines()]
-    return next(str(line["plantId"]) for line in lines if line["kind"] == "plant")
+    command = [sys.executable, "-m", "gridfleet", "simulate", *SIMULATION, "--organization", SLUG]
+    command += ["--state", str(folder), "--ledger", str(ledger)]
+    with (folder / "simulation.log").open("wb") as log, subprocess.Popen(command, env=stack.environment, stdout=log) as running:
+        try:
+            yield first_plant(ledger)
+        finally:
+            running.terminate()
+
+
+def first_plant(ledger: Path) -> str:
+    """Return the id of the first plant of a ledger when it is written."""
+    for _ in range(600):
+        lines = [json.loads(line) for line in ledger.read_text().splitlines()] if ledger.exists() else []
+        for line in lines:
+            if line["kind"] == "plant":
+                return str(line["plantId"])
+        time.sleep(0.5)
+    raise TimeoutError("the simulator registered no plant")
 
 
 def log_in(page: Page, stack: RunningStack) -> None:
@@ -86,8 +99,7 @@ def main() -> None:
         folder = Path(name)
         stack = RunningStack(folder / "home").start()
         try:
-            plant_id = simulate(stack, folder)
-            with sync_playwright() as playwright:
+            with simulated(stack, folder) as plant_id, sync_playwright() as playwright:
                 browser = playwright.chromium.launch(
                     executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
                 )
@@ -103,6 +115,8 @@ def main() -> None:
                     page.get_by_role("heading", level=1).wait_for()
                     page.screenshot(path=TARGET / f"login-{view}.png")
                     log_in(page, stack)
+                    # All plants are online, and their powers are summed up.
+                    expect(page.get_by_role("link", name=re.compile("^Online"))).to_contain_text("12", timeout=300_000)
                     for screen, path in screens(plant_id).items():
                         page.goto(f"/console/{path}")
                         page.wait_for_load_state("networkidle")

@@ -11,8 +11,10 @@ import { ApiError } from "./api/error";
 import { hasSession } from "./api/session-clock";
 import { fleetSearch } from "./fleet";
 import { findOrganization, firstOrganization } from "./organizations";
+import { auditSearch } from "./screens/audit-search";
 import { energySearch } from "./screens/plant-energy-search";
 import { historySearch } from "./screens/plant-history-search";
+import { newPlantSearch } from "./screens/plant-new-search";
 import { type SessionUser, sessionQuery } from "./session";
 import { ErrorPage, LoadingPage, NotFoundPage } from "./ui/pages";
 
@@ -96,6 +98,32 @@ const fleet = createRoute({
   component: lazyRouteComponent(() => import("./screens/fleet"), "FleetScreen"),
 });
 
+const people = createRoute({
+  getParentRoute: () => organization,
+  path: "/people",
+  component: lazyRouteComponent(() => import("./screens/people"), "PeopleScreen"),
+});
+
+const audit = createRoute({
+  getParentRoute: () => organization,
+  path: "/audit",
+  validateSearch: auditSearch,
+  component: lazyRouteComponent(() => import("./screens/audit"), "AuditScreen"),
+});
+
+const me = createRoute({
+  getParentRoute: () => organization,
+  path: "/me",
+  component: lazyRouteComponent(() => import("./screens/me"), "MeScreen"),
+});
+
+const newPlant = createRoute({
+  getParentRoute: () => organization,
+  path: "/plants/new",
+  validateSearch: newPlantSearch,
+  component: lazyRouteComponent(() => import("./screens/plant-new"), "NewPlantScreen"),
+});
+
 const plant = createRoute({
   getParentRoute: () => organization,
   path: "/plants/$plantId",
@@ -130,6 +158,18 @@ const plantEnergy = createRoute({
   component: lazyRouteComponent(() => import("./screens/plant-energy"), "PlantEnergyScreen"),
 });
 
+const plantDevices = createRoute({
+  getParentRoute: () => plant,
+  path: "/devices",
+  component: lazyRouteComponent(() => import("./screens/plant-devices"), "PlantDevicesScreen"),
+});
+
+const plantCredentials = createRoute({
+  getParentRoute: () => plant,
+  path: "/credentials",
+  component: lazyRouteComponent(() => import("./screens/plant-credentials"), "PlantCredentialsScreen"),
+});
+
 const plantMessages = createRoute({
   getParentRoute: () => plant,
   path: "/messages",
@@ -145,7 +185,19 @@ export const router = createRouter({
       organization.addChildren([
         organizationStart,
         fleet,
-        plant.addChildren([plantStart, plantLive, plantHistory, plantEnergy, plantMessages]),
+        people,
+        audit,
+        me,
+        newPlant,
+        plant.addChildren([
+          plantStart,
+          plantLive,
+          plantHistory,
+          plantEnergy,
+          plantDevices,
+          plantMessages,
+          plantCredentials,
+        ]),
       ]),
     ]),
   ]),

@@ -54,3 +54,9 @@ export function dateTime(time: string, timeZone: string, locale: string): string
     timeZoneName: "short",
   }).format(new Date(time));
 }
+
+/** Return the time of day in a zone with seconds: `09:15:02`. */
+export function clock(time: string, timeZone: string, locale: string): string {
+  const parts = { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false } as const;
+  return new Intl.DateTimeFormat(locale, { timeZone, ...parts }).format(new Date(time));
+}

@@ -13,6 +13,7 @@ import {
 } from "../fleet";
 import { count, energy, percent, power } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
+import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
@@ -25,13 +26,21 @@ const KILO = 1000;
 /** Totals of the fleet, and its plants with filters in the URL. */
 export function FleetScreen() {
   const texts = useTexts();
-  const { organization } = route.useRouteContext();
+  const { slug } = route.useParams();
+  const { user, organization } = route.useRouteContext();
   const summary = useQuery(summaryQuery(organization.id));
   const isEmpty = summary.data?.plants === 0;
   return (
     <>
       <title>{`${texts.fleet.title} · ${organization.name}`}</title>
-      <h1>{texts.fleet.title}</h1>
+      <div className="toolbar">
+        <h1 className="grow">{texts.fleet.title}</h1>
+        {mayAct(user, organization, "ORG_ADMIN") && (
+          <Link to="/o/$slug/plants/new" params={{ slug }} className="button">
+            {texts.newPlant.link}
+          </Link>
+        )}
+      </div>
       <Failure error={summary.error} />
       {isEmpty ? (
         <div className="card empty">

@@ -50,8 +50,14 @@ export function PlantFrame() {
           <Link to="/o/$slug/plants/$plantId/energy" params={params}>
             {texts.plant.energy}
           </Link>
+          <Link to="/o/$slug/plants/$plantId/devices" params={params}>
+            {texts.plant.devices}
+          </Link>
           <Link to="/o/$slug/plants/$plantId/messages" params={params}>
             {texts.plant.messages}
+          </Link>
+          <Link to="/o/$slug/plants/$plantId/credentials" params={params}>
+            {texts.plant.credentials}
           </Link>
         </nav>
       </header>

@@ -4,6 +4,7 @@ import { api, dataOf } from "../api/client";
 import { noteSession } from "../api/session-clock";
 import { LANGUAGES, type Language, setLanguage, useLanguage, useTexts } from "../i18n";
 import { allOrganizations } from "../organizations";
+import { mayAct } from "../session";
 import { setTheme, THEMES, type Theme, useTheme } from "../theme";
 import { Mark } from "../ui/mark";
 
@@ -13,6 +14,7 @@ const route = getRouteApi("/inside/o/$slug");
 export function Shell() {
   const texts = useTexts();
   const { slug } = route.useParams();
+  const { user, organization } = route.useRouteContext();
   return (
     <div className="shell">
       <a className="skip" href="#content">
@@ -27,6 +29,16 @@ export function Shell() {
           <Link to="/o/$slug/fleet" params={{ slug }}>
             {texts.menu.fleet}
           </Link>
+          {mayAct(user, organization, "ORG_ADMIN") && (
+            <>
+              <Link to="/o/$slug/people" params={{ slug }}>
+                {texts.menu.people}
+              </Link>
+              <Link to="/o/$slug/audit" params={{ slug }}>
+                {texts.menu.audit}
+              </Link>
+            </>
+          )}
         </nav>
         <AccountMenu />
       </header>
@@ -101,6 +113,9 @@ function AccountMenu() {
           ))}
         </select>
       </label>
+      <Link to="/o/$slug/me" params={{ slug: organization.slug }} className="button">
+        {texts.menu.me}
+      </Link>
       <button type="button" onClick={() => logout.mutate()} disabled={logout.isPending}>
         {texts.menu.logout}
       </button>

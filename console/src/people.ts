@@ -1,0 +1,93 @@
+import { queryOptions } from "@tanstack/react-query";
+import { api, apiOf, dataOf } from "./api/client";
+import type { components } from "./api/schema";
+import type { Role } from "./session";
+
+export type Member = components["schemas"]["Member"];
+export type AuditSubject = components["schemas"]["SubjectType"];
+export type Severity = components["schemas"]["Severity"];
+export type Channel = components["schemas"]["Channel"];
+
+export const ROLES: readonly Role[] = ["VIEWER", "OPERATOR", "ORG_ADMIN"];
+export const SEVERITIES: readonly Severity[] = ["INFO", "WARNING", "CRITICAL", "EMERGENCY"];
+export const SUBJECTS: readonly AuditSubject[] = [
+  "PLANT",
+  "SUB_DEVICE",
+  "COMMAND",
+  "ALERT",
+  "ALERT_RULE",
+  "PLANT_GROUP",
+  "DEVICE_TEMPLATE",
+  "API_KEY",
+  "MEMBER",
+  "INVITATION",
+  "USER",
+  "SESSION",
+  "ORGANIZATION",
+  "SANDBOX_PLANT",
+];
+
+const MOST = 100;
+
+/** Return the header that calls with the rights of an administrator need. */
+export function inOrganization(id: string) {
+  return { "x-org-id": id };
+}
+
+/** The members of an organisation whose name or address contains `q`, the first hundred. */
+export function membersQuery(organizationId: string, q: string) {
+  return queryOptions({
+    queryKey: [organizationId, "members", q],
+    queryFn: ({ signal }) =>
+      dataOf(
+        api.GET("/api/v1/organizations/{orgId}/members", {
+          params: {
+            header: inOrganization(organizationId),
+            path: { orgId: organizationId },
+            query: { limit: MOST, ...(q !== "" && { q }) },
+          },
+          signal,
+        }),
+      ),
+  });
+}
+
+export function invitationsQuery(organizationId: string) {
+  return queryOptions({
+    queryKey: [organizationId, "invitations"],
+    queryFn: ({ signal }) =>
+      dataOf(
+        api.GET("/api/v1/invitations", {
+          params: { header: inOrganization(organizationId), query: { limit: MOST } },
+          signal,
+        }),
+      ),
+  });
+}
+
+/** A page of what was changed in an organisation, newest first. */
+export function auditQuery(organizationId: string, subjectType: AuditSubject | undefined, page: number) {
+  return queryOptions({
+    queryKey: [organizationId, "audit", subjectType, page],
+    queryFn: ({ signal }) =>
+      dataOf(
+        apiOf(organizationId).GET("/api/v1/audit-events", {
+          params: {
+            header: inOrganization(organizationId),
+            query: { page, limit: 50, ...(subjectType && { subjectType }) },
+          },
+          signal,
+        }),
+      ),
+  });
+}
+
+export const sessionsQuery = queryOptions({
+  queryKey: ["sessions"],
+  queryFn: ({ signal }) => dataOf(api.GET("/api/v1/auth/sessions", { signal })),
+});
+
+export const preferencesQuery = queryOptions({
+  queryKey: ["notification-preferences"],
+  queryFn: ({ signal }) => dataOf(api.GET("/api/v1/notifications/preferences", { signal })),
+});

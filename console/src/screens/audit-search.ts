@@ -1,0 +1,16 @@
+import { type AuditSubject, SUBJECTS } from "../people";
+
+export interface AuditSearch {
+  subject?: AuditSubject | undefined;
+  /** From 1. */
+  page?: number | undefined;
+}
+
+/** Return what of a link the page understands. */
+export function auditSearch({ subject, page }: Record<string, unknown>): AuditSearch {
+  const number = Number(page);
+  return {
+    ...(SUBJECTS.includes(subject as AuditSubject) && { subject: subject as AuditSubject }),
+    ...(Number.isInteger(number) && number > 1 && number <= 1000 && { page: number }),
+  };
+}

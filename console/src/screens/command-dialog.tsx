@@ -1,0 +1,111 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useId, useState } from "react";
+import { apiOf, dataOf } from "../api/client";
+import { type Action, commandsQuery, type Parameter, type SubDevice, valuesOf } from "../devices";
+import { useTexts } from "../i18n";
+import { Dialog } from "../ui/dialog";
+import { Failure } from "../ui/failure";
+
+interface Props {
+  device: SubDevice;
+  /** The actions of the device's template; at least one. */
+  actions: Action[];
+  onClose: () => void;
+}
+
+/** Send a command to a device, with a field for each parameter that the template declares. */
+export function CommandDialog({ device, actions, onClose }: Props) {
+  const texts = useTexts();
+  const queryClient = useQueryClient();
+  const { organizationId, plantId, externalId } = device;
+  const [chosen, setChosen] = useState(0);
+  const action = actions[chosen] as Action;
+  // As stored: a template that was written without parameters has no such member.
+  const parameters = action.params ?? [];
+  const send = useMutation({
+    mutationFn: (form: FormData) =>
+      dataOf(
+        apiOf(organizationId).POST("/api/v1/plants/{plantId}/sub-devices/{externalId}/commands", {
+          params: { path: { plantId, externalId } },
+          body: { action: action.action, params: valuesOf(parameters, form) },
+        }),
+      ),
+    onSuccess: async () => {
+      await queryClient.invalidateQueries(commandsQuery(organizationId, plantId, externalId));
+      onClose();
+    },
+  });
+  return (
+    <Dialog title={texts.devices.commandTo(device.name)} onClose={onClose}>
+      <form
+        className="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          send.mutate(new FormData(event.currentTarget));
+        }}
+      >
+        <label>
+          {texts.devices.action}
+          <select value={chosen} onChange={(event) => setChosen(Number(event.target.value))}>
+            {actions.map(({ action: name, label }, index) => (
+              <option key={name} value={index}>
+                {label ?? name}
+              </option>
+            ))}
+          </select>
+        </label>
+        {parameters.map((parameter) => (
+          <ParameterField key={`${action.action}.${parameter.name}`} parameter={parameter} />
+        ))}
+        <p className="fine">{texts.devices.expires(action.timeoutSeconds ?? 30)}</p>
+        <Failure error={send.error} />
+        <div className="toolbar">
+          <button type="submit" className="primary" disabled={send.isPending}>
+            {texts.devices.send}
+          </button>
+          <button type="button" onClick={onClose}>
+            {texts.cancel}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+function ParameterField({ parameter }: { parameter: Parameter }) {
+  const id = useId();
+  const { name, type, unit, min, max, maxLength } = parameter;
+  const required = parameter.required ?? true;
+  if (type === "boolean") {
+    return (
+      <label className="check">
+        <input type="checkbox" name={name} />
+        {name}
+      </label>
+    );
+  }
+  return (
+    <div className="field">
+      <label htmlFor={id}>{unit === undefined ? name : `${name} (${unit})`}</label>
+      {type === "enum" ? (
+        <select id={id} name={name} required={required}>
+          {parameter.enum?.map((value) => (
+            <option key={value}>{value}</option>
+          ))}
+        </select>
+      ) : type === "string" ? (
+        <input id={id} name={name} maxLength={maxLength} required={required} />
+      ) : (
+        <input
+          id={id}
+          name={name}
+          type="number"
+          step={type === "integer" ? 1 : "any"}
+          min={min}
+          max={max}
+          required={required}
+        />
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,239 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, useRouter } from "@tanstack/react-router";
+import { type FormEvent, useState } from "react";
+import { api, dataOf } from "../api/client";
+import type { components } from "../api/schema";
+import { useTexts } from "../i18n";
+import { type Channel, preferencesQuery, SEVERITIES, sessionsQuery } from "../people";
+import { sessionQuery } from "../session";
+import { Age } from "../ui/age";
+import { Failure } from "../ui/failure";
+import { useNow } from "../ui/now";
+
+const route = getRouteApi("/inside/o/$slug/me");
+const CHANNELS = ["email", "push", "sms"] as const;
+
+/** The user's own name, password, sessions and notifications. */
+export function MeScreen() {
+  const texts = useTexts();
+  return (
+    <>
+      <title>{texts.me.title}</title>
+      <h1>{texts.me.title}</h1>
+      <Profile />
+      <Password />
+      <Notifications />
+      <Sessions />
+    </>
+  );
+}
+
+function Profile() {
+  const texts = useTexts();
+  const router = useRouter();
+  const queryClient = useQueryClient();
+  const { user } = route.useRouteContext();
+  const change = useMutation({
+    mutationFn: (name: string) => dataOf(api.PATCH("/api/v1/auth/me", { body: { name } })),
+    onSuccess: (changed) => {
+      queryClient.setQueryData(sessionQuery.queryKey, changed.user);
+      return router.invalidate();
+    },
+  });
+  return (
+    <section className="card" aria-labelledby="profile">
+      <h2 id="profile">{texts.me.profile}</h2>
+      <form className="form" onSubmit={(event) => submitted(event, (form) => change.mutate(String(form.get("name"))))}>
+        <label>
+          {texts.people.name}
+          <input name="name" defaultValue={user.name} required autoComplete="name" />
+        </label>
+        <p className="fine">{user.email}</p>
+        <Failure error={change.error} />
+        <div className="toolbar">
+          <button type="submit" disabled={change.isPending}>
+            {texts.save}
+          </button>
+          {change.isSuccess && <output>{texts.saved}</output>}
+        </div>
+      </form>
+    </section>
+  );
+}
+
+function Password() {
+  const texts = useTexts();
+  const change = useMutation({
+    mutationFn: (body: components["schemas"]["PasswordChange"]) =>
+      dataOf(api.POST("/api/v1/auth/change-password", { body })),
+  });
+  return (
+    <section className="card" aria-labelledby="password">
+      <h2 id="password">{texts.me.password}</h2>
+      <form
+        className="form"
+        onSubmit={(event) =>
+          submitted(event, (form, element) =>
+            change.mutate(
+              { currentPassword: String(form.get("current")), newPassword: String(form.get("new")) },
+              { onSuccess: () => element.reset() },
+            ),
+          )
+        }
+      >
+        {/* Password managers find the account by it. */}
+        <input type="hidden" autoComplete="username" value={route.useRouteContext().user.email} readOnly />
+        <label>
+          {texts.me.currentPassword}
+          <input name="current" type="password" autoComplete="current-password" required />
+        </label>
+        <label>
+          {texts.me.newPassword}
+          <input name="new" type="password" autoComplete="new-password" minLength={8} required />
+        </label>
+        <Failure error={change.error} />
+        <div className="toolbar">
+          <button type="submit" disabled={change.isPending}>
+            {texts.me.changePassword}
+          </button>
+          {change.isSuccess && <output>{texts.saved}</output>}
+        </div>
+      </form>
+    </section>
+  );
+}
+
+function Notifications() {
+  const texts = useTexts();
+  const queryClient = useQueryClient();
+  const preferences = useQuery(preferencesQuery);
+  const change = useMutation({
+    mutationFn: (body: components["schemas"]["PreferencesPatch"]) =>
+      dataOf(api.PATCH("/api/v1/notifications/preferences", { body })),
+    onSuccess: (changed) => queryClient.setQueryData(preferencesQuery.queryKey, changed),
+  });
+  const [tested, setTested] = useState<Channel | null>(null);
+  const test = useMutation({
+    mutationFn: (channel: Channel) => dataOf(api.POST("/api/v1/notifications/test", { body: { channel } })),
+    onSuccess: (_, channel) => setTested(channel),
+  });
+  if (preferences.data === undefined) return <Failure error={preferences.error} />;
+  // A box shows its new state while the service stores it.
+  const wanted = { ...preferences.data, ...(change.isPending && change.variables) };
+  return (
+    <section className="card" aria-labelledby="notifications">
+      <h2 id="notifications">{texts.me.notifications}</h2>
+      <p className="fine">{texts.me.notificationsHelp}</p>
+      <div className="table">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{texts.me.channel}</th>
+              {SEVERITIES.map((severity) => (
+                <th scope="col" key={severity}>
+                  {texts.severity[severity]}
+                </th>
+              ))}
+              <th scope="col">
+                <span className="hidden">{texts.me.test}</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {CHANNELS.map((channel) => (
+              <tr key={channel}>
+                <th scope="row">{texts.me.channels[channel]}</th>
+                {SEVERITIES.map((severity) => (
+                  <td key={severity}>
+                    <input
+                      type="checkbox"
+                      aria-label={`${texts.me.channels[channel]}: ${texts.severity[severity]}`}
+                      checked={wanted[channel].includes(severity)}
+                      disabled={change.isPending}
+                      onChange={(event) =>
+                        change.mutate({
+                          [channel]: SEVERITIES.filter((one) =>
+                            one === severity ? event.target.checked : wanted[channel].includes(one),
+                          ),
+                        })
+                      }
+                    />
+                  </td>
+                ))}
+                <td className="number">
+                  <button
+                    type="button"
+                    disabled={test.isPending}
+                    onClick={() => test.mutate(channel.toUpperCase() as Channel)}
+                  >
+                    {texts.me.test}
+                  </button>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {tested !== null && !test.error && <output>{texts.me.testSent}</output>}
+      <Failure error={change.error ?? test.error} />
+    </section>
+  );
+}
+
+function Sessions() {
+  const texts = useTexts();
+  const now = useNow(1);
+  const queryClient = useQueryClient();
+  const sessions = useQuery(sessionsQuery);
+  const end = useMutation({
+    mutationFn: (id: string) => dataOf(api.DELETE("/api/v1/auth/sessions/{id}", { params: { path: { id } } })),
+    onSettled: () => queryClient.invalidateQueries(sessionsQuery),
+  });
+  return (
+    <section className="block" aria-labelledby="sessions">
+      <h2 id="sessions">{texts.me.sessions}</h2>
+      <Failure error={sessions.error ?? end.error} />
+      <div className="table">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{texts.me.browser}</th>
+              <th scope="col">{texts.me.address}</th>
+              <th scope="col">{texts.me.lastUsed}</th>
+              <th scope="col">
+                <span className="hidden">{texts.me.end}</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {sessions.data?.map((session) => (
+              <tr key={session.id}>
+                <th scope="row" className="wrap">
+                  {session.userAgent ?? texts.me.unknownBrowser}
+                </th>
+                <td>{session.ip}</td>
+                <td>
+                  <Age time={session.lastUsedAt} now={now} timeZone="UTC" />
+                </td>
+                <td className="number">
+                  {session.current ? (
+                    <span className="fine">{texts.me.current}</span>
+                  ) : (
+                    <button type="button" onClick={() => end.mutate(session.id)} disabled={end.isPending}>
+                      {texts.me.end}
+                    </button>
+                  )}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function submitted(event: FormEvent<HTMLFormElement>, use: (values: FormData, form: HTMLFormElement) => void): void {
+  event.preventDefault();
+  use(new FormData(event.currentTarget), event.currentTarget);
+}

@@ -1,0 +1,216 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { useState } from "react";
+import { api, dataOf } from "../api/client";
+import { useTexts } from "../i18n";
+import { inOrganization, invitationsQuery, type Member, membersQuery, ROLES } from "../people";
+import type { Role } from "../session";
+import { Age } from "../ui/age";
+import { Confirm } from "../ui/dialog";
+import { Failure } from "../ui/failure";
+import { useNow } from "../ui/now";
+
+const route = getRouteApi("/inside/o/$slug/people");
+
+/** Who belongs to the organisation, with which role, and who is invited. */
+export function PeopleScreen() {
+  const texts = useTexts();
+  const { organization } = route.useRouteContext();
+  return (
+    <>
+      <title>{`${texts.people.title} · ${organization.name}`}</title>
+      <h1>{texts.people.title}</h1>
+      <Members />
+      <Invitations />
+    </>
+  );
+}
+
+function Members() {
+  const texts = useTexts();
+  const queryClient = useQueryClient();
+  const { user, organization } = route.useRouteContext();
+  const [q, setQ] = useState("");
+  const [removing, setRemoving] = useState<Member | null>(null);
+  const members = useQuery(membersQuery(organization.id, q));
+  const reload = () => queryClient.invalidateQueries({ queryKey: [organization.id, "members"] });
+  const paramsOf = (member: Member) => ({
+    header: inOrganization(organization.id),
+    path: { orgId: organization.id, memberId: member.id },
+  });
+  const change = useMutation({
+    mutationFn: ({ member, role }: { member: Member; role: Role }) =>
+      dataOf(
+        api.PATCH("/api/v1/organizations/{orgId}/members/{memberId}", { params: paramsOf(member), body: { role } }),
+      ),
+    onSettled: reload,
+  });
+  return (
+    <section className="block" aria-labelledby="members">
+      <div className="toolbar">
+        <h2 id="members" className="grow">
+          {texts.people.members}
+        </h2>
+        <input
+          type="search"
+          aria-label={texts.people.search}
+          placeholder={texts.people.search}
+          value={q}
+          onChange={(event) => setQ(event.target.value)}
+        />
+      </div>
+      <Failure error={members.error ?? change.error} />
+      {q === "" && members.data?.data.length === 0 && <p className="fine">{texts.people.noMembers}</p>}
+      <div className="table">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">{texts.people.name}</th>
+              <th scope="col">{texts.people.role}</th>
+              <th scope="col">
+                <span className="hidden">{texts.people.remove}</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {members.data?.data.map((member) => (
+              <tr key={member.id}>
+                <th scope="row">
+                  {member.user.name}
+                  <span className="fine">{member.user.email}</span>
+                </th>
+                <td>
+                  <select
+                    aria-label={texts.people.roleOf(member.user.name)}
+                    value={member.role}
+                    disabled={member.userId === user.id || change.isPending}
+                    onChange={(event) => change.mutate({ member, role: event.target.value as Role })}
+                  >
+                    {ROLES.map((role) => (
+                      <option key={role} value={role}>
+                        {texts.role[role]}
+                      </option>
+                    ))}
+                  </select>
+                </td>
+                <td className="number">
+                  {member.userId !== user.id && (
+                    <button type="button" onClick={() => setRemoving(member)}>
+                      {texts.people.remove}
+                    </button>
+                  )}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {removing !== null && (
+        <Confirm
+          title={texts.people.removeTitle(removing.user.name)}
+          consequence={texts.people.removeConsequence(organization.name)}
+          name={removing.user.name}
+          action={texts.people.remove}
+          run={async () => {
+            await dataOf(
+              api.DELETE("/api/v1/organizations/{orgId}/members/{memberId}", { params: paramsOf(removing) }),
+            );
+            await reload();
+          }}
+          onClose={() => setRemoving(null)}
+        />
+      )}
+    </section>
+  );
+}
+
+function Invitations() {
+  const texts = useTexts();
+  const now = useNow(1);
+  const queryClient = useQueryClient();
+  const { organization } = route.useRouteContext();
+  const header = inOrganization(organization.id);
+  const invitations = useQuery(invitationsQuery(organization.id));
+  const reload = () => queryClient.invalidateQueries(invitationsQuery(organization.id));
+  const invite = useMutation({
+    mutationFn: (body: { email: string; role: Role }) =>
+      dataOf(api.POST("/api/v1/invitations", { params: { header }, body })),
+    onSuccess: reload,
+  });
+  const revoke = useMutation({
+    mutationFn: (id: string) => dataOf(api.DELETE("/api/v1/invitations/{id}", { params: { header, path: { id } } })),
+    onSettled: reload,
+  });
+  return (
+    <section className="block" aria-labelledby="invitations">
+      <h2 id="invitations">{texts.people.invitations}</h2>
+      <form
+        className="card toolbar"
+        onSubmit={(event) => {
+          event.preventDefault();
+          const element = event.currentTarget;
+          const form = new FormData(element);
+          invite.mutate(
+            { email: String(form.get("email")), role: String(form.get("role")) as Role },
+            { onSuccess: () => element.reset() },
+          );
+        }}
+      >
+        <label className="grow">
+          {texts.login.email}
+          <input name="email" type="email" required autoComplete="off" />
+        </label>
+        <div className="field">
+          <label htmlFor="invited-role">{texts.people.role}</label>
+          <select name="role" id="invited-role">
+            {ROLES.map((role) => (
+              <option key={role} value={role}>
+                {texts.role[role]}
+              </option>
+            ))}
+          </select>
+        </div>
+        <button type="submit" className="primary" disabled={invite.isPending}>
+          {texts.people.invite}
+        </button>
+      </form>
+      <Failure error={invitations.error ?? invite.error ?? revoke.error} />
+      {invitations.data !== undefined && invitations.data.data.length > 0 && (
+        <div className="table">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">{texts.login.email}</th>
+                <th scope="col">{texts.people.role}</th>
+                <th scope="col">{texts.fleet.status}</th>
+                <th scope="col">{texts.people.invited}</th>
+                <th scope="col">
+                  <span className="hidden">{texts.people.revoke}</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {invitations.data.data.map(({ id, email, role, status, createdAt }) => (
+                <tr key={id}>
+                  <th scope="row">{email}</th>
+                  <td>{texts.role[role]}</td>
+                  <td>{texts.people.statuses[status]}</td>
+                  <td>
+                    <Age time={createdAt} now={now} timeZone="UTC" />
+                  </td>
+                  <td className="number">
+                    {status === "PENDING" && (
+                      <button type="button" onClick={() => revoke.mutate(id)} disabled={revoke.isPending}>
+                        {texts.people.revoke}
+                      </button>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}

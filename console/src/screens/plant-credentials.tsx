@@ -1,0 +1,189 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { type ReactNode, useState } from "react";
+import { apiOf, dataOf } from "../api/client";
+import { dateTime } from "../format/times";
+import { useLocale, useTexts } from "../i18n";
+import { type Plant, plantQuery } from "../plants";
+import { mayAct } from "../session";
+import { Age } from "../ui/age";
+import { Confirm, Dialog } from "../ui/dialog";
+import { Failure } from "../ui/failure";
+import { useNow } from "../ui/now";
+import { Secret } from "../ui/secret";
+import { ProvisioningPackage } from "./provisioning-package";
+
+const route = getRouteApi("/inside/o/$slug/plants/$plantId");
+
+/** Values that the service returns once. */
+type Secrets = { title: string; explanation: string; values: Record<string, string> };
+
+/** How the plant logs in, and everything that can be done to its credentials. */
+export function PlantCredentialsScreen() {
+  const { user, organization } = route.useRouteContext();
+  const { plantId } = route.useParams();
+  const plant = useQuery(plantQuery(organization.id, plantId));
+  if (plant.data === undefined) return null;
+  return <Credentials plant={plant.data} mayChange={mayAct(user, organization, "ORG_ADMIN")} />;
+}
+
+function Credentials({ plant, mayChange }: { plant: Plant; mayChange: boolean }) {
+  const texts = useTexts();
+  const [secrets, setSecrets] = useState<Secrets | null>(null);
+  // The package stays on the screen after the plant became ACTIVE: the service does not return it again.
+  const [isNew, setIsNew] = useState(plant.lifecycleStatus === "PENDING");
+  return (
+    <>
+      <Facts plant={plant} />
+      {mayChange && isNew && <ProvisioningPackage plant={plant} onSaved={() => setIsNew(false)} />}
+      {mayChange && !isNew && <Actions plant={plant} onSecrets={setSecrets} />}
+      {!mayChange && <p className="fine">{texts.credentials.onlyAdministrators}</p>}
+      {secrets !== null && (
+        <Dialog title={secrets.title} onClose={() => setSecrets(null)}>
+          <p>{secrets.explanation}</p>
+          {Object.entries(secrets.values).map(([label, value]) => (
+            <Secret key={label} label={label} value={value} />
+          ))}
+          <button type="button" onClick={() => setSecrets(null)}>
+            {texts.close}
+          </button>
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+function Facts({ plant }: { plant: Plant }) {
+  const texts = useTexts();
+  const locale = useLocale();
+  const now = useNow(1);
+  const zone = plant.effectiveTimeZone;
+  const facts: [string, ReactNode][] = [
+    [texts.credentials.method, texts.credentials.methods[plant.authMethod]],
+    [texts.credentials.lifecycle, texts.lifecycle[plant.lifecycleStatus]],
+  ];
+  if (plant.certificateExpiresAt !== null) {
+    facts.push([texts.credentials.expires, dateTime(plant.certificateExpiresAt, zone, locale)]);
+  }
+  if (plant.certificateFingerprint !== null) {
+    facts.push([texts.credentials.fingerprint, <code key="fingerprint">{plant.certificateFingerprint}</code>]);
+  }
+  if (plant.secretRotatedAt !== null) {
+    facts.push([texts.credentials.rotated, <Age key="age" time={plant.secretRotatedAt} now={now} timeZone={zone} />]);
+  }
+  facts.push([texts.credentials.failures, String(plant.authFailureCount)]);
+  if (plant.lastAuthFailureAt !== null) {
+    facts.push([
+      texts.credentials.lastFailure,
+      <Age key="failure" time={plant.lastAuthFailureAt} now={now} timeZone={zone} />,
+    ]);
+  }
+  return (
+    <dl className="card details">
+      {facts.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secrets) => void }) {
+  const texts = useTexts();
+  const locale = useLocale();
+  const queryClient = useQueryClient();
+  const [revoking, setRevoking] = useState(false);
+  const call = apiOf(plant.organizationId);
+  const params = { header: { "x-org-id": plant.organizationId }, path: { id: plant.id } };
+  const reload = () => queryClient.invalidateQueries(plantQuery(plant.organizationId, plant.id));
+  const rotate = useMutation({
+    mutationFn: () => dataOf(call.POST("/api/v1/plants/{id}/rotate-secret", { params })),
+    onSuccess: ({ hmacSecret, previousValidUntil }) => {
+      onSecrets({
+        title: texts.credentials.newSecret,
+        explanation: texts.credentials.oldUntil(dateTime(previousValidUntil, plant.effectiveTimeZone, locale)),
+        values: { [texts.credentials.secret]: hmacSecret },
+      });
+      return reload();
+    },
+  });
+  const renew = useMutation({
+    mutationFn: () => dataOf(call.POST("/api/v1/plants/{id}/renew-certificate", { params })),
+    onSuccess: ({ clientCert, clientKey }) => {
+      onSecrets({
+        title: texts.credentials.newCertificate,
+        explanation: texts.credentials.shownOnce,
+        values: { [texts.credentials.certificate]: clientCert, [texts.credentials.key]: clientKey },
+      });
+      return reload();
+    },
+  });
+  const token = useMutation({
+    mutationFn: () => dataOf(call.POST("/api/v1/plants/{id}/mqtt-token", { params })),
+    onSuccess: ({ token: issued, expiresAt }) =>
+      onSecrets({
+        title: texts.credentials.newToken,
+        explanation: texts.credentials.validUntil(dateTime(expiresAt, plant.effectiveTimeZone, locale)),
+        values: { [texts.credentials.token]: issued },
+      }),
+  });
+  const suspend = useMutation({
+    mutationFn: () => dataOf(call.POST("/api/v1/plants/{id}/suspend", { params })),
+    onSuccess: reload,
+  });
+  const reactivate = useMutation({
+    mutationFn: () => dataOf(call.POST("/api/v1/plants/{id}/reactivate", { params })),
+    onSuccess: reload,
+  });
+  const { lifecycleStatus: lifecycle, authMethod: method } = plant;
+  if (lifecycle === "DECOMMISSIONED") return <p className="hint">{texts.credentials.decommissioned}</p>;
+  const isActive = lifecycle === "ACTIVE";
+  return (
+    <section className="block" aria-labelledby="actions">
+      <h2 id="actions">{texts.credentials.actions}</h2>
+      <Failure error={rotate.error ?? renew.error ?? token.error ?? suspend.error ?? reactivate.error} />
+      <div className="toolbar">
+        <button type="button" onClick={() => rotate.mutate()} disabled={rotate.isPending}>
+          {texts.credentials.rotate}
+        </button>
+        {isActive && method === "MTLS" && (
+          <button type="button" onClick={() => renew.mutate()} disabled={renew.isPending}>
+            {texts.credentials.renew}
+          </button>
+        )}
+        {isActive && method === "TOKEN" && (
+          <button type="button" onClick={() => token.mutate()} disabled={token.isPending}>
+            {texts.credentials.issueToken}
+          </button>
+        )}
+        {isActive ? (
+          <button type="button" onClick={() => suspend.mutate()} disabled={suspend.isPending}>
+            {texts.credentials.suspend}
+          </button>
+        ) : (
+          <button type="button" onClick={() => reactivate.mutate()} disabled={reactivate.isPending}>
+            {texts.credentials.reactivate}
+          </button>
+        )}
+        <button type="button" className="danger" onClick={() => setRevoking(true)}>
+          {texts.credentials.revoke}
+        </button>
+      </div>
+      {revoking && (
+        <Confirm
+          title={texts.credentials.revokeTitle(plant.name)}
+          consequence={texts.credentials.revokeConsequence}
+          name={plant.name}
+          action={texts.credentials.revoke}
+          run={async () => {
+            await dataOf(call.POST("/api/v1/plants/{id}/revoke", { params }));
+            await reload();
+          }}
+          onClose={() => setRevoking(false)}
+        />
+      )}
+    </section>
+  );
+}

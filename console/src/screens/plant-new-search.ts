@@ -1,0 +1,13 @@
+export interface NewPlantSearch {
+  /** Id of the plant that was registered in the first step. */
+  plant?: string | undefined;
+  /** The step that is shown: devices, package, first message. */
+  step?: 2 | 3 | 4 | undefined;
+}
+
+/** Return the step of the page; the first one for a link without a plant. */
+export function newPlantSearch({ plant, step }: Record<string, unknown>): NewPlantSearch {
+  if (typeof plant !== "string" || !/^[0-9a-f-]{36}$/.test(plant)) return {};
+  const shown = Number(step);
+  return { plant, step: shown === 3 || shown === 4 ? shown : 2 };
+}

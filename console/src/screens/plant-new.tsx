@@ -1,0 +1,184 @@
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import { apiOf, dataOf, given } from "../api/client";
+import type { components } from "../api/schema";
+import { useTexts } from "../i18n";
+import { latestQuery, type Plant, plantQuery, refusedQuery, unregisteredQuery } from "../plants";
+import { Failure } from "../ui/failure";
+import { PlantDevices } from "./plant-devices";
+import { ProvisioningPackage } from "./provisioning-package";
+
+const route = getRouteApi("/inside/o/$slug/plants/new");
+const METHODS = ["MTLS", "TOKEN", "PASSWORD"] as const;
+const TYPES = ["GATEWAY", "CONTROLLER", "SENSOR", "ACTUATOR"] as const;
+
+/** Register a plant, its devices and its credentials, and wait for its first message. */
+export function NewPlantScreen() {
+  const texts = useTexts();
+  const { plant: plantId, step = 1 } = route.useSearch();
+  return (
+    <>
+      <h1>{texts.newPlant.title}</h1>
+      <ol className="wizard">
+        {texts.newPlant.steps.map((name, index) => (
+          <li key={name} aria-current={index + 1 === step ? "step" : undefined}>
+            {name}
+          </li>
+        ))}
+      </ol>
+      {plantId === undefined ? <RegisterForm /> : <LaterSteps plantId={plantId} step={step} />}
+    </>
+  );
+}
+
+function RegisterForm() {
+  const texts = useTexts();
+  const { organization } = route.useRouteContext();
+  const navigate = route.useNavigate();
+  const register = useMutation({
+    mutationFn: (form: FormData) =>
+      dataOf(
+        apiOf(organization.id).POST("/api/v1/plants", {
+          body: {
+            name: String(form.get("name")),
+            serialNumber: String(form.get("serialNumber")),
+            type: String(form.get("type")) as components["schemas"]["PlantType"],
+            authMethod: String(form.get("authMethod")) as components["schemas"]["AuthMethod"],
+            metadata: {},
+            ...given({ timeZone: String(form.get("timeZone")) || undefined }),
+          },
+        }),
+      ),
+    onSuccess: ({ id }) => navigate({ search: { plant: id, step: 2 } }),
+  });
+  return (
+    <form
+      className="card form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        register.mutate(new FormData(event.currentTarget));
+      }}
+    >
+      <label>
+        {texts.newPlant.name}
+        <input name="name" required maxLength={255} />
+      </label>
+      <label>
+        {texts.newPlant.serialNumber}
+        <input name="serialNumber" required maxLength={255} autoComplete="off" />
+      </label>
+      <label>
+        {texts.newPlant.type}
+        <select name="type">
+          {TYPES.map((type) => (
+            <option key={type} value={type}>
+              {texts.newPlant.types[type]}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label>
+        {texts.credentials.method}
+        <select name="authMethod">
+          {METHODS.map((method) => (
+            <option key={method} value={method}>
+              {texts.credentials.methods[method]}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label>
+        {texts.newPlant.timeZone}
+        <input name="timeZone" list="time-zones" placeholder={texts.newPlant.zoneOfOrganization} />
+        <datalist id="time-zones">
+          {Intl.supportedValuesOf("timeZone").map((zone) => (
+            <option key={zone} value={zone} />
+          ))}
+        </datalist>
+      </label>
+      <Failure error={register.error} />
+      <div className="toolbar">
+        <button type="submit" className="primary" disabled={register.isPending}>
+          {texts.newPlant.register}
+        </button>
+      </div>
+    </form>
+  );
+}
+
+function LaterSteps({ plantId, step }: { plantId: string; step: number }) {
+  const texts = useTexts();
+  const { organization } = route.useRouteContext();
+  const navigate = route.useNavigate();
+  const plant = useQuery(plantQuery(organization.id, plantId));
+  if (plant.data === undefined) return <Failure error={plant.error} />;
+  const goTo = (next: 2 | 3 | 4) => navigate({ search: { plant: plantId, step: next } });
+  if (step === 2) {
+    return (
+      <>
+        <p>{texts.newPlant.devicesHelp}</p>
+        <PlantDevices plantId={plantId} />
+        <div className="toolbar">
+          <button type="button" className="primary" onClick={() => goTo(3)}>
+            {texts.newPlant.next}
+          </button>
+        </div>
+      </>
+    );
+  }
+  if (step === 3) return <ProvisioningPackage plant={plant.data} onSaved={() => goTo(4)} />;
+  return <FirstMessage plant={plant.data} />;
+}
+
+/** What the plant has sent until now: its first values, or why its messages were refused. */
+function FirstMessage({ plant }: { plant: Plant }) {
+  const texts = useTexts();
+  const { slug } = route.useParams();
+  const { id: plantId, organizationId } = plant;
+  const often = { refetchInterval: 2_000 };
+  const latest = useQuery({ ...latestQuery(organizationId, plantId), ...often });
+  const refused = useQuery({ ...refusedQuery(organizationId, plantId), ...often });
+  const unregistered = useQuery({ ...unregisteredQuery(organizationId, plantId), ...often });
+  const newest = refused.data?.data[0];
+  const params = { slug, plantId };
+  const hasValues = (latest.data?.length ?? 0) > 0;
+  return (
+    <>
+      <Failure error={latest.error ?? refused.error ?? unregistered.error} />
+      <Note done={hasValues}>
+        {hasValues ? (
+          <>
+            <strong>{texts.newPlant.arrived(latest.data?.length ?? 0)}</strong>{" "}
+            <Link to="/o/$slug/plants/$plantId/live" params={params}>
+              {texts.newPlant.openPlant}
+            </Link>
+          </>
+        ) : (
+          texts.newPlant.waiting(plant.name)
+        )}
+      </Note>
+      {newest !== undefined && (
+        <article className="card refusal">
+          <h3>{texts.messages.reasons[newest.reason].title}</h3>
+          <p>
+            <code>{newest.detail}</code>
+          </p>
+          <p className="hint">{texts.messages.reasons[newest.reason].action}</p>
+        </article>
+      )}
+      {unregistered.data !== undefined && unregistered.data.length > 0 && (
+        <p className="hint">
+          {texts.newPlant.unregistered(unregistered.data.map(({ externalId }) => externalId).join(", "))}{" "}
+          <Link to="/o/$slug/plants/$plantId/devices" params={params}>
+            {texts.newPlant.registerThem}
+          </Link>
+        </p>
+      )}
+    </>
+  );
+}
+
+function Note({ done, children }: { done: boolean; children: ReactNode }) {
+  return <output className={done ? "card" : "card waiting"}>{children}</output>;
+}

@@ -1,0 +1,83 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { apiOf, dataOf } from "../api/client";
+import type { components } from "../api/schema";
+import { useTexts } from "../i18n";
+import { plantQuery } from "../plants";
+import { Failure } from "../ui/failure";
+import { saveFile } from "../ui/save-file";
+
+type Package = components["schemas"]["ProvisioningPackage"];
+
+interface Props {
+  plant: { id: string; organizationId: string; serialNumber: string };
+  /** The user has the file. */
+  onSaved: () => void;
+}
+
+/** Make a plant's credentials and save them as a file. The service returns the secrets once. */
+export function ProvisioningPackage({ plant, onSaved }: Props) {
+  const texts = useTexts();
+  const queryClient = useQueryClient();
+  const [made, setMade] = useState<Package | null>(null);
+  const provision = useMutation({
+    mutationFn: () =>
+      dataOf(
+        apiOf(plant.organizationId).POST("/api/v1/plants/{id}/provision", {
+          params: { header: { "x-org-id": plant.organizationId }, path: { id: plant.id } },
+        }),
+      ),
+    onSuccess: (received) => {
+      setMade(received);
+      save(received);
+      return queryClient.invalidateQueries(plantQuery(plant.organizationId, plant.id));
+    },
+  });
+  const save = (received: Package) => saveFile(`${plant.serialNumber}.json`, JSON.stringify(received, null, 2));
+  if (made === null) {
+    return (
+      <div className="card">
+        <p>{texts.credentials.provisionHelp}</p>
+        <Failure error={provision.error} />
+        <div className="toolbar">
+          <button type="button" className="primary" onClick={() => provision.mutate()} disabled={provision.isPending}>
+            {texts.credentials.provision}
+          </button>
+        </div>
+      </div>
+    );
+  }
+  return (
+    <div className="card">
+      <p className="hint">{texts.credentials.packageOnce}</p>
+      <dl className="details">
+        <div>
+          <dt>{texts.credentials.broker}</dt>
+          <dd>
+            <code>{`${made.mqtt.broker}:${made.mqtt.port}`}</code>
+          </dd>
+        </div>
+        <div>
+          <dt>{texts.credentials.clientId}</dt>
+          <dd>
+            <code>{made.mqtt.clientId}</code>
+          </dd>
+        </div>
+        <div>
+          <dt>{texts.credentials.topic}</dt>
+          <dd>
+            <code>{made.mqtt.topics.telemetry}</code>
+          </dd>
+        </div>
+      </dl>
+      <div className="toolbar">
+        <button type="button" onClick={() => save(made)}>
+          {texts.credentials.saveAgain}
+        </button>
+        <button type="button" className="primary" onClick={onSaved}>
+          {texts.credentials.packageSaved}
+        </button>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,103 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { apiOf, dataOf } from "../api/client";
+import { DEVICE_TYPES, type DeviceType, templatesQuery } from "../devices";
+import { useTexts } from "../i18n";
+import { Dialog } from "../ui/dialog";
+import { Failure } from "../ui/failure";
+
+interface Props {
+  organizationId: string;
+  plantId: string;
+  /** The name in the plant's messages; "" if the user enters it. */
+  externalId: string;
+  onClose: () => void;
+}
+
+/** Register a sub-device. Its template says how its values are read. */
+export function RegisterDialog({ organizationId, plantId, externalId, onClose }: Props) {
+  const texts = useTexts();
+  const queryClient = useQueryClient();
+  const templates = useQuery(templatesQuery);
+  const [templateId, setTemplateId] = useState("");
+  const template = templates.data?.find(({ id }) => id === templateId);
+  const register = useMutation({
+    mutationFn: (form: FormData) =>
+      dataOf(
+        apiOf(organizationId).POST("/api/v1/plants/{plantId}/sub-devices", {
+          params: { path: { plantId } },
+          body: {
+            externalId: String(form.get("externalId")),
+            name: String(form.get("name")),
+            // A device with a template is of the template's type.
+            type: template?.type ?? (String(form.get("type")) as DeviceType),
+            metadata: {},
+            ...(template && { templateId: template.id }),
+          },
+        }),
+      ),
+    onSuccess: async () => {
+      await Promise.all(
+        ["sub-devices", "unregistered"].map((kind) =>
+          queryClient.invalidateQueries({ queryKey: [organizationId, kind, plantId] }),
+        ),
+      );
+      onClose();
+    },
+  });
+  return (
+    <Dialog title={texts.devices.register} onClose={onClose}>
+      <form
+        className="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          register.mutate(new FormData(event.currentTarget));
+        }}
+      >
+        <label>
+          {texts.messages.device}
+          <input name="externalId" defaultValue={externalId} readOnly={externalId !== ""} required />
+        </label>
+        <label>
+          {texts.devices.name}
+          <input name="name" defaultValue={externalId} required />
+        </label>
+        <label>
+          {texts.devices.template}
+          <select value={templateId} onChange={(event) => setTemplateId(event.target.value)}>
+            <option value="">{texts.devices.noTemplate}</option>
+            {templates.data?.map(({ id, name }) => (
+              <option key={id} value={id}>
+                {name}
+              </option>
+            ))}
+          </select>
+        </label>
+        {template === undefined && (
+          <label>
+            {texts.devices.type}
+            <select name="type">
+              {DEVICE_TYPES.map((type) => (
+                <option key={type} value={type}>
+                  {texts.devices.types[type]}
+                </option>
+              ))}
+            </select>
+          </label>
+        )}
+        <p className="fine">
+          {template ? texts.devices.signals(template.signals.length) : texts.devices.withoutTemplate}
+        </p>
+        <Failure error={templates.error ?? register.error} />
+        <div className="toolbar">
+          <button type="submit" className="primary" disabled={register.isPending}>
+            {texts.devices.register}
+          </button>
+          <button type="button" onClick={onClose}>
+            {texts.cancel}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,69 @@
+import { useMutation } from "@tanstack/react-query";
+import { type ReactNode, useEffect, useId, useRef, useState } from "react";
+import { useTexts } from "../i18n";
+import { Failure } from "./failure";
+
+interface DialogProps {
+  title: string;
+  /** Also called when the user presses Escape. */
+  onClose: () => void;
+  children: ReactNode;
+}
+
+/** A modal dialog; it is open while it is rendered. */
+export function Dialog({ title, onClose, children }: DialogProps) {
+  const id = useId();
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog ref={dialog} aria-labelledby={id} onClose={onClose}>
+      <h2 id={id}>{title}</h2>
+      {children}
+    </dialog>
+  );
+}
+
+interface ConfirmProps {
+  title: string;
+  /** What will happen, in a sentence or two. */
+  consequence: string;
+  /** The name that the user must type. */
+  name: string;
+  /** Label of the button. */
+  action: string;
+  run: () => Promise<unknown>;
+  onClose: () => void;
+}
+
+/** Ask for the name of a thing before something happens to it that cannot be undone. */
+export function Confirm({ title, consequence, name, action, run, onClose }: ConfirmProps) {
+  const texts = useTexts();
+  const [typed, setTyped] = useState("");
+  const mutation = useMutation({ mutationFn: run, onSuccess: onClose });
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <form
+        className="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          mutation.mutate();
+        }}
+      >
+        <p>{consequence}</p>
+        <label>
+          {texts.confirm.typeName(name)}
+          <input value={typed} onChange={(event) => setTyped(event.target.value)} autoComplete="off" required />
+        </label>
+        <Failure error={mutation.error} />
+        <div className="toolbar">
+          <button type="submit" className="danger" disabled={typed !== name || mutation.isPending}>
+            {action}
+          </button>
+          <button type="button" onClick={onClose}>
+            {texts.cancel}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

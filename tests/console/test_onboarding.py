@@ -1,0 +1,125 @@
+"""From an organisation's empty page to a plant's first value, a command that the plant applies, and its revocation."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from gridfleet.sdk.plant import Command, DeviceEntry, Package, PlantClient, Snapshot
+from support.clients.fleet_under_test import Fleet
+from support.clients.watched_page import Watched
+from support.servers.running_stack import RunningStack
+
+
+@pytest.fixture
+def watched(browser: Browser, stack: RunningStack, fleet: Fleet) -> Iterator[Watched]:
+    context = browser.new_context(base_url=stack.base_url, viewport={"width": 1280, "height": 900}, locale="en-GB")
+    context.set_default_timeout(20_000)
+    made = Watched(context.new_page())
+    page = made.page
+    slug = fleet.call("GET", f"/organizations/{fleet.organization_id}")["slug"]
+    page.goto(f"/console/o/{slug}/plants/new")
+    page.get_by_label("E-mail address").fill(stack.admin_email)
+    page.get_by_label("Password").fill(stack.admin_password)
+    page.get_by_role("button", name="Log in").click()
+    yield made
+    made.check()
+    context.close()
+
+
+@contextmanager
+def sending(package: Package, folder: Path) -> Iterator[None]:
+    """Send values of INV1 and BAT1 every half second and apply commands, until the end of the block."""
+    stop = Event()
+
+    async def obey(command: Command) -> None:
+        """Apply every command."""
+
+    async def send() -> None:
+        # Playwright's calls block this module's thread, so the client has a thread and an event loop of its own.
+        async with PlantClient(package, queue_path=folder / "queue", on_command=obey) as client:
+            while not stop.is_set():
+                devices = [DeviceEntry("INV1", {"active_power": 4.2}), DeviceEntry("BAT1", {"soc": 81})]
+                await client.send(Snapshot(time=datetime.now(UTC), devices=devices))
+                await asyncio.sleep(0.5)
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(asyncio.run, send())
+        try:
+            yield
+        finally:
+            stop.set()
+            running.result(60)
+
+
+def register_device(page: Page, button: str, *, external_id: str | None, template: str) -> None:
+    """Register a device in the dialog that a button opens."""
+    page.get_by_role("button", name=button, exact=True).click()
+    dialog = page.get_by_role("dialog")
+    if external_id is not None:
+        dialog.get_by_label("Name in the messages").fill(external_id)
+        dialog.get_by_label("Name", exact=True).fill(external_id)
+    dialog.get_by_label("Template").select_option(template)
+    dialog.get_by_role("button", name="Register a device").click()
+    expect(dialog).to_be_hidden()
+
+
+def test_a_plant_is_onboarded_commanded_and_revoked(watched: Watched, tmp_path: Path) -> None:
+    page = watched.page
+    page.get_by_label("Name").fill("Barn roof")
+    page.get_by_label("Serial number").fill(f"SN-{tmp_path.name}")
+    page.get_by_label("Login").select_option("Password")
+    page.get_by_label("Time zone").fill("Europe/Vienna")
+    watched.check_accessibility()
+    page.get_by_role("button", name="Register").click()
+
+    register_device(page, "Register a device", external_id="INV1", template="Gridfleet inverter")
+    expect(page.get_by_role("row").filter(has_text="INV1")).to_contain_text("Gridfleet inverter")
+    watched.check_accessibility()
+    page.get_by_role("button", name="Continue").click()
+
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Make credentials and save them").click()
+    file = tmp_path / "package.json"
+    download.value.save_as(file)
+    watched.check_accessibility()
+    page.get_by_role("button", name="I have the file").click()
+    expect(page.get_by_text("Waiting for the first message of Barn roof")).to_be_visible()
+
+    with sending(Package.load(file), tmp_path):
+        expect(page.get_by_text(re.compile("values have arrived|value has arrived"))).to_be_visible()
+        expect(page.get_by_text("devices that are not registered: BAT1")).to_be_visible()
+        watched.check_accessibility()
+        page.get_by_role("link", name="Register them").click()
+        register_device(page, "Register BAT1", external_id=None, template="Gridfleet battery")
+
+        battery = page.get_by_role("row").filter(has_text="BAT1")
+        battery.get_by_role("button", name="Send a command").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Action").select_option("Stop")
+        watched.check_accessibility()
+        dialog.get_by_role("button", name="Send", exact=True).click()
+        expect(page.get_by_role("article").first).to_contain_text("Applied by the plant")
+        watched.check_accessibility()
+
+    page.get_by_role("link", name="Credentials").click()
+    page.get_by_role("button", name="Rotate the secret").click()
+    expect(page.get_by_role("dialog").get_by_label("HMAC secret")).to_have_value(re.compile("^[0-9a-f]{64}$"))
+    watched.check_accessibility()
+    page.get_by_role("button", name="Close").click()
+
+    page.get_by_role("button", name="Revoke").click()
+    dialog = page.get_by_role("dialog", name="Revoke Barn roof?")
+    expect(dialog.get_by_role("button", name="Revoke")).to_be_disabled()
+    dialog.get_by_label("Type “Barn roof” to confirm").fill("Barn roof")
+    watched.check_accessibility()
+    dialog.get_by_role("button", name="Revoke").click()
+    expect(page.get_by_text("Decommissioned")).to_be_visible()
+    expect(page.get_by_role("button", name="Rotate the secret")).to_be_hidden()

@@ -1,0 +1,112 @@
+"""Members, invitations, the log of changes, and the user's own account."""
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from support.clients.console_user import PASSWORD, ConsoleUser
+from support.clients.watched_page import Watched
+from support.servers.served import Served
+
+User = Callable[..., ConsoleUser]
+
+
+@pytest.fixture
+def administrator(watched: Watched, user: User) -> ConsoleUser:
+    """Log in as an administrator of an organisation."""
+    made = user(role="ORG_ADMIN")
+    made.log_in(watched.page)
+    return made
+
+
+def open_screen(page: Page, name: str, heading: str) -> None:
+    page.get_by_role("link", name=name, exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(heading)
+
+
+def test_a_person_is_invited_and_the_invitation_revoked(watched: Watched, administrator: ConsoleUser) -> None:
+    page = watched.page
+    open_screen(page, "People", "People")
+    page.get_by_label("E-mail address").fill("new@example.com")
+    page.get_by_label("Role", exact=True).select_option("Operator")
+    page.get_by_role("button", name="Invite").click()
+    invited = page.get_by_role("row").filter(has_text="new@example.com")
+    expect(invited).to_contain_text("Operator")
+    expect(invited).to_contain_text("Open")
+    watched.check_accessibility()
+    invited.get_by_role("button", name="Revoke").click()
+    expect(invited).to_contain_text("Revoked")
+
+    open_screen(page, "Changes", "Changes")
+    expect(page.get_by_role("row").filter(has_text="invitation.revoked")).to_have_count(1)
+    page.get_by_label("What was changed").select_option("Plants")
+    expect(page.get_by_text("Nothing was changed.")).to_be_visible()
+    watched.check_accessibility()
+    page.get_by_label("What was changed").select_option("Invitations")
+    expect(page.get_by_role("row").filter(has_text="invitation.revoked")).to_have_count(1)
+
+
+def test_members_are_found_change_roles_and_leave(
+    watched: Watched, service: Served, administrator: ConsoleUser, user: User
+) -> None:
+    other = user()
+    page = watched.page
+    [slug] = administrator.slugs
+    with httpx.Client(base_url=f"{service.url}/api/v1", headers=service.headers) as client:
+        found = client.get("/organizations", params={"limit": 100}).json()["data"]
+        organization = next(one["id"] for one in found if one["slug"] == slug)
+        joined = {"email": other.email, "role": "VIEWER"}
+        client.post("/invitations", json=joined, headers={"x-org-id": organization}).raise_for_status()
+    open_screen(page, "People", "People")
+    page.get_by_label("Search name or address").fill(administrator.email)
+    member = page.get_by_role("row").filter(has_text=administrator.email)
+    expect(member).to_have_count(1)
+    # Nobody takes their own rights away by mistake.
+    expect(member.get_by_label("Role of Vera Viewer")).to_be_disabled()
+    expect(member.get_by_role("button", name="Remove")).to_have_count(0)
+    page.get_by_label("Search name or address").fill("nobody@example.com")
+    expect(member).to_have_count(0)
+
+
+def test_viewers_see_neither_people_nor_changes(watched: Watched, user: User) -> None:
+    page = watched.page
+    made = user()
+    made.log_in(page)
+    expect(page.get_by_role("link", name="Fleet", exact=True)).to_be_visible()
+    expect(page.get_by_role("link", name="People", exact=True)).to_have_count(0)
+    expect(page.get_by_role("link", name="New plant")).to_have_count(0)
+    watched.allowed.append("status of 403")
+    page.goto(f"/console/o/{made.slugs[0]}/people")
+    expect(page.get_by_role("alert").first).to_be_visible()
+
+
+def test_own_name_password_and_notifications_are_changed(watched: Watched, administrator: ConsoleUser) -> None:
+    page = watched.page
+    page.get_by_text("Vera Viewer").click()
+    open_screen(page, "My account", "My account")
+    profile = page.get_by_role("region", name="Profile")
+    profile.get_by_label("Name").fill("Vera Neu")
+    profile.get_by_role("button", name="Save").click()
+    expect(profile.get_by_text("Saved")).to_be_visible()
+    expect(page.get_by_role("banner").get_by_text("Vera Neu")).to_be_visible()
+
+    box = page.get_by_role("checkbox", name="E-mail: Information")
+    before = box.is_checked()
+    box.set_checked(not before)
+    page.reload()
+    expect(page.get_by_role("checkbox", name="E-mail: Information")).to_be_checked(checked=not before)
+    expect(page.get_by_role("region", name="Sessions").get_by_text("this one")).to_be_visible()
+    watched.check_accessibility()
+
+    watched.allowed.append("status of 400")
+    watched.allowed.append("status of 401")
+    password = page.get_by_role("region", name="Password")
+    password.get_by_label("Current password").fill("not the password 1!")
+    password.get_by_label("New password").fill("Another horse 2!")
+    password.get_by_role("button", name="Change the password").click()
+    expect(password.get_by_role("alert")).to_be_visible()
+    password.get_by_label("Current password").fill(PASSWORD)
+    password.get_by_role("button", name="Change the password").click()
+    expect(password.get_by_text("Saved")).to_be_visible()
