@@ -117,6 +117,7 @@ def main() -> None:
                     log_in(page, stack)
                     # All plants are online, and their powers are summed up.
                     expect(page.get_by_role("link", name=re.compile("^Online"))).to_contain_text("12", timeout=300_000)
+                    expect(page.get_by_text("too old")).to_have_count(0, timeout=300_000)
                     for screen, path in screens(plant_id).items():
                         page.goto(f"/console/{path}")
                         page.wait_for_load_state("networkidle")

@@ -54,7 +54,7 @@ export function AuditScreen() {
               <tbody>
                 {events.data.data.map((event) => (
                   <tr key={event.id}>
-                    <td className="number">
+                    <td>
                       <time dateTime={event.createdAt}>{dateTime(event.createdAt, "UTC", locale)}</time>
                     </td>
                     <th scope="row">
