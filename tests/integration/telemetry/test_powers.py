@@ -135,6 +135,26 @@ async def test_every_plant_is_refreshed_and_a_bad_one_alone_is_left_out(plant: R
     assert found == [1.0, 1.0, None, 1.0]
 
 
+async def test_a_plant_that_takes_too_long_is_left_out(plant: RecordedPlant) -> None:
+    plants = [plant, *[await RecordedPlant.create(plant.database) for _ in range(2)]]
+    for one in plants:
+        if one is not plant:
+            await one.add_device("PV1")
+        await one.write("PV1", PV, {utc_now(): [1_000.0, 1.0]})
+    waits = "'BEGIN PERFORM pg_sleep(60); RETURN NEW; END'"
+    slow = f"CREATE TRIGGER slow BEFORE INSERT ON plant_power FOR EACH ROW WHEN (NEW.plant_id = '{plants[1].id}')"
+    async with plant.database.transaction() as db:
+        await db.execute(f"CREATE FUNCTION wait_long() RETURNS trigger LANGUAGE plpgsql AS {waits}".encode())
+        await db.execute(f"{slow} EXECUTE FUNCTION wait_long()".encode())
+    try:
+        await refresh_all(plant.database)
+    finally:
+        async with plant.database.transaction() as db:
+            await db.execute("DROP FUNCTION wait_long CASCADE")
+    rows = [await row_of(plant.database, one.id) for one in plants]
+    assert [row.get("pv_kw") for row in rows] == [1.0, None, 1.0]
+
+
 async def test_a_deleted_plant_has_no_row(plant: RecordedPlant) -> None:
     await plant.write("PV1", PV, {utc_now(): [4_000.0, 7e6]})
     assert (await refresh(plant))["pv_kw"] == 4.0

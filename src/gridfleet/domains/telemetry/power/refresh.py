@@ -20,8 +20,8 @@ from gridfleet.domains.telemetry.power.models import EnergyState, Reading
 from gridfleet.domains.telemetry.power.newest import newest_power
 from gridfleet.domains.telemetry.power.store import PowerRow, ReadingRow
 from gridfleet.domains.telemetry.units import SIZES
-from gridfleet.kernel.db import Connection, Database
-from gridfleet.kernel.isolation import is_poison
+from gridfleet.kernel.db import Connection, Database, limit_statements
+from gridfleet.kernel.isolation import SECONDS_OF_SEVERAL, may_be_poison, took_too_long
 
 __all__ = ["PowerRefresher", "refresh_all", "refresh_power"]
 
@@ -86,19 +86,24 @@ async def refresh_all(database: Database) -> None:
 
 
 async def _refresh_each(database: Database, plant_ids: Sequence[UUID]) -> None:
-    """Refresh plants together or, if that fails by itself, one by one, so that a single one cannot stop the others."""
+    """Refresh plants together or, if that fails by itself, in smaller parts, so that a single one cannot stop the others."""
     try:
-        async with database.transaction() as db:
-            await refresh_power(db, plant_ids)
+        with limit_statements(SECONDS_OF_SEVERAL):
+            async with database.transaction() as db:
+                await refresh_power(db, plant_ids)
     except Exception as error:
-        if not is_poison(error):
+        if not may_be_poison(error):
             raise
         if len(plant_ids) == 1:
             log.error("power of a plant cannot be refreshed", plant_id=str(plant_ids[0]), exc_info=True)
             return
-        middle = len(plant_ids) // 2
-        await _refresh_each(database, plant_ids[:middle])
-        await _refresh_each(database, plant_ids[middle:])
+        # After a statement that took too long one by one: each further part with the slow plant would take as long again.
+        size = 1 if took_too_long(error) else len(plant_ids) // 2
+        parts = [plant_ids[first : first + size] for first in range(0, len(plant_ids), size)]
+    else:
+        return
+    for part in parts:
+        await _refresh_each(database, part)
 
 
 async def refresh_power(db: Connection, plant_ids: Sequence[UUID]) -> None:
