@@ -156,6 +156,32 @@ async def test_what_a_user_no_longer_wants_or_not_now_is_not_sent(people: People
     assert (due_at, attempts) == (end, 0), "at the end of the quiet hours, with all tries left"
 
 
+async def test_what_waits_for_the_end_of_quiet_hours_is_sent_when_these_are_ended_or_moved(people: People, home: Path) -> None:
+    ada, ben, eve = await people.person(), await people.person(), await people.person()
+    org = (await people.organization(ORG_ADMIN=ada, OPERATOR=ben)).id
+    other = (await people.organization(ORG_ADMIN=eve)).id
+    now = utc_now()
+    hours = [f"{now + timedelta(hours=hours):%H:%M}" for hours in (-1, 4, 8)]
+    around = {"from": hours[0], "to": hours[1], "timeZone": "UTC"}
+    for person in (ada, ben, eve):
+        await prefer(people, person, quietHours=around, push=[])
+    for where in (org, other):
+        await notify(people, where, Severity.WARNING)
+    async with httpx.AsyncClient() as http:
+        mail = EmailChannel(FolderDelivery(home / "mail", "Gridfleet <no-reply@example.com>"), "http://localhost")
+        worker = NotificationWorker(people.service.state.database, {Channel.EMAIL: mail}, ExpoPush(http, None))
+        async with running(worker.run()), asyncio.timeout(60):
+            while await people.execute("SELECT id FROM notification_log WHERE due_at < now() + interval '1 hour'"):
+                await asyncio.sleep(0.1)
+            await prefer(people, ada, quietHours=None)
+            await prefer(people, ben, quietHours={"from": hours[1], "to": hours[2], "timeZone": "UTC"})
+            await prefer(people, eve, push=["INFO"])
+            for person in (ada, ben):
+                while not delivered(home, person.email):
+                    await asyncio.sleep(0.1)
+    assert not delivered(home, eve.email)
+
+
 async def test_a_test_message_reaches_ones_own_addresses_alone(people: People) -> None:
     ada, ben = await people.person(), await people.person()
     await people.organization(ORG_ADMIN=ada, OPERATOR=ben)

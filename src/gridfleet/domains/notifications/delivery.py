@@ -108,7 +108,7 @@ class NotificationWorker:
             async with self._database.transaction() as db:
                 for one in deliveries:
                     if one.id in held:
-                        await store.hold(db, one.id, one.attempts, held[one.id])
+                        await store.hold(db, one, held[one.id])
         return [one for one in deliveries if one.id not in held]
 
     @staticmethod

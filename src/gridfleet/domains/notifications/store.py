@@ -374,12 +374,33 @@ async def postpone(db: Connection, delivery_id: UUID, attempts: int, error: str,
     return cursor.rowcount > 0
 
 
-async def hold(db: Connection, delivery_id: UUID, attempts: int, until: datetime) -> None:
-    """Make a claimed delivery due at `until` without counting the try, unless it was finished or claimed again."""
+async def hold(db: Connection, delivery: Outgoing, until: datetime) -> None:
+    """Make a claimed delivery due at `until` without counting the try, unless it was finished or claimed again.
+
+    Does nothing if the user's quiet hours were changed meanwhile: the delivery is due when its lease ends. A change that comes
+    later waits for this transaction, and then finds the delivery.
+    """
     await db.execute(
-        "UPDATE notification_log SET attempts = attempts - 1, due_at = %s"
-        " WHERE id = %s AND status = 'PENDING' AND attempts = %s",
-        (until, delivery_id, attempts),
+        "WITH preferred AS MATERIALIZED (SELECT user_id, quiet_hours FROM notification_preference"
+        " WHERE user_id = (SELECT user_id FROM notification_log WHERE id = %(id)s) FOR SHARE)"
+        " UPDATE notification_log n SET attempts = attempts - 1, due_at = %(until)s FROM preferred p"
+        " WHERE n.id = %(id)s AND n.status = 'PENDING' AND n.attempts = %(attempts)s"
+        " AND p.user_id = n.user_id AND p.quiet_hours = %(quiet_hours)s",
+        {
+            "id": delivery.id,
+            "until": until,
+            "attempts": delivery.attempts,
+            "quiet_hours": _stored(delivery.quiet_hours),
+        },
+    )
+
+
+async def release_held(db: Connection, user_id: UUID) -> None:
+    """Make a user's deliveries due that wait for the end of quiet hours. Those that wait for another try wait less long."""
+    await db.execute(
+        "UPDATE notification_log SET due_at = now() WHERE user_id = %s AND status = 'PENDING'"
+        " AND due_at > now() + interval '10 minutes'",
+        (user_id,),
     )
 
 
