@@ -117,7 +117,7 @@ class IngestWorker:
                 plants.invalidate,
                 rules.invalidate,
                 subscriptions.invalidate,
-                lambda plant_id: self._pipeline.power_refresher.note([UUID(plant_id)]),
+                lambda plant_id: self._pipeline.power_refresher.note(None, [UUID(plant_id)]),
             ),
             "plant_offline": (plants.invalidate_status,),
             "template_changed": (lambda _: plants.invalidate_all(),),

@@ -2,9 +2,16 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
+
+import pytest
 
 from gridfleet.domains.ingest.pipeline import Pipeline
+from gridfleet.domains.telemetry.power import refresh
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.ids import new_id
 from support.clients.ingest_bench import Bench, BenchPlant
 from support.servers.running_task import running
 
@@ -60,6 +67,27 @@ async def test_a_plant_whose_refresh_failed_is_refreshed_again(bench: Bench) -> 
     await send(bench, plant, PV1=4.0)
     async with running(bench.pipeline.power_refresher.run()):
         await shows(plant, 4.0, None)
+
+
+async def test_the_plants_of_a_large_fleet_do_not_delay_those_of_others(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[list[UUID]] = []
+
+    async def note_turn(_: Connection, plant_ids: Sequence[UUID]) -> None:
+        turns.append(list(plant_ids))
+
+    monkeypatch.setattr(refresh, "refresh_power", note_turn)
+    refresher, (large, small) = refresh.PowerRefresher(database), (new_id(), new_id())
+    fleet, others = [new_id() for _ in range(450)], [new_id() for _ in range(3)]
+    refresher.note(large, fleet)
+    refresher.note(small, others)
+    refresher.note(large, fleet)
+    async with running(refresher.run()), asyncio.timeout(60):
+        while sum(map(len, turns)) < 453:
+            await asyncio.sleep(0.05)
+    assert set(others) <= set(turns[0])
+    assert sorted(plant_id for turn in turns for plant_id in turn) == sorted(fleet + others)
 
 
 async def test_a_process_that_takes_over_reads_what_the_other_stored(bench: Bench) -> None:

@@ -148,7 +148,7 @@ async def test_the_power_of_a_message_comes_although_it_is_computed_later(servic
         for power in (3.0, 4.0):
             await plant.write("PV1", [Metric("active_power", "kW")], {utc_now(): [power]})
             publisher.note({plant.organization_id: {plant.id}})
-            refresher.note([plant.id])
+            refresher.note(plant.organization_id, [plant.id])
             await row_with(stream, lambda row, power=power: row["power"] is not None and row["power"]["pvKw"] == power)
     await refresh_all(database)
     await plant.delete_device("PV1")

@@ -71,8 +71,8 @@ class Batch:
     message_count: int = 0
     """How many of the messages that were to be read are in the batch: always the first ones."""
     frames: FrameBatch = field(default_factory=FrameBatch)
-    reported: set[UUID] = field(default_factory=set)
-    """The plants of the frames."""
+    reported: dict[UUID, set[UUID]] = field(default_factory=dict)
+    """The plants of the frames, by organisation."""
     ends: list[tuple[int, Delivery]] = field(default_factory=list)
     """For each snapshot: the number of frames after it was added, and its message."""
     repeated: dict[tuple[int, int], Delivery] = field(default_factory=dict)

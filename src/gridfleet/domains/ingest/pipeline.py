@@ -6,6 +6,7 @@ writes the result, including alerts, in one transaction. Both read top to bottom
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -138,7 +139,8 @@ class Pipeline:
         # Last, because other processes may wait for the locked rules until this transaction ends.
         batch.alerts = await raise_alerts(db, batch.findings, batch.request_id_of)
         await queue_events(db, batch.events)
-        after_commit(db, lambda: self.power_refresher.note(batch.reported))
+        for organization_id, plant_ids in batch.reported.items():
+            after_commit(db, partial(self.power_refresher.note, organization_id, plant_ids))
 
     def invalidate(self) -> None:
         """Clear the caches of plants, rules, subscriptions and partitions."""
@@ -322,7 +324,7 @@ def _add_frames(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: 
         if published is not None and frames and time_us >= published_from_us:
             published.setdefault((device.external_id, time_us), {}).update(device.reader.named(frames))
     if added:
-        batch.reported.add(plant.id)
+        batch.reported.setdefault(plant.organization_id, set()).add(plant.id)
     batch.ends.append((len(batch.frames.frames), delivery))
     if len(batch.frames.frames) < before + added:
         batch.repeated |= {(device.source_id, time_us): delivery for device, time_us, *_ in snapshot.entries}

@@ -40,18 +40,19 @@ class PowerRefresher:
     """Refreshes the plants of which an ingest process has stored telemetry.
 
     A plant is refreshed about a second after its telemetry, and later under load: the pauses grow with the time that refreshes
-    take. A process that is killed leaves plants with an older power until they send again, or until `refresh_all`.
+    take. Organisations take turns, so that the plants of a large fleet do not delay those of others. A process that is killed
+    leaves plants with an older power until they send again, or until `refresh_all`.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._waiting: dict[UUID, None] = {}
+        self._waiting: dict[UUID | None, dict[UUID, None]] = {}
         self._woken = asyncio.Event()
 
-    def note(self, plant_ids: Iterable[UUID]) -> None:
-        """Refresh these plants soon."""
-        self._waiting.update(dict.fromkeys(plant_ids))
-        if self._waiting:
+    def note(self, organization_id: UUID | None, plant_ids: Iterable[UUID]) -> None:
+        """Refresh these plants of an organisation soon. Those of which it is not known, None, have turns together."""
+        if noted := dict.fromkeys(plant_ids):
+            self._waiting.setdefault(organization_id, {}).update(noted)
             self._woken.set()
 
     async def run(self) -> None:
@@ -59,18 +60,30 @@ class PowerRefresher:
         loop = asyncio.get_running_loop()
         while True:
             await self._woken.wait()
-            chosen = list(self._waiting)[:_AT_ONCE]
+            chosen = self._choose()
             began = loop.time()
-            for plant_id in chosen:
-                del self._waiting[plant_id]
             try:
-                await _refresh_each(self._database, chosen)
+                await _refresh_each(self._database, list(chosen))
             except BaseException:
-                self.note(chosen)
+                for plant_id, organization_id in chosen.items():
+                    self.note(organization_id, [plant_id])
                 raise
             if not self._waiting:
                 self._woken.clear()
             await asyncio.sleep(min(max(_SHORTEST_SECONDS, _REST * (loop.time() - began)), _LONGEST_SECONDS))
+
+    def _choose(self) -> dict[UUID, UUID | None]:
+        """Remove the next plants and return them with their organisations: one of each organisation, then a second, etc."""
+        chosen: dict[UUID, UUID | None] = {}
+        while self._waiting and len(chosen) < _AT_ONCE:
+            organization_id = next(iter(self._waiting))
+            plants = self._waiting.pop(organization_id)
+            plant_id = next(iter(plants))
+            del plants[plant_id]
+            chosen[plant_id] = organization_id
+            if plants:
+                self._waiting[organization_id] = plants  # behind all others
+        return chosen
 
 
 async def refresh_all(database: Database) -> None:
