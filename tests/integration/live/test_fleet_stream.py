@@ -295,6 +295,55 @@ async def test_a_slow_reader_gets_a_reset_and_no_queue(service: ApiService, monk
     await closed(slow, quick)
 
 
+async def many_plants(service: ApiService, count: int) -> RecordedPlant:
+    """A plant beside others of its organisation."""
+    plant = await RecordedPlant.create(service.state.database)
+    await sql(
+        service,
+        "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method)"
+        " SELECT gen_random_uuid(), %s, 'Plant', number, 'GATEWAY', 'PASSWORD' FROM generate_series(2, %s) AS number",
+        *(plant.organization_id, count),
+    )
+    return plant
+
+
+async def test_a_large_event_comes_in_small_pieces(service: ApiService) -> None:
+    """The server holds some pieces for each client that does not read."""
+    plant = await many_plants(service, 200)
+    stream = await opened(service, await viewer_of(service, plant.organization_id))
+    sizes: list[int] = []
+    put = stream.pieces.put_nowait
+    stream.pieces.put_nowait = lambda piece: (sizes.append(len(piece or b"")), put(piece))  # type: ignore[assignment]
+    for name in ("First", "Second"):
+        await sql(service, "UPDATE plant SET name = %s", name)
+        rows = await until(stream, "plants")
+        assert ({row["name"] for row in rows}, len(rows)) == ({name}, 200)
+    assert max(sizes) <= 16 * 1024 < sum(sizes) / 4
+    await closed(stream)
+
+
+async def test_a_reader_within_an_event_that_is_not_kept_comes_back(
+    service: ApiService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "MOST_BYTES_OF_FEED", 2_000)
+    plant = await many_plants(service, 200)
+    headers = await viewer_of(service, plant.organization_id)
+    slow = OpenStream(service, PATH, headers)
+    _, _, last_id = await slow.named_event() or ("ended", None, None)
+    quick = await opened(service, headers)
+    slow.reads.clear()
+    for text in ("First", "Second"):
+        await sql(service, "UPDATE plant SET name = %s", text)
+        while {row["name"] for row in await until(quick, "plants")} != {text}:
+            pass
+    slow.reads.set()
+    assert await slow.named_event() is None  # the incomplete event is not one
+    await slow.task
+    again = OpenStream(service, PATH, {**headers, "last-event-id": last_id or ""})
+    assert (await again.named_event() or ("ended",))[:2] == ("reset", {"reason": "UNKNOWN_ID"})
+    await closed(quick, again)
+
+
 async def test_a_reader_that_stalls_is_disconnected(service: ApiService, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gridfleet.api.streams.STALLED_SECONDS", 0.5)
     plant = await RecordedPlant.create(service.state.database)

@@ -48,7 +48,8 @@ KEPT_SECONDS: Final = 300.0
 KEPT_BYTES: Final = 64 * 1024 * 1024
 MOST_BYTES_OF_FEED: Final = 8 * 1024 * 1024
 """How long, and how much of, events are kept to resume. The bytes of all feeds are shared equally."""
-MOST_PIECE_BYTES: Final = 256 * 1024
+MOST_PIECE_BYTES: Final = 16 * 1024
+"""Bytes that a watcher gets at a time. The server's HTTP layer holds several such pieces for a client that reads nothing."""
 IDLE_SECONDS: Final = 60.0
 """How long a feed continues without watchers, so that one that reconnects can resume."""
 _CONNECT_SECONDS: Final = 5.0
@@ -72,6 +73,13 @@ class _Turn(NamedTuple):
 
     data: bytes
     at: float
+
+
+class _Place(NamedTuple):
+    """Where a watcher reads on: in the turn with this number, after the first `offset` bytes."""
+
+    turn: int
+    offset: int = 0
 
 
 class FleetChanges:
@@ -118,19 +126,19 @@ class FleetChanges:
         feed = await self._feed(_Key(org.organization_id, org.plant_ids, kinds), org, transaction, encode)
         feed.watchers += 1
         try:
-            position = feed.position_after(last_id)
-            if position is None:
-                position = feed.end_position
+            number = feed.position_after(last_id)
+            if number is None:
+                place = _Place(feed.end_position)
                 piece = feed.encode("reset", StreamReset("UNKNOWN_ID"), None) if last_id else b""
-                piece += await feed.summary(position)
+                piece += await feed.summary(place.turn)
             else:
-                piece, position = feed.read(position)
+                piece, place = feed.read(_Place(number))
             yield piece  # at once, possibly empty: the response begins with it
-            while not feed.ended:
-                piece, position = feed.read(position)
+            while not feed.ended and feed.has(place):
+                piece, place = feed.read(place)
                 if not piece:
                     await feed.woken.wait()
-                    piece, position = feed.read(position)
+                    piece, place = feed.read(place)
                 yield piece
         finally:
             feed.watchers -= 1
@@ -247,18 +255,26 @@ class _Feed:
         position = int(number)
         return position if self._first <= position <= self.end_position else None
 
-    def read(self, position: int) -> tuple[bytes, int]:
-        """Return the events from a turn on, as many as a piece may hold, and the number of the turn after them."""
-        if position < self._first:
-            position = self.end_position
-            return self.encode("reset", StreamReset("TOO_SLOW"), self._id(position)), position
+    def has(self, place: _Place) -> bool:
+        """Return whether a watcher can continue: not within events that are no longer kept."""
+        return not place.offset or place.turn >= self._first
+
+    def read(self, place: _Place) -> tuple[bytes, _Place]:
+        """Return the events from a place on, as many bytes as a piece may hold, and the place after them."""
+        turn, offset = place
+        if turn < self._first:
+            turn = self.end_position
+            return self.encode("reset", StreamReset("TOO_SLOW"), self._id(turn)), _Place(turn)
         pieces: list[bytes] = []
-        size = 0
-        while position < self.end_position and (not pieces or size < MOST_PIECE_BYTES):
-            pieces.append(self._turns[position - self._first].data)
-            size += len(pieces[-1])
-            position += 1
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces), position
+        room = MOST_PIECE_BYTES
+        while turn < self.end_position and room:
+            data = self._turns[turn - self._first].data
+            pieces.append(data[offset : offset + room])
+            room -= len(pieces[-1])
+            offset += len(pieces[-1])
+            if offset == len(data):
+                turn, offset = turn + 1, 0
+        return b"".join(pieces), _Place(turn, offset)
 
     async def summary(self, position: int) -> bytes:
         """Return the newest summary, at most SUMMARY_SECONDS old, with the id of a position."""
