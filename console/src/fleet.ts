@@ -57,7 +57,8 @@ export function summaryQuery(organizationId: string) {
   return queryOptions({
     queryKey: [organizationId, "fleet", "summary"],
     queryFn: ({ signal }) => dataOf(apiOf(organizationId).GET("/api/v1/fleet/summary", { signal })),
-    refetchInterval: 5_000,
+    // The stream is faster; without it, this is how old the totals may be.
+    refetchInterval: 15_000,
   });
 }
 
@@ -76,6 +77,6 @@ export function plantsQuery(organizationId: string, search: FleetSearch) {
     getNextPageParam: (page) => page.meta.nextCursor,
     placeholderData: keepPreviousData,
     // Each refetch asks for every loaded page again.
-    refetchInterval: ({ state }) => ((state.data?.pages.length ?? 0) <= MOST_REFETCHED ? 10_000 : false),
+    refetchInterval: ({ state }) => ((state.data?.pages.length ?? 0) <= MOST_REFETCHED ? 30_000 : false),
   });
 }

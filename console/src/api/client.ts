@@ -69,7 +69,7 @@ async function reach(request: Request): Promise<Response> {
  *
  * @returns Whether there is a session afterwards.
  */
-async function renewSession(): Promise<boolean> {
+export async function renewSession(): Promise<boolean> {
   // Without TLS, browsers offer locks on localhost alone. Two tabs may then renew at once, which the service accepts.
   return navigator.locks ? navigator.locks.request("gridfleet-session", renew) : renew();
 }

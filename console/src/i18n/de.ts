@@ -12,6 +12,7 @@ export const de: Catalogue = {
   copy: "Kopieren",
   copied: "Kopiert",
   unreachable: "Der Dienst ist nicht erreichbar. Ihre Eingaben bleiben erhalten: Versuchen Sie es gleich noch einmal.",
+  lost: "Der Dienst ist gerade nicht erreichbar. Was Sie sehen, kann veraltet sein; es wird aktualisiert, sobald er wieder da ist.",
   failed: "Das hat nicht funktioniert",
   notFound: "Diese Seite gibt es nicht.",
   toFleet: "Zur Flotte",

@@ -10,6 +10,7 @@ export const en = {
   copy: "Copy",
   copied: "Copied",
   unreachable: "The service cannot be reached. Your changes are not lost: try again in a moment.",
+  lost: "The service cannot be reached at the moment. What you see may be out of date; it is refreshed when the service is back.",
   failed: "That did not work",
   notFound: "This page does not exist.",
   toFleet: "Go to the fleet",

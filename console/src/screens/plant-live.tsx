@@ -18,7 +18,7 @@ export function PlantLiveScreen() {
   const { organization } = route.useRouteContext();
   const { plantId } = route.useParams();
   const timeZone = useTimeZone(organization.id, plantId);
-  const latest = useQuery({ ...latestQuery(organization.id, plantId), refetchInterval: 5_000 });
+  const latest = useQuery({ ...latestQuery(organization.id, plantId), refetchInterval: 15_000 });
   if (latest.data?.length === 0) {
     return (
       <div className="card empty">

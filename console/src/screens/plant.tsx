@@ -15,7 +15,7 @@ export function PlantFrame() {
   const now = useNow(1);
   const { organization } = route.useRouteContext();
   const params = route.useParams();
-  const plant = useQuery({ ...plantQuery(organization.id, params.plantId), refetchInterval: 10_000 });
+  const plant = useQuery({ ...plantQuery(organization.id, params.plantId), refetchInterval: 30_000 });
   return (
     <>
       <header className="plant-head">

@@ -3,6 +3,7 @@ import { getRouteApi, Link, Outlet, useNavigate } from "@tanstack/react-router";
 import { api, dataOf } from "../api/client";
 import { noteSession } from "../api/session-clock";
 import { LANGUAGES, type Language, setLanguage, useLanguage, useTexts } from "../i18n";
+import { useFleetStream } from "../live";
 import { allOrganizations } from "../organizations";
 import { mayAct } from "../session";
 import { setTheme, THEMES, type Theme, useTheme } from "../theme";
@@ -15,6 +16,7 @@ export function Shell() {
   const texts = useTexts();
   const { slug } = route.useParams();
   const { user, organization } = route.useRouteContext();
+  const state = useFleetStream(organization.id);
   return (
     <div className="shell">
       <a className="skip" href="#content">
@@ -43,6 +45,11 @@ export function Shell() {
         <AccountMenu />
       </header>
       <main id="content" tabIndex={-1}>
+        {state === "lost" && (
+          <p className="lost" role="status">
+            {texts.lost}
+          </p>
+        )}
         <Outlet />
       </main>
     </div>

@@ -1,0 +1,131 @@
+import type { InfiniteData, QueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
+import { renewSession } from "./api/client";
+import type { components } from "./api/schema";
+import { type FleetPlant, type FleetSummary, summaryQuery } from "./fleet";
+
+type PlantPage = components["schemas"]["FleetPlantPage"];
+
+/** Whether the stream of the fleet delivers; `lost` after it has been interrupted for some seconds. */
+export type StreamState = "connecting" | "live" | "lost";
+
+interface Message {
+  name: string;
+  data: string;
+}
+
+const EVENTS = ["summary", "plants", "gone", "alerts", "commands", "reset"];
+const LOST_AFTER = 5_000;
+const OPEN_AGAIN_AFTER = 5_000;
+
+/** Keep what is shown of an organisation as new as the service's events, with one stream for all tabs of the browser. */
+export function useFleetStream(organizationId: string): StreamState {
+  const queryClient = useQueryClient();
+  const [state, setState] = useState<StreamState>("connecting");
+  useEffect(() => {
+    setState("connecting");
+    const apply = ({ name, data }: Message) =>
+      name === "state" ? setState(data as StreamState) : applyEvent(queryClient, organizationId, name, data);
+    const channel = new BroadcastChannel(`gridfleet-live-${organizationId}`);
+    channel.onmessage = ({ data }: MessageEvent<Message>) => apply(data);
+    const publish = (message: Message) => {
+      apply(message);
+      channel.postMessage(message);
+    };
+    const end = new AbortController();
+    const stream = () => streamUntil(end.signal, organizationId, publish);
+    // The tab that has the lock reads the stream, and passes its events on to the others. Without TLS, browsers offer locks on
+    // localhost alone; each tab then reads a stream of its own.
+    const held = navigator.locks
+      ? navigator.locks.request(`gridfleet-live-${organizationId}`, { signal: end.signal }, stream)
+      : stream();
+    held.catch((error: unknown) => {
+      if (!end.signal.aborted) throw error;
+    });
+    return () => {
+      end.abort();
+      channel.close();
+    };
+  }, [queryClient, organizationId]);
+  return state;
+}
+
+/** Read the stream, also after interruptions, until the signal. */
+function streamUntil(signal: AbortSignal, organizationId: string, publish: (message: Message) => void): Promise<void> {
+  return new Promise((resolve) => {
+    let source: EventSource | undefined;
+    let lost: ReturnType<typeof setTimeout> | undefined;
+    let lastEventId = "";
+    const open = () => {
+      if (signal.aborted) return;
+      const query = new URLSearchParams({ organizationId, ...(lastEventId !== "" && { lastEventId }) });
+      source = new EventSource(`/api/v1/fleet/live?${query}`);
+      source.onopen = () => {
+        // A stream that begins anew does not say what happened before it.
+        if (lost !== undefined && lastEventId === "") publish({ name: "reset", data: "{}" });
+        clearTimeout(lost);
+        lost = undefined;
+        publish({ name: "state", data: "live" });
+      };
+      source.onerror = () => {
+        lost ??= setTimeout(() => publish({ name: "state", data: "lost" }), LOST_AFTER);
+        // Otherwise, the browser connects again by itself.
+        if (source?.readyState === EventSource.CLOSED)
+          setTimeout(() => renewSession().then(open, open), OPEN_AGAIN_AFTER);
+      };
+      for (const name of EVENTS) {
+        source.addEventListener(name, (event: MessageEvent<string>) => {
+          lastEventId = event.lastEventId;
+          publish({ name, data: event.data });
+        });
+      }
+    };
+    signal.addEventListener("abort", () => {
+      clearTimeout(lost);
+      source?.close();
+      resolve();
+    });
+    open();
+  });
+}
+
+function applyEvent(queryClient: QueryClient, organizationId: string, name: string, text: string): void {
+  const data: unknown = JSON.parse(text);
+  const invalidate = (...key: string[]) => void queryClient.invalidateQueries({ queryKey: [organizationId, ...key] });
+  if (name === "summary") {
+    queryClient.setQueryData(summaryQuery(organizationId).queryKey, data as FleetSummary);
+  } else if (name === "plants") {
+    const changed = new Map((data as FleetPlant[]).map((plant) => [plant.id, plant]));
+    queryClient.setQueriesData<InfiniteData<PlantPage>>({ queryKey: [organizationId, "fleet", "plants"] }, (list) =>
+      withPlants(list, changed),
+    );
+    for (const id of changed.keys()) {
+      invalidate("plant", id);
+      invalidate("latest", id);
+    }
+  } else if (name === "commands") {
+    for (const plantId of new Set((data as { plantId: string }[]).map((command) => command.plantId))) {
+      invalidate("commands", plantId);
+    }
+  } else if (name === "alerts") {
+    invalidate("alerts");
+  } else if (name === "gone") {
+    invalidate("fleet");
+  } else {
+    invalidate();
+  }
+}
+
+/** Return a list with the new state of plants that it contains. Which plants match and in what order is read again later. */
+export function withPlants(
+  list: InfiniteData<PlantPage> | undefined,
+  changed: ReadonlyMap<string, FleetPlant>,
+): InfiniteData<PlantPage> | undefined {
+  return (
+    list && {
+      ...list,
+      pages: list.pages.map((page) => ({ ...page, data: page.data.map((plant) => changed.get(plant.id) ?? plant) })),
+    }
+  );
+}

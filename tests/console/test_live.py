@@ -1,0 +1,84 @@
+"""What changes at the service changes on the screen, by one stream for all tabs."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+import psycopg
+import pytest
+from playwright.sync_api import BrowserContext, Request, expect
+
+from gridfleet.kernel.ids import new_id
+from support.clients.console_user import ConsoleUser
+from support.clients.watched_page import Watched
+
+SOON = 8_000
+"""Milliseconds. Less than the interval at which lists are read again in any case."""
+
+
+def rename(database_url: str, plant_id: UUID, name: str) -> None:
+    with psycopg.connect(database_url) as db:
+        db.execute("UPDATE plant SET name = %s WHERE id = %s", (name, plant_id))
+
+
+@pytest.fixture
+def member(user: Callable[..., ConsoleUser]) -> ConsoleUser:
+    return user()
+
+
+@pytest.fixture
+def plant(database_url: str, member: ConsoleUser) -> UUID:
+    """Add a plant to the member's organisation."""
+    plant_id = new_id()
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method)"
+            " SELECT %s, id, 'Roof', 'SN-1', 'GATEWAY', 'TOKEN' FROM organization WHERE slug = %s",
+            (plant_id, member.slugs[0]),
+        )
+    return plant_id
+
+
+def test_two_tabs_share_a_stream_that_outlives_the_first(
+    watched: Watched, context: BrowserContext, member: ConsoleUser, plant: UUID, database_url: str
+) -> None:
+    streams: list[str] = []
+
+    def note(request: Request) -> None:
+        if "/fleet/live" in request.url:
+            streams.append(request.url)
+
+    context.on("request", note)
+    first = context.new_page()
+    member.log_in(first)
+    expect(first.get_by_role("link", name="Roof")).to_be_visible()
+    second = watched.page
+    second.goto(f"/console/o/{member.slugs[0]}/fleet")
+    expect(second.get_by_role("link", name="Roof")).to_be_visible()
+    # The page is shown before its stream is open; what happens in between is read again by the list.
+    first.wait_for_timeout(2_000)
+    rename(database_url, plant, "Barn")
+    for page in (first, second):
+        expect(page.get_by_role("link", name="Barn")).to_be_visible(timeout=SOON)
+    assert len(streams) == 1
+    first.close()
+    with second.expect_request(lambda request: "/fleet/live" in request.url, timeout=SOON):
+        pass
+    second.wait_for_timeout(2_000)
+    rename(database_url, plant, "Hall")
+    expect(second.get_by_role("link", name="Hall")).to_be_visible(timeout=SOON)
+    assert len(streams) == 2
+
+
+def test_a_lost_stream_is_said_and_opened_again(
+    watched: Watched, context: BrowserContext, member: ConsoleUser, plant: UUID, database_url: str
+) -> None:
+    watched.allowed += ["Failed to load resource", "EventSource"]
+    page = watched.page
+    context.route("**/api/v1/fleet/live?*", lambda route: route.abort())
+    member.log_in(page)
+    expect(page.get_by_text("The service cannot be reached at the moment.")).to_be_visible(timeout=30_000)
+    context.unroute("**/api/v1/fleet/live?*")
+    expect(page.get_by_text("The service cannot be reached at the moment.")).to_be_hidden(timeout=60_000)
+    page.wait_for_timeout(2_000)
+    rename(database_url, plant, "Barn")
+    expect(page.get_by_role("link", name="Barn")).to_be_visible(timeout=SOON)
