@@ -72,10 +72,10 @@ BAD_PATH_ID: Final[dict[Row, tuple[str, str]]] = {
 """The code for a malformed path id where the row gives none."""
 
 MORE_QUERY_FIELDS: Final[dict[Row, tuple[set[str], str]]] = {
-    _ALERTS: ({"plantId", "status", "severity"}, "filters that people need"),
     ("GET", "/api/v1/users"): ({"q", "role", "disabled"}, "filters that people need"),
     ("GET", "/api/v1/organizations"): ({"q"}, "filters that people need"),
     ("GET", "/api/v1/organizations/{orgId}/members"): ({"q", "role"}, "filters that people need"),
+    _ALERTS: ({"plantId", "status", "severity", "from", "to"}, "filters that people need"),
 }
 """Query fields beyond the row's."""
 
@@ -95,6 +95,21 @@ MORE_BODY_FIELDS: Final[dict[Row, tuple[set[str], str]]] = {
 """Body fields beyond the row's."""
 
 MORE_RECORD_FIELDS: Final[dict[str, tuple[set[str], str]]] = {
+    "Alert": (
+        {
+            "plantName",
+            "ruleId",
+            "ruleName",
+            "metric",
+            "condition",
+            "threshold",
+            "value",
+            "unit",
+            "measuredAt",
+            "acknowledgedByName",
+        },
+        "what a list of alerts shows without further requests",
+    ),
     "AlertRule": (_RULE_FIELDS, "rules that look further than one value"),
     "Plant": ({"timeZone", "effectiveTimeZone"}, "the zone in which the plant's days begin"),
     "PlantDetailed": ({"timeZone", "effectiveTimeZone"}, "the zone in which the plant's days begin"),
@@ -148,6 +163,8 @@ FIELD_RULES: Final[dict[tuple[Row, str], tuple[dict[str, object], str]]] = {
 
 MORE_ANSWER_FIELDS: Final[dict[Row, tuple[set[str], str]]] = {
     _COMMANDS: ({"commandId"}, "lets the sender find the command again"),
+    ("GET", "/api/v1/plant-groups"): ({"plantCount"}, "what a list of groups shows without further requests"),
+    ("GET", "/api/v1/plant-groups/{id}"): ({"plantCount", "deviceCount"}, "what a page of members does not show"),
     ("GET", "/api/v1/users"): ({"organizationCount"}, "what a list of accounts is read for"),
     ("GET", "/api/v1/users/{id}"): ({"organizations"}, "where the user is a member"),
     ("GET", "/api/v1/organizations"): ({"memberCount", "plantCount"}, "what a list of tenants is read for"),

@@ -1,12 +1,12 @@
 """The catalogue of device templates. Every user can read it; SuperAdmins can write it."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
 from pydantic import Field
 
-from gridfleet.api.http import As, Input, Message, Pattern, S, endpoint, omitted, session, super_admin
+from gridfleet.api.http import As, CursorQuery, Input, Message, Pattern, S, endpoint, omitted, org_member, session, super_admin
 from gridfleet.domains.device_templates import catalogue
 from gridfleet.domains.device_templates.models import (
     FIELD,
@@ -24,7 +24,9 @@ from gridfleet.domains.device_templates.models import (
     TemplateLevel,
 )
 from gridfleet.domains.device_templates.rules import action_complaints, signal_complaints
-from gridfleet.kernel.caller import UserCaller
+from gridfleet.domains.plants.template_usage.models import TemplateUsage
+from gridfleet.domains.plants.template_usage.queries import template_usage
+from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection
 
 Name = Annotated[str, Field(min_length=1, max_length=120)]
@@ -86,6 +88,12 @@ class TemplateFilter(Input):
     """Filter of templates."""
 
     level: TemplateLevel | None = None
+
+
+class UsageQuery(CursorQuery):
+    """Page of the plants that use a template."""
+
+    key: ClassVar[Any] = tuple[UUID]
 
 
 class NewDeviceTemplate(Input):
@@ -156,6 +164,22 @@ async def create_device_template(caller: UserCaller, db: Connection, body: NewDe
 async def get_device_template(db: Connection, id: UUID) -> DeviceTemplate:
     """Return one template."""
     return await catalogue.get_template(db, id)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/device-templates/{templateId}/usage",
+    caller=org_member(OrgRole.VIEWER, scope="plants:read"),
+    codes=("VALIDATION_ERROR", "INVALID_UUID", "DEVICE_TEMPLATE_NOT_FOUND", *S),
+    addition=True,
+    kept_seconds=5,
+)
+async def get_device_template_usage(org: OrgScope, db: Connection, template_id: UUID, query: UsageQuery) -> TemplateUsage:
+    """Count the plants and sub-devices of the organisation that use a template, and list these plants, newest first.
+
+    The response may be 5 s old.
+    """
+    return await template_usage(db, org, template_id, query.paging)
 
 
 @endpoint(

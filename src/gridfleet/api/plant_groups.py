@@ -1,17 +1,25 @@
 """`/api/v1/plant-groups`: named sets of plants."""
 
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
 import msgspec
 from pydantic import Field
 
-from gridfleet.api.http import NOT_NULL, Input, Message, PageQuery, S, endpoint, omitted, org_member
+from gridfleet.api.http import NOT_NULL, CursorQuery, Input, Message, PageQuery, S, endpoint, omitted, org_member
 from gridfleet.domains.plants.groups import registry
-from gridfleet.domains.plants.groups.models import BriefPlant, PlantGroup, PlantGroupChanges
+from gridfleet.domains.plants.groups.models import (
+    BriefPlant,
+    CountedPlantGroup,
+    GroupMember,
+    MemberFilter,
+    PlantGroup,
+    PlantGroupChanges,
+)
+from gridfleet.domains.plants.models import PlantStatus
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.pagination import Page
+from gridfleet.kernel.pagination import CursorPage, Page
 
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 Description = Annotated[str, Field(max_length=500)]
@@ -37,9 +45,18 @@ class GroupMembers(Input):
     plant_ids: Annotated[list[UUID], Field(min_length=1)]
 
 
-class PlantGroupWithPlants(PlantGroup, frozen=True, rename="camel"):
-    """A single group with its plants."""
+class MemberQuery(CursorQuery):
+    """Filter of a group's plants by states, and by a text in name or serial number."""
 
+    key: ClassVar[Any] = tuple[UUID]
+    status: Annotated[list[PlantStatus], Field(max_length=len(PlantStatus))] = []
+    search: Annotated[str, Field(max_length=255)] | None = None
+
+
+class PlantGroupWithPlants(CountedPlantGroup, frozen=True, rename="camel"):
+    """A single group with its plants, and the number of their sub-devices."""
+
+    device_count: int
     plants: list[BriefPlant]
 
 
@@ -50,8 +67,8 @@ class PlantGroupWithPlants(PlantGroup, frozen=True, rename="camel"):
     codes=("VALIDATION_ERROR", *S),
     tagged=True,
 )
-async def list_plant_groups(org: OrgScope, db: Connection, query: PageQuery) -> Page[PlantGroup]:
-    """List the organisation's groups, newest first."""
+async def list_plant_groups(org: OrgScope, db: Connection, query: PageQuery) -> Page[CountedPlantGroup]:
+    """List the organisation's groups with the numbers of their plants, newest first."""
     return await registry.list_groups(db, org, query.paging)
 
 
@@ -76,7 +93,9 @@ async def create_plant_group(org: OrgScope, db: Connection, body: NewPlantGroup)
 async def get_plant_group(org: OrgScope, db: Connection, id: UUID) -> PlantGroupWithPlants:
     """Return one group with its plants."""
     group = await registry.get_group(db, org, id)
-    return PlantGroupWithPlants(**msgspec.structs.asdict(group), plants=await registry.plants_in(db, org, id))
+    plants = await registry.plants_in(db, org, id)
+    devices = await registry.count_devices(db, org, id)
+    return PlantGroupWithPlants(**msgspec.structs.asdict(group), plant_count=len(plants), device_count=devices, plants=plants)
 
 
 @endpoint(
@@ -123,6 +142,18 @@ async def list_available_plants(org: OrgScope, db: Connection, id: UUID) -> list
 async def list_group_plants(org: OrgScope, db: Connection, id: UUID) -> list[BriefPlant]:
     """List the plants in the group, newest first."""
     return await registry.plants_in(db, org, id)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/plant-groups/{id}/members",
+    caller=org_member(OrgRole.VIEWER, scope="plants:read"),
+    codes=("VALIDATION_ERROR", "INVALID_UUID", "NOT_FOUND", *S),
+    addition=True,
+)
+async def list_group_members(org: OrgScope, db: Connection, id: UUID, query: MemberQuery) -> CursorPage[GroupMember]:
+    """List the plants in the group in pages, newest first, with the numbers of their sub-devices."""
+    return await registry.list_members(db, org, id, MemberFilter(frozenset(query.status), query.search), query.paging)
 
 
 @endpoint(

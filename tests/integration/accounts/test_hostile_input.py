@@ -1,5 +1,6 @@
-"""Account endpoints answer hostile input with the envelope, whoever sends it, and never fail."""
+"""Endpoints of accounts and lists over a fleet answer hostile input with the envelope, whoever sends it, and never fail."""
 
+import base64
 import itertools
 import json
 import socket
@@ -19,10 +20,26 @@ from support.servers.served import Served, served
 import_handlers()
 SECTIONS: Final = tuple(
     f"/api/v1/{section}"
-    for section in ("auth", "organizations", "users", "invitations", "audit-events", "notifications", "vcp/sites")
+    for section in (
+        "auth",
+        "organizations",
+        "users",
+        "invitations",
+        "audit-events",
+        "notifications",
+        "vcp/sites",
+        "alerts",
+        "commands",
+        "fleet/refused-messages",
+        "fleet/unregistered-devices",
+        "plant-groups",
+        "device-templates/{templateId}",
+    )
 )
 ROWS: Final = {row: endpoint for row, endpoint in ENDPOINTS.items() if row[1].startswith(SECTIONS)}
 WITH_BODY: Final = {row: endpoint for row, endpoint in ROWS.items() if endpoint.body_type is not None}
+
+UNKNOWN_ID: Final = str(uuid4())
 
 STRINGS: Final = [
     "",
@@ -86,7 +103,7 @@ def is_envelope(answer: httpx.Response) -> bool:
 def path_of(row: tuple[str, str], **values: str) -> str:
     """The path with ids that are nobody's, or with these."""
     path = row[1].removeprefix("/api/v1")
-    for name in ("id", "orgId", "memberId", "siteId", "token"):
+    for name in ("id", "orgId", "memberId", "siteId", "token", "commandId", "templateId"):
         path = path.replace(f"{{{name}}}", values.get(name, str(uuid4())))
     return path
 
@@ -174,6 +191,11 @@ async def test_ids_in_paths(people: People, admin: Person) -> None:
             assert answer.status_code in (400, 404)
 
 
+def cursor(*key: object) -> str:
+    """A cursor as the lists issue them, with this key."""
+    return "cursor=" + base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+
+
 QUERIES: Final = [
     "page=0",
     "page=1e3",
@@ -186,6 +208,13 @@ QUERIES: Final = [
     "%00=%00",
     "%FF",
     "&" * 5000,
+    "cursor=%00",
+    cursor(),
+    cursor(UNKNOWN_ID),
+    cursor("0001-01-01T00:00:00+23:59", UNKNOWN_ID),
+    cursor("9999-12-31T23:59:59.999999-23:59", UNKNOWN_ID),
+    cursor("9999-12-31T23:59:59.999999-23:59", UNKNOWN_ID, "\ufeff\U0001f4a5"),
+    cursor("2026-01-01T00:00:00Z", UNKNOWN_ID, "\x00"),
 ]
 
 

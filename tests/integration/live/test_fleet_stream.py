@@ -12,7 +12,6 @@ import pytest
 from gridfleet.domains.device_templates.catalogue import seed_system_templates
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.live import fleet as feeds
-from gridfleet.domains.partners.key_text import make_key
 from gridfleet.domains.plants.changes import CHANNEL, ChangePublisher
 from gridfleet.domains.telemetry.power.refresh import PowerRefresher, refresh_all
 from gridfleet.kernel.caller import OrgRole
@@ -20,6 +19,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db.notifications import notify
 from gridfleet.kernel.ids import new_id
 from support.builders.accounts import add_member, add_user, session_of
+from support.builders.api_keys import key_headers
 from support.builders.telemetry_records import RecordedPlant, add_plant
 from support.clients.open_stream import OpenStream
 from support.servers.api_service import ApiService, api_service, bearer
@@ -213,14 +213,8 @@ async def test_a_key_sees_its_plants_and_what_its_scopes_allow(service: ApiServi
     database = service.state.database
     plant = await RecordedPlant.create(database)
     hidden = await add_plant(database, plant.organization_id)
-    key, maker = make_key(), await add_user(database)
-    await sql(
-        service,
-        "INSERT INTO partner_key (id, organization_id, name, partner_id, key_prefix, key_hash, scopes, vhost, created_by,"
-        " activated_at, allowed_plant_ids) VALUES (%s, %s, 'K', 'p', %s, %s, %s, '-', %s, now(), %s)",
-        *(new_id(), plant.organization_id, key.prefix, key.digest, ["telemetry:read"], maker.id, [plant.id]),
-    )
-    stream = await opened(service, {"x-api-key": key.text})
+    _, key = await key_headers(database, plant.organization_id, ["telemetry:read"], [plant.id])
+    stream = await opened(service, key)
     await add_command(service, plant)
     await sql(service, "UPDATE plant SET name = 'Changed'")
     assert [row["id"] for row in await until(stream, "plants")] == [str(plant.id)]
@@ -239,6 +233,29 @@ async def test_a_key_sees_its_plants_and_what_its_scopes_allow(service: ApiServi
     while await stream.named_event() is not None:
         pass
     await stream.task
+
+
+@pytest.mark.parametrize("first", ["member", "key"])
+async def test_only_members_read_the_names_of_others(service: ApiService, first: str) -> None:
+    database = service.state.database
+    plant = await RecordedPlant.create(database)
+    member = await viewer_of(service, plant.organization_id)
+    _, key = await key_headers(database, plant.organization_id, ["telemetry:read", "commands:read"])
+    streams = {
+        name: await opened(service, key if name == "key" else member) for name in sorted(("member", "key"), key=first.__ne__)
+    }
+    alert_id = await add_alert(service, plant)
+    for stream in streams.values():
+        assert (await until(stream, "alerts"))[0]["acknowledgedByName"] is None
+    await sql(
+        service,
+        "UPDATE alert SET status = 'ACKNOWLEDGED', acknowledged_at = now(), acknowledged_by = %s WHERE id = %s",
+        *(member["user"], alert_id),
+    )
+    names = {name: (await until(stream, "alerts"))[0]["acknowledgedByName"] for name, stream in streams.items()}
+    assert names["key"] is None
+    assert names["member"]
+    await closed(*streams.values())
 
 
 async def test_what_happened_meanwhile_comes_first(service: ApiService) -> None:

@@ -1,10 +1,14 @@
 """Plant groups over HTTP."""
 
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from gridfleet.domains.plants.models import PlantStatus
+from support.builders.api_keys import key_headers
 from support.clients.plants_over_http import Fleet
 
 
@@ -24,8 +28,9 @@ async def test_groups_are_created_listed_read_changed_and_deleted(fleet: Fleet) 
     assert set(first) == {"id", "organizationId", "name", "description", "createdAt", "updatedAt"}
     assert (first["description"], second["description"]) == (None, "Beyond the river")
     _, page = await fleet.call("GET", "/plant-groups?limit=1", headers=fleet.viewer)
-    assert (page["data"], page["meta"]["total"]) == ([second], 2)
-    assert (await fleet.call("GET", f"/plant-groups/{first['id']}"))[1] == {**first, "plants": []}
+    assert (page["data"], page["meta"]["total"]) == ([{**second, "plantCount": 0}], 2)
+    alone = (await fleet.call("GET", f"/plant-groups/{first['id']}"))[1]
+    assert alone == {**first, "plantCount": 0, "deviceCount": 0, "plants": []}
     assert (await fleet.call("PATCH", f"/plant-groups/{first['id']}", {})) == (200, first)
     _, changed = await fleet.call("PATCH", f"/plant-groups/{first['id']}", {"description": "Sunny"})
     assert (changed["name"], changed["description"]) == ("South", "Sunny")
@@ -120,3 +125,97 @@ async def test_a_plant_that_moves_leaves_its_groups(fleet: Fleet) -> None:
     assert (await fleet.call("GET", f"/plant-groups/{south['id']}/plants"))[1] == []
     assert (await fleet.call("GET", f"/plants/{plant['id']}", headers=fleet.stranger))[1]["plantGroups"] == []
     assert await fleet.sql("SELECT 1 FROM plant_group_member") == []
+
+
+@pytest.fixture
+async def members(fleet: Fleet) -> tuple[str, list[dict[str, Any]]]:
+    """A group, and its plants with their states and numbers of sub-devices, oldest first."""
+    made = await group(fleet)
+    plants: list[dict[str, Any]] = []
+    for number, status in enumerate([*PlantStatus, *PlantStatus, *PlantStatus]):
+        plant = await fleet.plant(serialNumber=f"SN-{number}", name=f"Roof_{number % 2}")
+        await fleet.sql("UPDATE plant SET status = %s WHERE id = %s", status, UUID(plant["id"]))
+        for device in range(number % 3):
+            body = {"externalId": f"D{device}", "name": "D", "type": "METER"}
+            assert (await fleet.call("POST", f"/plants/{plant['id']}/sub-devices", body))[0] == 201
+        plants.append({**plant, "status": status, "deviceCount": number % 3})
+    outside = await fleet.plant(serialNumber="outside")
+    body = {"externalId": "D", "name": "D", "type": "METER"}
+    assert (await fleet.call("POST", f"/plants/{outside['id']}/sub-devices", body))[0] == 201
+    assert (await fleet.call("POST", f"/plant-groups/{made['id']}/plants", {"plantIds": ids(plants)}))[0] == 200
+    return made["id"], plants
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None)
+@given(
+    statuses=st.sets(st.sampled_from(PlantStatus)),
+    search=st.sampled_from([None, "roof_1", "sn-1", "%", "_", "nothing"]),
+    limit=st.sampled_from([1, 4, 100]),
+    allowed=st.none() | st.sets(st.integers(0, 8)),
+)
+async def test_members_are_listed_in_pages_as_in_a_model(
+    fleet: Fleet,
+    members: tuple[str, list[dict[str, Any]]],
+    statuses: set[PlantStatus],
+    search: str | None,
+    limit: int,
+    allowed: set[int] | None,
+) -> None:
+    group_id, plants = members
+    query = [("limit", str(limit))] + [("status", one.value) for one in statuses]
+    query += [] if search is None else [("search", search)]
+    wanted = plants[::-1]
+    headers = fleet.viewer
+    if allowed is not None:
+        visible = {plants[number]["id"] for number in allowed}
+        organization = UUID(fleet.admin["x-org-id"])
+        _, headers = await key_headers(
+            fleet.service.state.database, organization, ["plants:read"], [UUID(one) for one in visible]
+        )
+        wanted = [one for one in wanted if one["id"] in visible]
+        _, page = await fleet.call("GET", "/plant-groups", headers=headers)
+        assert page["data"][0]["plantCount"] == len(wanted)
+        _, alone = await fleet.call("GET", f"/plant-groups/{group_id}", headers=headers)
+        assert (alone["plantCount"], alone["deviceCount"]) == (len(wanted), sum(one["deviceCount"] for one in wanted))
+    wanted = [one for one in wanted if not statuses or one["status"] in statuses]
+    if search is not None:
+        wanted = [one for one in wanted if search in one["name"].lower() or search in one["serialNumber"].lower()]
+
+    found: list[Any] = []
+    cursor: list[tuple[str, str]] = []
+    while True:
+        path = f"/api/v1/plant-groups/{group_id}/members"
+        answer = (await fleet.service.client.get(path, params=[*query, *cursor], headers=headers)).json()
+        found += answer["data"]
+        assert answer["meta"]["total"] == len(wanted)
+        if answer["meta"]["nextCursor"] is None:
+            break
+        assert len(answer["data"]) == limit
+        cursor = [("cursor", answer["meta"]["nextCursor"])]
+
+    assert [(one["id"], one["status"], one["deviceCount"], one["lifecycleStatus"]) for one in found] == [
+        (one["id"], one["status"], one["deviceCount"], "PENDING") for one in wanted
+    ]
+
+
+async def test_groups_name_the_numbers_of_their_plants_and_devices(
+    fleet: Fleet, members: tuple[str, list[dict[str, Any]]]
+) -> None:
+    group_id, _ = members
+    await group(fleet, name="Empty")
+
+    _, page = await fleet.call("GET", "/plant-groups", headers=fleet.viewer)
+    _, alone = await fleet.call("GET", f"/plant-groups/{group_id}", headers=fleet.viewer)
+
+    assert [(one["name"], one["plantCount"]) for one in page["data"]] == [("Empty", 0), ("South", 9)]
+    assert (alone["plantCount"], alone["deviceCount"], len(alone["plants"])) == (9, 9, 9)
+
+
+async def test_members_of_another_organisations_group_do_not_exist(
+    fleet: Fleet, members: tuple[str, list[dict[str, Any]]]
+) -> None:
+    for headers, group_id in ((fleet.stranger, members[0]), (fleet.viewer, str(uuid4()))):
+        status, answer = await fleet.call("GET", f"/plant-groups/{group_id}/members", headers=headers)
+        assert (status, answer["code"]) == (404, "NOT_FOUND")
+    status, answer = await fleet.call("GET", f"/plant-groups/{members[0]}/members?status=X&limit=0&cursor=x&page=1")
+    assert sorted(line.split(":")[0] for line in answer["details"]) == ["cursor", "limit", "page", "status.0"]

@@ -2,10 +2,12 @@
 
 import asyncio
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
+from gridfleet.kernel.ids import new_id
+from support.builders.api_keys import key_headers
 from support.clients.plants_over_http import Fleet
 
 SYSTEM_INVERTER = "00000000-0000-7000-8000-000000000004"
@@ -215,3 +217,47 @@ async def test_the_previous_release_reads_templates_with_roles(fleet: Fleet) -> 
 
     assert stored.keys() == {made["id"], SYSTEM_INVERTER}
     assert not any("role" in signal for signals in stored.values() for signal in signals)
+
+
+async def test_the_users_of_a_template_are_counted_and_listed_in_pages(fleet: Fleet) -> None:
+    used = await template(fleet)
+    own = await template(fleet, name="Own", level="PLANT")
+    plants = [await fleet.plant(serialNumber=f"SN-{number}") for number in range(5)]
+    for number, plant in enumerate(plants):
+        for device in range(number):
+            body = {"externalId": f"D{device}", "name": "D", "type": "METER", "templateId": used["id"]}
+            assert (await fleet.call("POST", f"/plants/{plant['id']}/sub-devices", body))[0] == 201
+    assert (await fleet.call("PATCH", f"/plants/{plants[0]['id']}", {"templateId": own["id"]}))[0] == 200
+    path = f"/device-templates/{used['id']}/usage"
+
+    _, first = await fleet.call("GET", f"{path}?limit=3", headers=fleet.viewer)
+    _, second = await fleet.call("GET", f"{path}?limit=3&cursor={first['plants']['meta']['nextCursor']}", headers=fleet.viewer)
+    _, itself = await fleet.call("GET", f"/device-templates/{own['id']}/usage", headers=fleet.viewer)
+
+    assert (first["plantCount"], first["deviceCount"], first["plants"]["meta"]["total"]) == (4, 10, 4)
+    users = first["plants"]["data"] + second["plants"]["data"]
+    assert [(one["id"], one["usesItself"], one["deviceCount"]) for one in users] == [
+        (plants[number]["id"], False, number) for number in (4, 3, 2, 1)
+    ]
+    assert second["plants"]["meta"]["nextCursor"] is None
+    assert (itself["plantCount"], itself["deviceCount"]) == (1, 0)
+    assert [(one["id"], one["usesItself"]) for one in itself["plants"]["data"]] == [(plants[0]["id"], True)]
+    organization = UUID(fleet.admin["x-org-id"])
+    _, limited = await key_headers(fleet.service.state.database, organization, ["plants:read"], [UUID(plants[2]["id"])])
+    _, by_key = await fleet.call("GET", path, headers=limited)
+    assert (by_key["plantCount"], by_key["deviceCount"]) == (1, 2)
+    assert [one["id"] for one in by_key["plants"]["data"]] == [plants[2]["id"]]
+
+
+async def test_no_organisation_sees_who_else_uses_a_template(fleet: Fleet) -> None:
+    used = await template(fleet)
+    plant = await fleet.plant()
+    body = {"externalId": "D", "name": "D", "type": "METER", "templateId": used["id"]}
+    assert (await fleet.call("POST", f"/plants/{plant['id']}/sub-devices", body))[0] == 201
+
+    status, foreign = await fleet.call("GET", f"/device-templates/{used['id']}/usage", headers=fleet.stranger)
+
+    assert status == 200
+    assert (foreign["plantCount"], foreign["deviceCount"], foreign["plants"]["data"]) == (0, 0, [])
+    assert (await fleet.call("GET", f"/device-templates/{new_id()}/usage"))[1]["code"] == "DEVICE_TEMPLATE_NOT_FOUND"
+    assert (await fleet.call("GET", f"/device-templates/{used['id']}/usage?cursor=x"))[1]["code"] == "VALIDATION_ERROR"

@@ -27,6 +27,7 @@ from gridfleet.protocol.partner_messages import Mode, PartnerAck, RejectionReaso
 from gridfleet.protocol.partner_routes import EventKind
 
 ENUMS: dict[str, type[Enum]] = {
+    "alert.condition": Condition,
     "alert.severity": Severity,
     "alert.status": AlertStatus,
     "alert.type": AlertType,

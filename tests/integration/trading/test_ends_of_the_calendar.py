@@ -43,6 +43,11 @@ ENDPOINTS: dict[str, list[dict[str, str]]] = {
     "/plants/{plantId}/energy": [{}, {"bucket": "1 month", "timeZone": "Pacific/Pago_Pago"}],
     "/audit-events": [{}],
     "/notifications/deliveries": [{}],
+    "/alerts": [{}, {"status": "ACTIVE"}],
+    "/alerts/counts": [{}],
+    "/commands": [{}],
+    "/fleet/refused-messages": [{}],
+    "/fleet/unregistered-devices": [{}],
     "/svc-esm/plants/{externalPlantId}/meters": [{}],
 }
 """Each with the further parameters that lead another way through the code."""

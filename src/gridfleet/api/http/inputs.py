@@ -10,10 +10,19 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from msgspec import UNSET
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationError,
+    field_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
@@ -31,13 +40,14 @@ from gridfleet.domains.identity.emails import is_address
 from gridfleet.kernel.db import json_size
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import parse_uuid
-from gridfleet.kernel.pagination import Paging
+from gridfleet.kernel.pagination import CursorPaging, Paging, TimeKey, decode_cursor
 from gridfleet.kernel.time_zones import is_time_zone
 
 __all__ = [
     "MAX_DEPTH",
     "NOT_NULL",
     "As",
+    "CursorQuery",
     "Email",
     "Input",
     "Metadata",
@@ -365,3 +375,26 @@ class PageQuery(Input):
     def paging(self) -> Paging:
         """The requested page."""
         return Paging(self.page, self.limit)
+
+
+class CursorQuery(Input):
+    """Query of a list with a cursor. Subclasses add filters, and `key` if the list is not ordered by time and id."""
+
+    key: ClassVar[Any] = TimeKey
+    cursor: Annotated[str, Field(max_length=500)] | None = None
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+
+    @field_validator("cursor")
+    @classmethod
+    def _check_cursor(cls, text: str | None) -> str | None:
+        try:
+            if text is not None:
+                decode_cursor(text, cls.key)
+        except ValueError:
+            _refuse("must be the `nextCursor` of a page of this list")
+        return text
+
+    @property
+    def paging(self) -> CursorPaging[Any]:
+        """The requested page."""
+        return CursorPaging(self.limit, None if self.cursor is None else decode_cursor(self.cursor, self.key))

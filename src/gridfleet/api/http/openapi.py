@@ -74,6 +74,7 @@ _TAGS: Final = {
     "alerts": "Alerts that rules raised.",
     "audit-events": "The record of who changed what.",
     "auth": "Login, sessions, passwords, registration and the profile of the user.",
+    "commands": "Commands to all plants of the organisation.",
     "csp-report": "Reports of browsers about violations of the content security policy.",
     "device-templates": "Signals and actions of kinds of devices.",
     "docs": "This document as a page on which the API can be tried.",

@@ -11,13 +11,17 @@ from gridfleet.domains.notifications.models import Severity
 
 __all__ = [
     "Alert",
+    "AlertCounts",
     "AlertFilter",
+    "AlertOutcome",
+    "AlertResult",
     "AlertRule",
     "AlertStatus",
     "AlertType",
     "Condition",
     "RuleChanges",
     "Severity",
+    "SeverityCounts",
 ]
 
 
@@ -103,7 +107,13 @@ class RuleChanges(msgspec.Struct, frozen=True):
 
 
 class Alert(msgspec.Struct, frozen=True, rename="camel"):
-    """An alert that a rule raised. `acknowledged_by` is the id of the user or API key."""
+    """An alert that a rule raised. `acknowledged_by` is the id of the user or API key.
+
+    Attributes:
+        rule_name: The rule's name when it raised the alert. Like `condition`, `threshold` and `unit`, it is None for alerts of
+            earlier releases.
+        value: The value that raised the alert, measured at `measured_at`, in `unit`, which is that of `threshold` too.
+    """
 
     id: UUID
     plant_id: UUID
@@ -116,11 +126,61 @@ class Alert(msgspec.Struct, frozen=True, rename="camel"):
     resolved_at: datetime | None
     created_at: datetime
     updated_at: datetime
+    plant_name: str
+    rule_id: UUID | None
+    rule_name: str | None
+    metric: str
+    condition: Condition | None
+    threshold: float | None
+    value: float
+    unit: str | None
+    measured_at: datetime
+    acknowledged_by_name: str | None
 
 
 class AlertFilter(msgspec.Struct, frozen=True):
-    """Conditions of a list of alerts; None selects all."""
+    """Conditions of a list of alerts. None, and an empty set, select all.
+
+    Attributes:
+        since: The first time of raising.
+        until: The end of the times of raising, exclusive.
+    """
 
     plant_id: UUID | None = None
-    status: AlertStatus | None = None
-    severity: Severity | None = None
+    statuses: frozenset[AlertStatus] = frozenset()
+    severities: frozenset[Severity] = frozenset()
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+class SeverityCounts(msgspec.Struct, frozen=True, rename="camel"):
+    """Numbers of alerts by severity."""
+
+    info: int
+    warning: int
+    critical: int
+    emergency: int
+
+
+class AlertCounts(msgspec.Struct, frozen=True, rename="camel"):
+    """Numbers of alerts by status and severity."""
+
+    active: SeverityCounts
+    acknowledged: SeverityCounts
+    resolved: SeverityCounts
+
+
+class AlertOutcome(StrEnum):
+    """What a request about several alerts did to one of them."""
+
+    CHANGED = "CHANGED"
+    UNCHANGED = "UNCHANGED"
+    NOT_FOUND = "NOT_FOUND"
+
+
+class AlertResult(msgspec.Struct, frozen=True, rename="camel"):
+    """The outcome for one alert. `status` is its status now; null if there is no such alert."""
+
+    alert_id: UUID
+    outcome: AlertOutcome
+    status: AlertStatus | None

@@ -5,24 +5,17 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from psycopg.rows import class_row, kwargs_row
+from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from gridfleet.domains.alerts.models import Alert, AlertFilter, AlertStatus, AlertType, Severity
+from gridfleet.domains.alerts.models import Condition, Severity
 from gridfleet.domains.partner_events.models import AlertChange
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count
-from gridfleet.kernel.pagination import Paging
 
 __all__ = ["NewAlert", "PlantName", "RuleStateRow"]
 
-_COLUMNS = ", ".join(Alert.__struct_fields__)
 _VISIBLE = "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR plant_id = ANY(%(plants)s))"
-_FILTER = (
-    f"{_VISIBLE} AND (%(plant)s::uuid IS NULL OR plant_id = %(plant)s)"
-    " AND (%(status)s::text IS NULL OR status = %(status)s) AND (%(severity)s::text IS NULL OR severity = %(severity)s)"
-)
 
 
 class PlantName(NamedTuple):
@@ -40,10 +33,14 @@ class NewAlert(NamedTuple):
     organization_id: UUID
     plant_id: UUID
     rule_id: UUID
+    rule_name: str
+    condition: Condition
+    threshold: float
     severity: Severity
     message: str
     metric: str
     value: float
+    unit: str | None
     measured_at: datetime
     cause: dict[str, str] | None
 
@@ -65,93 +62,59 @@ _NEW_STANDINGS = (
 )
 
 
-def _alert(**row: Any) -> Alert:
-    row["type"] = AlertType(row["type"])
-    row["severity"] = Severity(row["severity"])
-    row["status"] = AlertStatus(row["status"])
-    return Alert(**row)
-
-
 def _visible(org: OrgScope) -> dict[str, Any]:
     return {"org": org.organization_id, "plants": None if org.plant_ids is None else list(org.plant_ids)}
 
 
-def _chosen(org: OrgScope, which: AlertFilter) -> dict[str, Any]:
-    return {**_visible(org), "plant": which.plant_id, "status": which.status, "severity": which.severity}
+async def acknowledge(db: Connection, org: OrgScope, alert_ids: Iterable[UUID], by: str) -> dict[UUID, UUID]:
+    """Acknowledge those of the alerts that are active, locked in the order of their ids.
 
-
-async def find(db: Connection, org: OrgScope, alert_id: UUID) -> Alert | None:
-    """Return the alert, or None if the caller may not see it."""
-    cursor = db.cursor(row_factory=kwargs_row(_alert))
-    await cursor.execute(f"SELECT {_COLUMNS} FROM alert WHERE id = %(id)s AND {_VISIBLE}", {"id": alert_id, **_visible(org)})
-    return await cursor.fetchone()
-
-
-async def find_many(db: Connection, org: OrgScope, alert_ids: Sequence[UUID]) -> list[Alert]:
-    """Return those of the alerts that the caller may see, oldest first."""
-    cursor = db.cursor(row_factory=kwargs_row(_alert))
-    await cursor.execute(
-        f"SELECT {_COLUMNS} FROM alert WHERE id = ANY(%(ids)s) AND {_VISIBLE} ORDER BY created_at, id",
-        {"ids": list(alert_ids), **_visible(org)},
+    Returns:
+        The plants of the changed alerts by the alerts' ids.
+    """
+    cursor = await db.execute(
+        f"WITH held AS (SELECT id FROM alert WHERE id = ANY(%(ids)s) AND status = 'ACTIVE' AND {_VISIBLE}"
+        " ORDER BY id FOR NO KEY UPDATE)"
+        " UPDATE alert a SET status = 'ACKNOWLEDGED', acknowledged_at = now(), acknowledged_by = %(by)s, updated_at = now()"
+        " FROM held WHERE a.id = held.id RETURNING a.id, a.plant_id",
+        {"ids": list(alert_ids), "by": by, **_visible(org)},
     )
-    return await cursor.fetchall()
+    return dict(await cursor.fetchall())
 
 
-async def page(db: Connection, org: OrgScope, which: AlertFilter, paging: Paging) -> list[Alert]:
-    """Return one page of alerts, newest first."""
-    cursor = db.cursor(row_factory=kwargs_row(_alert))
-    await cursor.execute(
-        f"SELECT {_COLUMNS} FROM alert WHERE {_FILTER} ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
-        {**_chosen(org, which), "limit": paging.limit, "offset": paging.offset},
-    )
-    return await cursor.fetchall()
+async def resolve(db: Connection, org: OrgScope, alert_ids: Iterable[UUID], by: str) -> dict[UUID, UUID]:
+    """Resolve those of the alerts that are not resolved, locked in the order of their ids.
 
+    Alerts that were not acknowledged are acknowledged too.
 
-async def count(db: Connection, org: OrgScope, which: AlertFilter) -> int:
-    """Return the number of alerts in the list."""
-    return await fetch_count(db, f"SELECT count(*) FROM alert WHERE {_FILTER}", _chosen(org, which))
-
-
-async def open_of_plant(db: Connection, org: OrgScope, plant_id: UUID, most: int) -> list[Alert]:
-    """Return the plant's alerts that are not resolved, newest first."""
-    cursor = db.cursor(row_factory=kwargs_row(_alert))
-    await cursor.execute(
-        f"SELECT {_COLUMNS} FROM alert WHERE plant_id = %(plant)s AND status <> 'RESOLVED' AND {_VISIBLE}"
-        " ORDER BY created_at DESC, id DESC LIMIT %(most)s",
-        {"plant": plant_id, "most": most, **_visible(org)},
-    )
-    return await cursor.fetchall()
-
-
-async def acknowledge(db: Connection, org: OrgScope, alert_id: UUID, by: str) -> Alert | None:
-    """Acknowledge an active alert and return it; None if it is not active."""
-    cursor = db.cursor(row_factory=kwargs_row(_alert))
-    await cursor.execute(
-        "UPDATE alert SET status = 'ACKNOWLEDGED', acknowledged_at = now(), acknowledged_by = %(by)s, updated_at = now()"
-        f" WHERE id = %(id)s AND status = 'ACTIVE' AND {_VISIBLE} RETURNING {_COLUMNS}",
-        {"id": alert_id, "by": by, **_visible(org)},
-    )
-    return await cursor.fetchone()
-
-
-async def resolve(db: Connection, org: OrgScope, alert_id: UUID, by: str) -> Alert | None:
-    """Resolve an alert, acknowledge it if it was not, and return it; None if it was resolved before."""
-    cursor = db.cursor(row_factory=kwargs_row(_alert))
-    await cursor.execute(
-        "UPDATE alert SET status = 'RESOLVED', resolved_at = now(), updated_at = now(),"
+    Returns:
+        The plants of the changed alerts by the alerts' ids.
+    """
+    cursor = await db.execute(
+        f"WITH held AS (SELECT id FROM alert WHERE id = ANY(%(ids)s) AND status <> 'RESOLVED' AND {_VISIBLE}"
+        " ORDER BY id FOR NO KEY UPDATE)"
+        " UPDATE alert a SET status = 'RESOLVED', resolved_at = now(), updated_at = now(),"
         " acknowledged_at = coalesce(acknowledged_at, now()),"
         " acknowledged_by = CASE WHEN acknowledged_at IS NULL THEN %(by)s ELSE acknowledged_by END"
-        f" WHERE id = %(id)s AND status <> 'RESOLVED' AND {_VISIBLE} RETURNING {_COLUMNS}",
-        {"id": alert_id, "by": by, **_visible(org)},
+        " FROM held WHERE a.id = held.id RETURNING a.id, a.plant_id",
+        {"ids": list(alert_ids), "by": by, **_visible(org)},
     )
-    return await cursor.fetchone()
+    return dict(await cursor.fetchall())
 
 
-async def clear_state_of_alert(db: Connection, org: OrgScope, alert_id: UUID) -> None:
-    """Delete the state of an alert that a user resolved: its metric may raise another."""
+async def clear_states_of_alerts(db: Connection, org: OrgScope, alert_ids: Iterable[UUID]) -> None:
+    """Delete the states of alerts that a user resolved: their metrics may raise others.
+
+    Raises:
+        psycopg.errors.LockNotAvailable: Another transaction has locked one of them. The transaction can only be rolled back to
+            a savepoint.
+    """
     await db.execute(
-        "DELETE FROM alert_state s USING alert a WHERE a.id = s.alert_id AND a.id = %s AND a.organization_id = %s",
-        (alert_id, org.organization_id),
+        "WITH held AS (SELECT s.rule_id, s.source_id, s.metric FROM alert_state s JOIN alert a ON a.id = s.alert_id"
+        " WHERE a.id = ANY(%s) AND a.organization_id = %s FOR UPDATE OF s NOWAIT)"
+        " DELETE FROM alert_state s USING held"
+        " WHERE (s.rule_id, s.source_id, s.metric) = (held.rule_id, held.source_id, held.metric)",
+        (list(alert_ids), org.organization_id),
     )
 
 
@@ -325,16 +288,18 @@ async def insert(db: Connection, alerts: Sequence[NewAlert]) -> None:
     columns: list[list[Any]] = [[alert[number] for alert in alerts] for number in range(len(NewAlert._fields) - 1)]
     await db.execute(
         f"INSERT INTO alert ({', '.join(NewAlert._fields)}) SELECT * FROM unnest(%b::uuid[], %b::uuid[], %b::uuid[],"
-        " %b::uuid[], %b::text[], %b::text[], %b::text[], %b::float8[], %b::timestamptz[], %b::jsonb[])",
+        " %b::uuid[], %b::text[], %b::text[], %b::float8[], %b::text[], %b::text[], %b::text[], %b::float8[], %b::text[],"
+        " %b::timestamptz[], %b::jsonb[])",
         (*columns, [alert.cause and Jsonb(alert.cause) for alert in alerts]),
     )
 
 
 async def resolve_by_itself(db: Connection, alert_ids: Sequence[UUID]) -> list[UUID]:
-    """Resolve alerts whose cause has ended. Returns those that were not resolved before."""
+    """Resolve alerts whose cause has ended, locked in the order of their ids. Returns those that were not resolved before."""
     cursor = await db.execute(
-        "UPDATE alert SET status = 'RESOLVED', resolved_at = now(), updated_at = now(),"
-        " acknowledged_at = coalesce(acknowledged_at, now()) WHERE id = ANY(%s) AND status <> 'RESOLVED' RETURNING id",
+        "WITH held AS (SELECT id FROM alert WHERE id = ANY(%s) AND status <> 'RESOLVED' ORDER BY id FOR NO KEY UPDATE)"
+        " UPDATE alert a SET status = 'RESOLVED', resolved_at = now(), updated_at = now(),"
+        " acknowledged_at = coalesce(acknowledged_at, now()) FROM held WHERE a.id = held.id RETURNING a.id",
         (list(alert_ids),),
     )
     return [row[0] for row in await cursor.fetchall()]

@@ -2,7 +2,8 @@
 
 A feed reads what has changed once, however many users watch, and keeps the encoded events of the last minutes. Each watcher has
 a position in them, and nothing is queued for it. One that is too slow, or comes back too late, gets a `reset`: it must read
-again what it shows. The users of one organisation share a feed, unless an API key limits what they see.
+again what it shows. The users of one organisation share a feed. API keys, which read no names of users, share others, one for
+the same plants and scopes.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from gridfleet.domains.fleet.totals.models import FleetSummary
 from gridfleet.domains.fleet.totals.summary import fleet_summary
 from gridfleet.domains.live.models import GonePlants, StreamReset
 from gridfleet.domains.live.queries import live_commands, live_plants
+from gridfleet.domains.organizations.actors import may_read_names
 from gridfleet.domains.plants.changes import Change, ChangeKind, ChangeStream
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection, Database
@@ -61,11 +63,12 @@ Encode = Callable[[str, object, str | None], bytes]
 
 
 class _Key(NamedTuple):
-    """What a feed shows: kinds of changes, of an organisation's plants that its watchers may see."""
+    """What a feed shows: kinds of changes, of an organisation's plants that its watchers may see, with or without names."""
 
     organization_id: UUID
     plant_ids: frozenset[UUID] | None
     kinds: frozenset[ChangeKind]
+    has_names: bool
 
 
 class _Turn(NamedTuple):
@@ -123,7 +126,8 @@ class FleetChanges:
         Raises:
             TooManyRequests: Changes cannot be received at the moment.
         """
-        feed = await self._feed(_Key(org.organization_id, org.plant_ids, kinds), org, transaction, encode)
+        key = _Key(org.organization_id, org.plant_ids, kinds, may_read_names(org))
+        feed = await self._feed(key, org, transaction, encode)
         feed.watchers += 1
         try:
             number = feed.position_after(last_id)

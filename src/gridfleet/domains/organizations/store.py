@@ -1,6 +1,6 @@
 """SQL of organisations and memberships."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -237,3 +237,14 @@ async def insert_member(db: Connection, member_id: UUID, organization_id: UUID, 
         (member_id, organization_id, user_id, role),
     )
     return cursor.rowcount == 1
+
+
+async def actor_names(db: Connection, org: OrgScope, actor_ids: Iterable[UUID]) -> dict[UUID, str]:
+    """Return the names of those ids that are members of the organisation, SuperAdmins, or its API keys."""
+    cursor = await db.execute(
+        "SELECT u.id, u.name FROM user_account u WHERE u.id = ANY(%(ids)s) AND (u.is_super_admin"
+        " OR EXISTS (SELECT FROM membership m WHERE m.user_id = u.id AND m.organization_id = %(org)s))"
+        " UNION ALL SELECT k.id, k.name FROM partner_key k WHERE k.id = ANY(%(ids)s) AND k.organization_id = %(org)s",
+        {"ids": list(actor_ids), "org": org.organization_id},
+    )
+    return dict(await cursor.fetchall())

@@ -1,4 +1,4 @@
-"""What many stores need: the single value of a query, and the assignments of an UPDATE."""
+"""What many stores need: the single value of a query, the assignments of an UPDATE, and patterns of texts."""
 
 import asyncio
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """Coded errors of commands."""
 
-from gridfleet.kernel.errors import CodedError
+from gridfleet.kernel.errors import CodedError, NotFound
 
-__all__ = ["ActionNotInTemplate"]
+__all__ = ["ActionNotInTemplate", "CommandNotFound"]
 
 
 class ActionNotInTemplate(CodedError):
@@ -10,3 +10,9 @@ class ActionNotInTemplate(CodedError):
 
     code = "COMMAND_ACTION_NOT_IN_TEMPLATE"
     message = "The device's template does not declare this action with these parameters."
+
+
+class CommandNotFound(NotFound):
+    """The organisation has no such command."""
+
+    message = "There is no such command."

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -39,6 +39,8 @@ __all__ = [
     "list_due",
 ]
 
+Command = TypeVar("Command", bound=PlantCommand)
+
 _BATCH: Final = 1_000
 
 PLANT_MOVED: Final = CommandReason("PLANT_MOVED", "The plant moved to another organisation.")
@@ -61,7 +63,7 @@ def expire(life: CommandLife) -> tuple[CommandLife, Transition]:
     return ended, Transition(life.id, life.plant_id, CommandStatus.EXPIRED, life.expires_at, reason=reason)
 
 
-def as_of(command: PlantCommand, now: datetime) -> PlantCommand:
+def as_of(command: Command, now: datetime) -> Command:
     """Return a command in its state at `now`, even if no process has expired it yet."""
     if command.status not in OPEN or now < command.expires_at:
         return command

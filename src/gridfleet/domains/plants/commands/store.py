@@ -84,10 +84,10 @@ def step_of(**row: Any) -> Transition:
 # The plant is locked before its organisation is compared: the statement waits for a concurrent move of the plant and
 # then uses its new organisation.
 _INSERT = (
-    "WITH issued AS (INSERT INTO plant_command (id, plant_id, sub_device_id, type, target, instruction,"
+    "WITH issued AS (INSERT INTO plant_command (id, plant_id, organization_id, sub_device_id, type, target, instruction,"
     " requester_type, requester_id, issued_at, expires_at, due_at, cause)"
-    " SELECT n.id, plant.id, n.device, n.type, n.target, n.instruction, n.requester_type, n.requester_id, n.issued, n.expires,"
-    " n.due, n.cause"
+    " SELECT n.id, plant.id, plant.organization_id, n.device, n.type, n.target, n.instruction, n.requester_type,"
+    " n.requester_id, n.issued, n.expires, n.due, n.cause"
     " FROM unnest(%(ids)s::uuid[], %(plants)s::uuid[], %(devices)s::uuid[], %(types)s::text[], %(targets)s::text[],"
     " %(instructions)s::jsonb[], %(requester_types)s::text[], %(requester_ids)s::text[], %(issued)s::timestamptz[],"
     " %(expires)s::timestamptz[], %(due)s::timestamptz[], %(causes)s::jsonb[]) AS n (id, plant, device, type, target,"

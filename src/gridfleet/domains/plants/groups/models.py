@@ -6,9 +6,9 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gridfleet.domains.plants.models import PlantStatus
+from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 
-__all__ = ["BriefPlant", "PlantGroup", "PlantGroupChanges"]
+__all__ = ["BriefPlant", "CountedPlantGroup", "GroupMember", "MemberFilter", "PlantGroup", "PlantGroupChanges"]
 
 
 class PlantGroup(msgspec.Struct, frozen=True, rename="camel"):
@@ -20,6 +20,12 @@ class PlantGroup(msgspec.Struct, frozen=True, rename="camel"):
     description: str | None
     created_at: datetime
     updated_at: datetime
+
+
+class CountedPlantGroup(PlantGroup, frozen=True, rename="camel"):
+    """A group in a list, with the number of its plants that the caller may see."""
+
+    plant_count: int
 
 
 class PlantGroupChanges(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -36,3 +42,22 @@ class BriefPlant(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     serial_number: str
     status: PlantStatus
+
+
+class GroupMember(BriefPlant, frozen=True, rename="camel"):
+    """A plant in a page of a group's plants."""
+
+    lifecycle_status: Lifecycle
+    last_seen_at: datetime | None
+    device_count: int
+
+
+class MemberFilter(msgspec.Struct, frozen=True):
+    """Conditions of a list of a group's plants. None, and an empty set, select all.
+
+    Attributes:
+        search: A text in the name or serial number, in upper or lower case.
+    """
+
+    statuses: frozenset[PlantStatus] = frozenset()
+    search: str | None = None

@@ -13,20 +13,29 @@ from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.plants.errors import PlantGroupNotFound
 from gridfleet.domains.plants.groups import store
-from gridfleet.domains.plants.groups.models import BriefPlant, PlantGroup, PlantGroupChanges
+from gridfleet.domains.plants.groups.models import (
+    BriefPlant,
+    CountedPlantGroup,
+    GroupMember,
+    MemberFilter,
+    PlantGroup,
+    PlantGroupChanges,
+)
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import NotFound
 from gridfleet.kernel.ids import new_id
-from gridfleet.kernel.pagination import Page, Paging
+from gridfleet.kernel.pagination import MOST_COUNTED, CursorPage, CursorPaging, Page, Paging
 
 __all__ = [
     "add_plants",
+    "count_devices",
     "create_group",
     "delete_group",
     "get_group",
     "groups_of_plant",
     "list_groups",
+    "list_members",
     "plants_in",
     "plants_outside",
     "remove_plants",
@@ -56,8 +65,8 @@ async def get_group(db: Connection, org: OrgScope, group_id: UUID) -> PlantGroup
     return group
 
 
-async def list_groups(db: Connection, org: OrgScope, paging: Paging) -> Page[PlantGroup]:
-    """Return one page of the organisation's groups, newest first."""
+async def list_groups(db: Connection, org: OrgScope, paging: Paging) -> Page[CountedPlantGroup]:
+    """Return one page of the organisation's groups with the numbers of their plants, newest first."""
     return Page.of(await store.page(db, org, paging), await store.count(db, org), paging)
 
 
@@ -104,6 +113,25 @@ async def plants_in(db: Connection, org: OrgScope, group_id: UUID) -> list[Brief
     """
     await get_group(db, org, group_id)
     return await store.plants_in(db, org, group_id)
+
+
+async def list_members(
+    db: Connection, org: OrgScope, group_id: UUID, which: MemberFilter, paging: CursorPaging[tuple[UUID]]
+) -> CursorPage[GroupMember]:
+    """Return one page of the plants in the group, newest first.
+
+    Raises:
+        PlantGroupNotFound: There is no such group.
+    """
+    await get_group(db, org, group_id)
+    members = await store.page_members(db, org, group_id, which, paging)
+    total = await store.count_members(db, org, group_id, which, MOST_COUNTED)
+    return CursorPage.of([((member.id,), member) for member in members], total, paging)
+
+
+async def count_devices(db: Connection, org: OrgScope, group_id: UUID) -> int:
+    """Return the number of sub-devices of the group's plants; 0 if there is no such group."""
+    return await store.count_devices(db, org, group_id)
 
 
 async def plants_outside(db: Connection, org: OrgScope, group_id: UUID) -> list[BriefPlant]:

@@ -6,12 +6,13 @@ from uuid import UUID
 
 from psycopg.rows import class_row, kwargs_row
 
-from gridfleet.domains.plants.groups.models import BriefPlant, PlantGroup
-from gridfleet.domains.plants.models import PlantStatus
+from gridfleet.domains.plants.chosen_plants import ChosenPlants
+from gridfleet.domains.plants.groups.models import BriefPlant, CountedPlantGroup, GroupMember, MemberFilter, PlantGroup
+from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import assignments, fetch_count, fetch_value
-from gridfleet.kernel.pagination import Paging
+from gridfleet.kernel.db.queries import assignments, containing, fetch_count, fetch_value
+from gridfleet.kernel.pagination import CursorPaging, Paging
 
 _COLUMNS = ", ".join(PlantGroup.__struct_fields__)
 _OURS = "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR p.id = ANY(%(plants)s))"
@@ -21,6 +22,12 @@ _MEMBERS = "SELECT FROM plant_group_member m WHERE m.plant_id = p.id AND m.plant
 
 def _brief(id: UUID, name: str, serial_number: str, status: str) -> BriefPlant:
     return BriefPlant(id, name, serial_number, PlantStatus(status))
+
+
+def _member(**row: Any) -> GroupMember:
+    row["status"] = PlantStatus(row["status"])
+    row["lifecycle_status"] = Lifecycle(row["lifecycle_status"])
+    return GroupMember(**row)
 
 
 def _ours(org: OrgScope) -> dict[str, Any]:
@@ -49,12 +56,15 @@ async def find(db: Connection, org: OrgScope, group_id: UUID) -> PlantGroup | No
     return await cursor.fetchone()
 
 
-async def page(db: Connection, org: OrgScope, paging: Paging) -> list[PlantGroup]:
-    """Return one page of groups, newest first."""
-    cursor = db.cursor(row_factory=class_row(PlantGroup))
+async def page(db: Connection, org: OrgScope, paging: Paging) -> list[CountedPlantGroup]:
+    """Return one page of groups, newest first, with the numbers of their plants that the caller may see."""
+    plants = ChosenPlants(org.plant_ids)
+    cursor = db.cursor(row_factory=class_row(CountedPlantGroup))
     await cursor.execute(
-        f"SELECT {_COLUMNS} FROM plant_group WHERE organization_id = %s ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
-        (org.organization_id, paging.limit, paging.offset),
+        f"SELECT {_COLUMNS}, (SELECT count(*) FROM plant_group_member m WHERE m.plant_group_id = g.id"
+        f" AND {plants.condition('m.plant_id')}) AS plant_count FROM plant_group g WHERE organization_id = %(org)s"
+        " ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
+        {"org": org.organization_id, "limit": paging.limit, "offset": paging.offset, **plants.parameters},
     )
     return await cursor.fetchall()
 
@@ -111,6 +121,63 @@ async def plants_in(db: Connection, org: OrgScope, group_id: UUID) -> list[Brief
         f"{_BRIEF} AND EXISTS ({_MEMBERS}) ORDER BY p.created_at DESC, p.id DESC", {**_ours(org), "group": group_id}
     )
     return await cursor.fetchall()
+
+
+_OF_GROUP = (
+    "FROM plant_group_member m JOIN plant p ON p.id = m.plant_id"
+    " WHERE m.plant_group_id = %(group)s AND p.organization_id = %(org)s"
+)
+
+
+def _members(org: OrgScope, group_id: UUID, which: MemberFilter, after: UUID | None) -> tuple[str, dict[str, Any]]:
+    """Return the conditions that a filter adds to `_OF_GROUP`, and all parameters."""
+    plants = ChosenPlants(org.plant_ids)
+    conditions = [plants.condition("p.id")]
+    parameters: dict[str, Any] = {"group": group_id, "org": org.organization_id, **plants.parameters}
+    if which.statuses:
+        conditions.append("p.status = ANY(%(statuses)s)")
+        parameters["statuses"] = list(which.statuses)
+    if which.search is not None:
+        conditions.append("(p.name ILIKE %(search)s OR p.serial_number ILIKE %(search)s)")
+        parameters["search"] = containing(which.search)
+    if after is not None:
+        conditions.append("m.plant_id < %(after)s")
+        parameters["after"] = after
+    return "".join(f" AND {condition}" for condition in conditions), parameters
+
+
+async def page_members(
+    db: Connection, org: OrgScope, group_id: UUID, which: MemberFilter, paging: CursorPaging[tuple[UUID]]
+) -> list[GroupMember]:
+    """Return up to one more than the limit of the group's plants, in the descending order of ids, which is that of creation."""
+    members, parameters = _members(org, group_id, which, paging.after and paging.after[0])
+    cursor = db.cursor(row_factory=kwargs_row(_member))
+    await cursor.execute(
+        "SELECT p.id, p.name, p.serial_number, p.status, p.lifecycle_status, p.last_seen_at,"
+        f" (SELECT count(*) FROM sub_device d WHERE d.plant_id = p.id) AS device_count {_OF_GROUP}{members}"
+        " ORDER BY m.plant_id DESC LIMIT %(most)s",
+        {**parameters, "most": paging.limit + 1},
+    )
+    return await cursor.fetchall()
+
+
+async def count_members(db: Connection, org: OrgScope, group_id: UUID, which: MemberFilter, most: int) -> int:
+    """Return the number of the group's plants in the list, at most `most`."""
+    members, parameters = _members(org, group_id, which, None)
+    return await fetch_count(
+        db, f"SELECT count(*) FROM (SELECT {_OF_GROUP}{members} LIMIT %(most)s) AS c", {**parameters, "most": most}
+    )
+
+
+async def count_devices(db: Connection, org: OrgScope, group_id: UUID) -> int:
+    """Return the number of sub-devices of the group's plants that the caller may see."""
+    members, parameters = _members(org, group_id, MemberFilter(), None)
+    return await fetch_count(
+        db,
+        "SELECT count(*) FROM sub_device d WHERE d.organization_id = %(org)s"
+        f" AND d.plant_id IN (SELECT p.id {_OF_GROUP}{members})",
+        parameters,
+    )
 
 
 async def plants_outside(db: Connection, org: OrgScope, group_id: UUID) -> list[BriefPlant]:

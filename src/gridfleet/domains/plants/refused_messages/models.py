@@ -7,7 +7,7 @@ import msgspec
 
 from gridfleet.protocol.envelope import RefusalReason
 
-__all__ = ["RefusedMessage", "UnregisteredDevice"]
+__all__ = ["PlantRefusedMessage", "PlantUnregisteredDevice", "RefusedFilter", "RefusedMessage", "UnregisteredDevice"]
 
 
 class RefusedMessage(msgspec.Struct, frozen=True, rename="camel"):
@@ -29,3 +29,31 @@ class UnregisteredDevice(msgspec.Struct, frozen=True, rename="camel"):
     first_seen_at: datetime
     last_seen_at: datetime
     count: int
+
+
+class PlantRefusedMessage(RefusedMessage, frozen=True, rename="camel"):
+    """A refused message in a list of several plants."""
+
+    plant_id: UUID
+    plant_name: str
+
+
+class PlantUnregisteredDevice(UnregisteredDevice, frozen=True, rename="camel"):
+    """An unregistered device in a list of several plants."""
+
+    plant_id: UUID
+    plant_name: str
+
+
+class RefusedFilter(msgspec.Struct, frozen=True):
+    """Conditions of a list of refused messages or unregistered devices. None, and an empty set, select all.
+
+    Attributes:
+        since: The first time of receipt, or at which a device was first seen.
+        until: The end of these times, exclusive.
+    """
+
+    plant_id: UUID | None = None
+    reasons: frozenset[RefusalReason] = frozenset()
+    since: datetime | None = None
+    until: datetime | None = None

@@ -15,6 +15,7 @@ from gridfleet.kernel.pagination import Page, Paging
 __all__ = [
     "MAX_PER_PLANT",
     "MAX_UNREGISTERED",
+    "delete_unregistered_device",
     "list_refused_messages",
     "list_unregistered_devices",
     "record_refused_messages",
@@ -69,6 +70,14 @@ async def list_unregistered_devices(db: Connection, org: OrgScope, plant_id: UUI
     """
     await get_plant(db, org, plant_id)
     return await store.list_unregistered_devices(db, org, plant_id)
+
+
+async def delete_unregistered_device(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> None:
+    """Delete the record of an unregistered device that is registered now.
+
+    A batch of snapshots at the same time may write it again. Lists leave it out, and trimming deletes it.
+    """
+    await store.delete_unregistered_device(db, org, plant_id, external_id)
 
 
 async def trim_refused_messages(db: Connection) -> int:

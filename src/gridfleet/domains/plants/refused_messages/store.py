@@ -35,10 +35,10 @@ async def insert_refused(db: Connection, messages: Iterable[tuple[UUID, RefusedM
         "WITH refused AS (SELECT r.*, row_number() OVER (PARTITION BY plant_id ORDER BY number) AS position"
         " FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::text[], %s::text[], %s::text[], %s::text[], %s::int[])"
         f" WITH ORDINALITY AS r (plant_id, {_COLUMNS}, number)),"
-        " room AS MATERIALIZED (SELECT p.id AS plant_id, %s - (SELECT count(*) FROM (SELECT FROM refused_message m"
-        " WHERE m.plant_id = p.id AND m.received_at > %s LIMIT %s) lately) AS free"
+        " room AS MATERIALIZED (SELECT p.id AS plant_id, p.organization_id, %s - (SELECT count(*) FROM (SELECT"
+        " FROM refused_message m WHERE m.plant_id = p.id AND m.received_at > %s LIMIT %s) lately) AS free"
         " FROM plant p WHERE p.id IN (SELECT plant_id FROM refused))"
-        f" INSERT INTO refused_message (plant_id, {_COLUMNS}) SELECT plant_id, {_COLUMNS}"
+        f" INSERT INTO refused_message (plant_id, organization_id, {_COLUMNS}) SELECT plant_id, organization_id, {_COLUMNS}"
         " FROM refused JOIN room USING (plant_id) WHERE position <= free",
         (
             [plant_id for plant_id, _ in rows],
@@ -101,10 +101,12 @@ async def record_unregistered_devices(
         " LEFT JOIN unregistered_device u ON u.plant_id = s.plant AND u.external_id = s.external),"
         " room AS (SELECT p.id AS plant, %s - (SELECT count(*) FROM unregistered_device u WHERE u.plant_id = p.id) AS free"
         " FROM plant p WHERE p.id IN (SELECT plant FROM seen WHERE new))"
-        " INSERT INTO unregistered_device (plant_id, external_id, first_seen_at, last_seen_at, count)"
-        " SELECT plant, external, at, at, times FROM seen LEFT JOIN room USING (plant) WHERE NOT new OR position <= free"
+        " INSERT INTO unregistered_device (plant_id, organization_id, external_id, first_seen_at, last_seen_at, count)"
+        " SELECT plant, p.organization_id, external, at, at, times FROM seen JOIN plant p ON p.id = plant"
+        " LEFT JOIN room USING (plant) WHERE NOT new OR position <= free"
         " ON CONFLICT (plant_id, external_id) DO UPDATE"
-        " SET last_seen_at = greatest(unregistered_device.last_seen_at, excluded.last_seen_at),"
+        " SET organization_id = excluded.organization_id,"
+        " last_seen_at = greatest(unregistered_device.last_seen_at, excluded.last_seen_at),"
         " count = unregistered_device.count + excluded.count",
         ([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows], most),
     )
@@ -137,3 +139,11 @@ async def list_unregistered_devices(db: Connection, org: OrgScope, plant_id: UUI
         {"plant": plant_id, "org": org.organization_id},
     )
     return await cursor.fetchall()
+
+
+async def delete_unregistered_device(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> None:
+    """Delete the record of a device that the organisation has registered."""
+    await db.execute(
+        f"DELETE FROM unregistered_device WHERE external_id = %(device)s AND {_OF_PLANT}",
+        {"device": external_id, "plant": plant_id, "org": org.organization_id},
+    )

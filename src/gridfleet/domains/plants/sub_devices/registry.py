@@ -16,6 +16,7 @@ from gridfleet.domains.device_templates.errors import TemplateNotFound
 from gridfleet.domains.device_templates.models import DeviceType, TemplateLevel
 from gridfleet.domains.plants.commands.expiry import DEVICE_DELETED, end_open_commands
 from gridfleet.domains.plants.errors import ExternalIdTaken, PlantNotFound, SubDeviceNotFound
+from gridfleet.domains.plants.refused_messages.records import delete_unregistered_device
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.plants.sub_devices import store
 from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceChanges, SubDeviceStatus
@@ -69,6 +70,7 @@ async def create_sub_device(
         raise PlantNotFound(TemplateNotFound.message, details=[_UNKNOWN_TEMPLATE]) from None
     if device is None:
         raise ExternalIdTaken
+    await delete_unregistered_device(db, org, plant_id, external_id)
     await record_in(db, org, Event.SUB_DEVICE_CREATED, _subject(device), {**_named(device), "type": type})
     return device
 

@@ -1,0 +1,69 @@
+"""`/api/v1/fleet/refused-messages` and `/api/v1/fleet/unregistered-devices`: what installers look for over all plants."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Any, ClassVar
+from uuid import UUID
+
+from pydantic import Field
+
+from gridfleet.api.http import CursorQuery, S, endpoint, org_member
+from gridfleet.domains.plants.refused_messages.listing import queries
+from gridfleet.domains.plants.refused_messages.models import PlantRefusedMessage, PlantUnregisteredDevice, RefusedFilter
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import CursorPage
+from gridfleet.protocol.envelope import RefusalReason
+
+
+class PlantTimeQuery(CursorQuery):
+    """Filter by plant and time: `from` inclusive, `to` exclusive."""
+
+    plant_id: UUID | None = None
+    since: datetime | None = Field(alias="from", default=None)
+    until: datetime | None = Field(alias="to", default=None)
+
+    def complaints(self) -> Iterator[str]:
+        """Yield a complaint if the span is not positive."""
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            yield "from: must be before to"
+
+
+class RefusedQuery(PlantTimeQuery):
+    """Filter of refused messages by plant, reasons and time of receipt."""
+
+    reason: Annotated[list[RefusalReason], Field(max_length=len(RefusalReason))] = []
+
+
+class DeviceQuery(PlantTimeQuery):
+    """Filter of unregistered devices by plant, and by the time at which they were first seen."""
+
+    key: ClassVar[Any] = queries.DeviceKey
+
+
+@endpoint(
+    "GET",
+    "/api/v1/fleet/refused-messages",
+    caller=org_member(OrgRole.VIEWER, scope="plants:read"),
+    codes=("VALIDATION_ERROR", *S),
+    addition=True,
+)
+async def list_refused_messages_of_fleet(org: OrgScope, db: Connection, query: RefusedQuery) -> CursorPage[PlantRefusedMessage]:
+    """List refused messages of all plants of the last seven days, newest first."""
+    which = RefusedFilter(query.plant_id, frozenset(query.reason), query.since, query.until)
+    return await queries.list_refused_messages(db, org, which, query.paging)
+
+
+@endpoint(
+    "GET",
+    "/api/v1/fleet/unregistered-devices",
+    caller=org_member(OrgRole.VIEWER, scope="plants:read"),
+    codes=("VALIDATION_ERROR", *S),
+    addition=True,
+)
+async def list_unregistered_devices_of_fleet(
+    org: OrgScope, db: Connection, query: DeviceQuery
+) -> CursorPage[PlantUnregisteredDevice]:
+    """List unregistered devices that snapshots of all plants name. Those that were first seen last come first."""
+    which = RefusedFilter(query.plant_id, since=query.since, until=query.until)
+    return await queries.list_unregistered_devices(db, org, which, query.paging)

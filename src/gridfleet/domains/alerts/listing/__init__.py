@@ -1,0 +1,1 @@
+"""Alerts as users read them, and their numbers by status and severity."""

@@ -1,0 +1,1 @@
+"""Refused messages and unregistered devices of all plants of an organisation."""

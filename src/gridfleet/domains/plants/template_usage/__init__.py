@@ -1,0 +1,1 @@
+"""The plants of an organisation that use a device template."""
