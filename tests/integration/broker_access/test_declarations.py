@@ -12,7 +12,7 @@ import aiormq
 import httpx
 import psutil
 import pytest
-from aiormq.abc import AbstractChannel, AbstractConnection
+from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
 from aiormq.exceptions import ChannelAccessRefused
 from pamqp.commands import Queue
 
@@ -147,6 +147,45 @@ async def test_returned_messages_of_a_quorum_queue_do_not_fill_the_disk(broker: 
     assert disk_used(broker) < before + 10_000_000
 
 
+async def test_a_message_keeps_the_log_of_a_quorum_queue_for_the_time_to_acknowledge(
+    broker: BrokerNode, client: AbstractConnection
+) -> None:
+    """The log is kept from the oldest message in use on, so it would grow by all that a program acknowledges beside it."""
+    channel, consumer = await client.channel(), await client.channel()
+    await channel.queue_declare("held", durable=True, arguments={"x-queue-type": "quorum", "x-delivery-limit": 1_000_000})
+    held: list[int] = []
+
+    async def taken(message: DeliveredMessage) -> None:
+        if message.header.properties.message_id == "held":
+            held.append(message.delivery_tag or 0)
+        else:
+            await consumer.basic_ack(message.delivery_tag or 0)
+
+    async def publish(count: int) -> None:
+        await asyncio.gather(*(channel.basic_publish(os.urandom(20_000), routing_key="held") for _ in range(count)))
+
+    await consumer.basic_qos(prefetch_count=200)
+    await consumer.basic_consume("held", taken)
+    await channel.basic_publish(b"{}", routing_key="held", properties=aiormq.spec.Basic.Properties(message_id="held"))
+    broker.evaluate("ok = rpc:call(N, application, set_env, [gridfleet_bounds, most_log_bytes, 20000000])")
+    try:
+        while segments_of_queues(broker) < 100_000_000:
+            await publish(100)
+        await asyncio.sleep(30)  # looks come every 20 s at least
+        await consumer.basic_nack(held.pop(), requeue=True)
+        async with asyncio.timeout(30):
+            while not held:
+                await asyncio.sleep(0.1)
+        broker.evaluate("ok = rpc:call(N, application, set_env, [rabbit, consumer_timeout, 10000])")
+        async with asyncio.timeout(120):
+            while segments_of_queues(broker) > 60_000_000:
+                await publish(100)
+                await asyncio.sleep(1)
+    finally:
+        broker.evaluate("ok = rpc:call(N, application, set_env, [rabbit, consumer_timeout, 1800000])")
+        broker.evaluate("ok = rpc:call(N, application, unset_env, [gridfleet_bounds, most_log_bytes])")
+
+
 async def test_quorum_queues_keep_little_in_memory(broker: BrokerNode, client: AbstractConnection) -> None:
     """A memory alarm would not end: it blocks the publishers that would have to fill the log before its memory is freed."""
     node = process_of(broker)
@@ -218,6 +257,11 @@ def disk_used(broker: BrokerNode) -> int:
     return sum(
         path.stat().st_size for path in (broker.settings.home / "broker" / "data").rglob("quorum/**/*") if path.is_file()
     )
+
+
+def segments_of_queues(broker: BrokerNode) -> int:
+    """Return the bytes of quorum queues' logs that have left the log that all of them share."""
+    return sum(path.stat().st_size for path in (broker.settings.home / "broker" / "data").rglob("quorum/**/*.segment"))
 
 
 def process_of(broker: BrokerNode) -> psutil.Process:

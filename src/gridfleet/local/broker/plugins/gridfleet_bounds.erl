@@ -10,7 +10,8 @@
 %% Closes connections with 32 MiB of methods and answers that wait. Administrators, of which the service is one, may do all of it.
 %% Closes each connection that holds 8 MiB of incomplete messages, and the largest ones when all together hold a quarter of the memory
 %% above which the broker blocks publishers. From RabbitMQ 3.12 on, starts the queues again that hold the most of their messages in
-%% memory when all together hold so much. Shortens large entries of the log, whoever causes them.
+%% memory when all together hold so much. Drops messages that keep the log of a quorum queue on disk. Shortens large entries of the
+%% broker's own log, whoever causes them.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
 -module(gridfleet_bounds).
@@ -57,6 +58,8 @@
 -define(LONGEST_LOOK_MS, 2000).
 -define(LOOK_SHARE, 50).
 -define(QUEUES_MS, 10000).
+-define(MOST_LOG, 1024 * 1024 * 1024).
+-define(LONGEST_HELD_MS, 30 * 60 * 1000).
 -define(TOO_LARGE, "its incomplete messages are too large").
 -define(TOO_MANY, "too many of its methods wait").
 -define(TOGETHER, "connections hold too much memory together").
@@ -70,6 +73,7 @@ announce() ->
     create_table(),
     watch_readers(),
     keeps_packets_waiting() orelse spawn(fun watch_queues/0),
+    spawn(fun() -> watch_logs(#{}) end),
     logger:add_primary_filter(?MODULE, {fun ?MODULE:shorten/2, ?MOST_LOGGED}),
     Tags = application:get_env(rabbit, node_tags, []),
     application:set_env(rabbit, node_tags, [{<<"gridfleet_bounds">>, <<"1">>} | Tags]).
@@ -487,6 +491,83 @@ restart_largest([{Bytes, Name} | Others], Surplus) when Surplus > 0, Bytes > 0 -
     restart_largest(Others, Surplus - Bytes);
 restart_largest(_, _) ->
     false.
+
+%% A quorum queue keeps its log from the oldest message on that is not acknowledged. Looks come at random times: a client could return
+%% a message each time that one is due.
+watch_logs(Seen) ->
+    timer:sleep(rand:uniform(2 * ?QUEUES_MS)),
+    watch_logs(
+        try
+            maps:from_list([{Queue, look_at_log(Queue, maps:get(Queue, Seen, #{}))} || Queue <- queues_with_large_logs()])
+        catch
+            _:_ -> Seen
+        end
+    ).
+
+%% Those whose leader is on this node.
+queues_with_large_logs() ->
+    Most = application:get_env(?MODULE, most_log_bytes, ?MOST_LOG),
+    [
+        Queue
+     || {Queue, Id} <- ra_directory:list_registered(quorum_queues),
+        ra_leaderboard:lookup_leader(Queue) =:= {Queue, node()},
+        log_size(Id) > Most
+    ].
+
+log_size(Id) ->
+    Segments = filelib:wildcard(filename:join(ra_env:server_data_dir(quorum_queues, Id), "*.segment")),
+    lists:sum([filelib:file_size(Segment) || Segment <- Segments]).
+
+%% Returns when each message was seen first that is delivered and not acknowledged, by its place in the log. It stays the same if the
+%% message comes back and is delivered again. Those that are seen for too long are acknowledged in place of their consumers.
+look_at_log(Queue, Seen) ->
+    Server = {Queue, node()},
+    try
+        {ok, {_, {Delivered, Kept}}, _} = ra:local_query(Server, fun(State) -> unacknowledged(State, maps:keys(Seen)) end),
+        Held = [{Consumer, Messages} || {Consumer, User, Messages} <- Delivered, not is_administrator(User)],
+        Now = erlang:monotonic_time(millisecond),
+        New = maps:from_list([{Index, Now} || {_, Messages} <- Held, {_, Index} <- Messages]),
+        Since = maps:merge(New, maps:with(Kept, Seen)),
+        Before = Now - longest_held(),
+        [
+            drop(Server, Consumer, [Message || {Message, Index} <- Messages, map_get(Index, Since) < Before])
+         || {Consumer, Messages} <- Held
+        ],
+        Since
+    catch
+        _:_ -> Seen
+    end.
+
+drop(_, _, []) ->
+    ok;
+drop({Queue, _} = Server, Consumer, Late) ->
+    logger:warning("~ts: ~b messages that were not acknowledged in time keep a large log and are dropped", [Queue, length(Late)]),
+    ra:pipeline_command(Server, rabbit_fifo:make_settle(Consumer, Late)).
+
+%% The messages of each consumer, and those of the given places that are still delivered or came back. Runs in the queue's process.
+unacknowledged(State, Indices) ->
+    Delivered = [
+        {Consumer, maps:get(username, element(2, element(2, Facts)), <<>>), [
+            {Message, Index}
+         || {Message, [Index | _]} <- maps:to_list(element(5, Facts))
+        ]}
+     || {Consumer, Facts} <- maps:to_list(element(10, State))
+    ],
+    Used = rabbit_fifo:query_ra_indexes(State),
+    {Delivered, [Index || Index <- Indices, rabbit_fifo_index:exists(Index, Used)]}.
+
+%% Milliseconds after which the broker closes the channel of a consumer that does not acknowledge.
+longest_held() ->
+    case application:get_env(rabbit, consumer_timeout) of
+        {ok, Milliseconds} when is_integer(Milliseconds) -> Milliseconds;
+        _ -> ?LONGEST_HELD_MS
+    end.
+
+is_administrator(Name) ->
+    case rabbit_auth_backend_internal:lookup_user(Name) of
+        {ok, User} -> lists:member(administrator, internal_user:get_tags(User));
+        _ -> false
+    end.
 
 is_large(Reader) ->
     garbage_collect(Reader) andalso held(Reader) > ?MOST_INCOMPLETE.
