@@ -1,12 +1,15 @@
 """The late values of one organisation delay neither the roll-ups of others nor the end of hours."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
+from gridfleet.domains.telemetry.rollups import store as rollups
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from support.builders.telemetry_records import RecordedPlant
+from support.servers.running_task import running
 
 HOUR = timedelta(hours=1)
 THIS_HOUR = utc_now().replace(minute=0, second=0, microsecond=0)
@@ -49,3 +52,20 @@ async def test_an_hour_is_closed_although_late_values_remain(database: Database)
         await db.execute("UPDATE telemetry_seal SET sealed_before = %s", (THIS_HOUR - 2 * HOUR,))
     assert await roll_up(database, seconds=0) == 0
     assert await value(database, "SELECT sealed_before FROM telemetry_seal") == THIS_HOUR - HOUR
+
+
+async def test_a_deletion_of_many_sources_does_not_end_the_roll_ups(database: Database) -> None:
+    """It holds the lock for moments, again and again."""
+    plant = await RecordedPlant.create(database)
+    await write_late(plant, None, 1_600)
+
+    async def delete() -> None:
+        while True:
+            async with database.transaction() as db:
+                await rollups.hold_still(db)
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(0.02)
+
+    async with running(delete()):
+        await asyncio.sleep(0.1)
+        assert await roll_up(database) == 1_600

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
+from psycopg.errors import LockNotAvailable
 from psycopg.rows import class_row
 
 from gridfleet.domains.telemetry.rollups.models import Days, Kept, Level, Reach, SetAsideHour, Stale
@@ -15,6 +16,8 @@ from gridfleet.kernel.db.queries import fetch_in_turns, fetch_value
 _COLUMNS: Final = ("counts", "sums", "lows", "highs", "firsts", "lasts")
 _WATERMARK_LOCK: Final = "hashtextextended('telemetry seal', 0)"
 _JOB_LOCK: Final = "hashtextextended('telemetry rollups', 0)"
+_LONGEST_MOMENT: Final = "2s"
+"""How long the holder of the lock is waited for: less than any limit of a statement's time."""
 
 
 def scaled_sum(value: str) -> str:
@@ -27,10 +30,25 @@ def scaled_sum(value: str) -> str:
 
 
 async def lock(db: Connection) -> bool:
-    """Take the lock for recomputing or dropping roll-ups until the transaction ends. Returns False if another holds it."""
+    """Take the lock for recomputing or dropping roll-ups until the transaction ends. Returns False if another holds it.
+
+    Deletions of sources hold it for moments, but again and again for minutes, so a moment's holder is waited for.
+    """
     cursor = await db.execute(f"SELECT pg_try_advisory_xact_lock({_JOB_LOCK})")
     row = await cursor.fetchone()
-    return row is not None and bool(row[0])
+    if row is not None and row[0]:
+        return True
+    try:
+        async with db.transaction():
+            cursor = await db.execute("SELECT current_setting('lock_timeout')")
+            before = await cursor.fetchone()
+            assert before is not None
+            await db.execute("SELECT set_config('lock_timeout', %s, true)", (_LONGEST_MOMENT,))
+            await db.execute(f"SELECT pg_advisory_xact_lock({_JOB_LOCK})")
+            await db.execute("SELECT set_config('lock_timeout', %s, true)", before)
+    except LockNotAvailable:
+        return False
+    return True
 
 
 async def is_hour_over(db: Connection, grace: timedelta) -> bool:
