@@ -100,3 +100,19 @@ async def test_a_response_topic_and_correlation_data_are_ignored(attacker: Plant
     async with asyncio.timeout(10):
         while attacker.status() != "ONLINE":
             await asyncio.sleep(0.1)
+
+
+async def publish_with(plant: Plant, properties: Properties) -> None:
+    async with client(plant) as connected:
+        for _ in range(30):
+            await connected.publish(plant.topic("telemetry"), b"", qos=1, properties=properties, timeout=60)
+
+
+async def test_a_connection_with_very_many_user_properties_is_closed(attacker: Plant, victim: Plant) -> None:
+    many = Properties(PacketTypes.PUBLISH)
+    many.UserProperty = [("a", "")] * 150_000
+    async with listening(victim):
+        with pytest.raises(aiomqtt.MqttError):
+            await publish_with(attacker, many)
+    async with client(attacker) as connected:
+        await connected.publish(attacker.topic("status"), b"{}", qos=1, timeout=10)

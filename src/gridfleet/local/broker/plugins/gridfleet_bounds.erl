@@ -71,7 +71,7 @@
 %% The tag among the node's tags, which the management API of newer versions shows, says that the plugin is there.
 announce() ->
     create_table(),
-    watch_readers(),
+    start_watching_readers(),
     keeps_packets_waiting() orelse spawn(fun watch_queues/0),
     spawn(fun() -> watch_logs(#{}) end),
     logger:add_primary_filter(?MODULE, {fun ?MODULE:shorten/2, ?MOST_LOGGED}),
@@ -306,22 +306,23 @@ create_table() ->
     end.
 
 %% RabbitMQ checks the size and the rights of an AMQP message when it is complete. Its frames wait until then, without a bound, in
-%% the process that reads the connection. So do the bytes of an MQTT packet before 3.12, which checks the length at its beginning.
-watch_readers() ->
-    Kinds = [rabbit_reader | [rabbit_mqtt_reader || keeps_packets_waiting()]],
+%% the process that reads the connection. So do the bytes of an MQTT packet before 3.12, which checks the length at its beginning. Later
+%% versions know MQTT 5, of which each user property takes forty times its bytes there.
+start_watching_readers() ->
     case whereis(?MODULE) of
-        undefined -> register(?MODULE, spawn(fun() -> watch_readers(Kinds) end));
+        undefined -> register(?MODULE, spawn(fun watch_readers/0));
         _ -> true
     end.
 
-watch_readers(Kinds) ->
-    {Microseconds, _} = timer:tc(fun() -> catch look(readers(Kinds)) end),
+watch_readers() ->
+    {Microseconds, _} = timer:tc(fun() -> catch look(readers()) end),
     timer:sleep(min(max(?LOOK_MS, ?LOOK_SHARE * Microseconds div 1000), ?LONGEST_LOOK_MS)),
-    watch_readers(Kinds).
+    watch_readers().
 
 %% Each registers for the alarms, before the login with MQTT, and before its first channel with AMQP.
-readers(Kinds) ->
+readers() ->
     {_, _, State} = lists:keyfind(rabbit_alarm, 1, sys:get_state(rabbit_alarm)),
+    Kinds = [rabbit_reader, rabbit_mqtt_reader],
     [{Kind, Reader} || {Reader, {Kind, _, _}} <- dict:to_list(element(2, State)), lists:member(Kind, Kinds)].
 
 %% Connections that keep to their own bounds can fill the memory together: a key has 32, and an organisation any number of plants.
@@ -350,10 +351,10 @@ close_largest(_, _) ->
 
 %% Returns how much the connection and its channels hold beyond what every connection needs.
 look_at(Kind, Reader) ->
-    Held = held(Reader),
+    Held = held(Kind, Reader),
     Monitored = monitored(Kind, Reader),
     Memory = memory_of(Monitored),
-    case Held > ?MOST_INCOMPLETE andalso is_large(Reader) of
+    case Held > ?MOST_INCOMPLETE andalso is_large(Kind, Reader) of
         true -> close(Kind, Reader, ?TOO_LARGE);
         false -> Memory > ?MOST_WAITING andalso look_at_channels(Kind, Monitored, Reader)
     end,
@@ -368,7 +369,7 @@ collected(Kind, Reader) ->
         Channels ->
             garbage_collect(Reader),
             collect(Channels),
-            max(0, held(Reader) + memory_of(Channels) - ?FREE_BYTES)
+            max(0, held(Kind, Reader) + memory_of(Channels) - ?FREE_BYTES)
     end.
 
 %% A channel carries out the methods of its client one by one. Those that arrive faster wait in its memory, without a bound: only
@@ -569,12 +570,18 @@ is_administrator(Name) ->
         _ -> false
     end.
 
-is_large(Reader) ->
-    garbage_collect(Reader) andalso held(Reader) > ?MOST_INCOMPLETE.
+is_large(Kind, Reader) ->
+    garbage_collect(Reader) andalso held(Kind, Reader) > ?MOST_INCOMPLETE.
 
-held(Process) ->
-    case process_info(Process, [memory, binary]) of
-        [{memory, Heap}, {binary, Binaries}] -> Heap + lists:sum([Size || {_, Size, _} <- Binaries]);
+%% From 3.12 on, MQTT packets have a bound, and a connection that is read without a pause may have many of them outside its heap.
+held(Kind, Process) ->
+    Items =
+        case Kind =:= rabbit_mqtt_reader andalso erlang:function_exported(rabbit_mqtt_packet, parse, 2) of
+            true -> [memory];
+            false -> [memory, binary]
+        end,
+    case process_info(Process, Items) of
+        [{memory, Heap} | Others] -> Heap + lists:sum([Size || {binary, Binaries} <- Others, {_, Size, _} <- Binaries]);
         undefined -> 0
     end.
 
