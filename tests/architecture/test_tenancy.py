@@ -136,7 +136,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "roll-ups and retention treat the sources of all organisations alike; `reach` is read with ids of `sources`",
         "advance_watermark dirty_sources take_dirty set_aside set_aside_hours layouts_to_recompute _recompute_hours"
         " _recompute_days reach limits rolled_up_before move_start earliest_start sources_that_start_later set_limits"
-        " delete_dirty note_energy",
+        " delete_dirty note_energy correct_starts",
     ),
     "trading/store": (
         "jobs sync the plants of all ESMs, and delete what was not saved; a plan's record moves with its plant",

@@ -5,7 +5,7 @@ from procrastinate import App
 from gridfleet.domains.telemetry.energy.recomputation import keep_energy
 from gridfleet.domains.telemetry.frames.writer import Partitions
 from gridfleet.domains.telemetry.power.refresh import refresh_all
-from gridfleet.domains.telemetry.rollups.recomputation import ensure_partitions_ahead, roll_up
+from gridfleet.domains.telemetry.rollups.recomputation import correct_watermark, ensure_partitions_ahead, roll_up
 from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
@@ -30,6 +30,7 @@ def add_telemetry_jobs(app: App, database: Database, settings: Settings) -> None
     @app.periodic(cron="*/2 * * * *")
     @app.task(queueing_lock="roll_up", name="telemetry.roll_up")
     async def roll_up_dirty(timestamp: int) -> None:
+        await correct_watermark(database)
         await roll_up(database, seconds=_ROLL_UP_SECONDS)
         await keep_energy(database, seconds=_ENERGY_SECONDS)
 

@@ -17,7 +17,7 @@ from gridfleet.domains.telemetry.energy.periods import EnergyBucket
 from gridfleet.domains.telemetry.energy.recomputation import keep_energy
 from gridfleet.domains.telemetry.energy.series import EnergyQuery, energy_of_fleet, energy_of_plant
 from gridfleet.domains.telemetry.energy.today import energy_of_day
-from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
+from gridfleet.domains.telemetry.rollups.recomputation import close_hour, correct_watermark, roll_up
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
@@ -52,6 +52,7 @@ async def site(database: Database) -> RecordedPlant:
 
 async def work(database: Database) -> None:
     """Close every hour that is over, and do the work of the job."""
+    await correct_watermark(database)
     while await close_hour(database, timedelta(0)):
         pass
     await roll_up(database)
@@ -264,6 +265,22 @@ async def test_the_totals_are_exactly_the_sums_whatever_happens(database: Databa
         for plant in plants[1:3]
     ]
     assert moved == pytest.approx(sum(value for value in alone if value is not None), abs=1e-9)
+
+
+async def test_hours_that_a_clock_ahead_has_closed_are_open_again(site: RecordedPlant) -> None:
+    now = utc_now()
+    await counted(site, {now - 3 * HOUR: 10.0, now - 2 * HOUR: 14.0})
+    await work(site.database)
+    async with site.database.transaction() as db:
+        await db.execute("UPDATE telemetry_seal SET sealed_before = sealed_before + interval '400 days'")
+    await counted(site, {now - MINUTE: 15.0})
+    await work(site.database)
+
+    await counted(site, {now: 16.0})
+    query = EnergyQuery(now - timedelta(days=1), now + HOUR, EnergyBucket.DAY, "UTC")
+    assert (await of_plant(site, query)).total.produced == 6
+    assert (await of_fleet(site.database, site.org, query)).as_of <= utc_now()
+    await check_totals(site.database, site.organization_id)
 
 
 async def test_a_limited_key_sees_its_plants_only(database: Database) -> None:

@@ -8,7 +8,7 @@ from gridfleet.domains.telemetry.history.buckets import read_buckets
 from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, HistoryQuery
 from gridfleet.domains.telemetry.history.queries import open_device_history, open_history
 from gridfleet.domains.telemetry.history.series import plant_series
-from gridfleet.domains.telemetry.rollups.recomputation import roll_up
+from gridfleet.domains.telemetry.rollups.recomputation import correct_watermark, roll_up
 from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention, set_retention
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
@@ -68,6 +68,23 @@ async def test_frames_go_after_they_are_rolled_up_and_answers_stay(database: Dat
         assert len(expected) > 0
         found = await asked(plant, bucket, days)
         assert [point[2:] for point in found] == ([] if days == 30 and narrow else [point[2:] for point in expected])
+
+
+async def test_values_are_read_again_after_a_clock_that_was_ahead_is_corrected(database: Database) -> None:
+    plant = await RecordedPlant.create(database)
+    await record(plant, 2)
+    await roll_up(database)
+    async with database.transaction() as db:
+        await db.execute("UPDATE telemetry_seal SET sealed_before = sealed_before + interval '400 days'")
+    assert await apply_retention(database, DEPLOYMENT, utc_now() + 400 * DAY)
+
+    now = utc_now()
+    await plant.write(None, ["a"], {now: [5.0]})
+    await correct_watermark(database)
+    await roll_up(database)
+    assert await apply_retention(database, DEPLOYMENT, now)
+    for bucket in (Bucket.MINUTE, Bucket.QUARTER_HOUR, Bucket.HOUR):
+        assert [point[2] for point in await read(plant, bucket, now - MINUTE, 2 * MINUTE)] == [5.0]
 
 
 async def test_late_frames_of_a_day_that_is_gone_do_not_replace_its_roll_ups(database: Database) -> None:

@@ -16,7 +16,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, limit_statements
 from gridfleet.kernel.isolation import SECONDS_OF_SEVERAL, is_poison, note_set_aside, reason_of, took_too_long
 
-__all__ = ["close_hour", "ensure_partitions_ahead", "roll_up", "set_aside_hours"]
+__all__ = ["close_hour", "correct_watermark", "ensure_partitions_ahead", "roll_up", "set_aside_hours"]
 
 GRACE: Final = timedelta(minutes=5)
 """How long an hour stays open after its end; frames that come later are logged in the dirty log."""
@@ -139,6 +139,14 @@ async def close_hour(database: Database, grace: timedelta = GRACE) -> bool:
         await store.wait_for_writers(db)
         await store.advance_watermark(db)
         return True
+
+
+async def correct_watermark(database: Database) -> None:
+    """Open hours in the future again, which a clock that was ahead has closed: each value in them would count as late."""
+    async with database.transaction() as db:
+        if await store.lock(db) and await store.is_watermark_ahead(db):
+            await store.wait_for_writers(db)
+            await store.open_hours_ahead(db)
 
 
 async def _recompute(db: Connection, stale: list[Stale]) -> None:

@@ -33,6 +33,8 @@ async def apply_retention(database: Database, deployment: Days, now: datetime) -
     async with database.transaction() as db:
         if not await store.lock(db):
             return False
+        for kept in (_RAW, _MINUTES, _QUARTERS):
+            await store.correct_starts(db, kept, now)
         for organization_id, days in await store.limits(db, deployment):
             await _move_starts(db, organization_id, days, today)
     for kept, days_kept in ((_RAW, deployment.raw), (_MINUTES, deployment.minute), (_QUARTERS, deployment.quarter)):

@@ -64,6 +64,16 @@ async def wait_for_writers(db: Connection) -> None:
     await db.execute(f"SELECT pg_advisory_xact_lock({_WATERMARK_LOCK})")
 
 
+async def is_watermark_ahead(db: Connection) -> bool:
+    """Return whether the watermark is in the future. A clock that was ahead has closed those hours."""
+    return await fetch_value(db, "SELECT sealed_before > now() FROM telemetry_seal") is True
+
+
+async def open_hours_ahead(db: Connection) -> None:
+    """Open the hours from the present one on again."""
+    await db.execute("UPDATE telemetry_seal SET sealed_before = date_trunc('hour', now()) WHERE sealed_before > now()")
+
+
 async def advance_watermark(db: Connection) -> None:
     """Close one more hour. Its sources become dirty.
 
@@ -367,6 +377,18 @@ async def move_start(db: Connection, kept: Kept, organization_id: UUID, start: d
         " date_bin('1 day', min(a.hour), 'epoch') FROM telemetry_set_aside a WHERE a.source_id = t.id)) AS start"
         f" FROM telemetry_source t WHERE organization_id = %s) AS kept WHERE s.id = kept.id AND s.{kept.column} < kept.start",
         (start, organization_id),
+    )
+
+
+async def correct_starts(db: Connection, kept: Kept, now: datetime) -> None:
+    """Replace every start in the future, which retention has written by a clock that was ahead, by the present hour.
+
+    What is older was deleted then. Data before a start is neither read nor rolled up.
+    """
+    await db.execute(
+        f"UPDATE telemetry_source SET {kept.column} = date_bin('1 hour', %(now)s::timestamptz, 'epoch')"
+        f" WHERE {kept.column} > %(now)s",
+        {"now": now},
     )
 
 
