@@ -1,5 +1,6 @@
 """Server-sent events: their query, their format, and the checks that end a stream."""
 
+import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -7,11 +8,13 @@ from contextlib import aclosing
 from typing import Annotated, Final
 from uuid import UUID
 
+import psycopg
+from psycopg_pool import PoolClosed
 from pydantic import Field
 
 from gridfleet.api.http import Call, Input, Stream
 from gridfleet.kernel.caller import OrgScope
-from gridfleet.kernel.errors import CodedError
+from gridfleet.kernel.errors import CodedError, Unauthorized
 
 __all__ = ["StreamQuery", "event", "event_stream"]
 
@@ -19,6 +22,8 @@ QUIET_SECONDS: Final = 10.0
 """After this time without an event a comment is sent: it keeps proxies from closing the stream and detects lost clients."""
 STALLED_SECONDS: Final = 30.0
 """A client that reads nothing for this time is disconnected. It may resume."""
+OUTAGE_SECONDS: Final = 1.0
+"""Pause between checks of a caller's rights while the database is unavailable."""
 RETRY_MILLISECONDS: Final = (1_000, 5_000)
 """How long a browser waits before it reconnects: at random, so that not all of them reconnect at once after a restart."""
 
@@ -40,7 +45,8 @@ def event_stream(call: Call, org: OrgScope, pieces: AsyncGenerator[bytes, None])
     """Return a stream of events.
 
     Before each piece the caller's session or key, role and membership are checked again, and the stream ends with them. It does
-    not end with an access token, because an `EventSource` has no way to send another one.
+    not end with an access token, because an `EventSource` has no way to send another one. Nor does it end while the database is
+    unavailable, when nothing is sent: the browser would reconnect meanwhile, be refused, and give up.
 
     Args:
         call: The request.
@@ -59,7 +65,7 @@ async def _checked(call: Call, org: OrgScope, pieces: AsyncGenerator[bytes, None
             sent_at = 0.0
             async for piece in pieces:
                 try:
-                    await call.confirm()
+                    await _confirm(call)
                 except CodedError:
                     return
                 if not piece and time.monotonic() - sent_at > QUIET_SECONDS:
@@ -67,3 +73,16 @@ async def _checked(call: Call, org: OrgScope, pieces: AsyncGenerator[bytes, None
                 if first or piece:
                     yield first + piece
                     first, sent_at = b"", time.monotonic()
+
+
+async def _confirm(call: Call) -> None:
+    """Check the caller's rights, after an outage of the database if there is one. Raises a `CodedError` without them."""
+    while True:
+        try:
+            await call.confirm()
+        except PoolClosed:
+            raise Unauthorized from None  # the process ends
+        except psycopg.OperationalError:
+            await asyncio.sleep(OUTAGE_SECONDS)
+        else:
+            return

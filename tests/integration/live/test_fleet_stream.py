@@ -258,6 +258,47 @@ async def test_only_members_read_the_names_of_others(service: ApiService, first:
     await closed(*streams.values())
 
 
+async def test_feeds_of_an_organisation_take_no_room_of_others(service: ApiService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "KEPT_BYTES", 40_000)
+    monkeypatch.setattr(feeds, "TURN_SECONDS", 0.0)
+    database = service.state.database
+    plant, other = await RecordedPlant.create(database), await RecordedPlant.create(database)
+    headers = await viewer_of(service, plant.organization_id)
+    quick = OpenStream(service, PATH, headers)
+    _, _, last_id = await quick.named_event() or ("ended", None, None)
+    beside = []
+    for _ in range(20):
+        shown = await add_plant(database, other.organization_id)
+        _, key = await key_headers(database, other.organization_id, ["telemetry:read"], [shown])
+        beside.append(await opened(service, key))
+    for number in range(10):
+        await sql(service, "UPDATE plant SET name = %s WHERE id = %s", f"Name {number}", plant.id)
+        while (await until(quick, "plants"))[0]["name"] != f"Name {number}":
+            pass
+    again = OpenStream(service, PATH, {**headers, "last-event-id": last_id or ""})
+    name, rows, _ = await again.named_event() or ("ended", [], None)
+    assert (name, rows[0]["name"]) == ("plants", "Name 0")
+    await closed(quick, again, *beside)
+
+
+async def test_an_organisation_has_a_bounded_number_of_feeds(service: ApiService, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users share one; a key with a list of plants has one of its own."""
+    monkeypatch.setattr(feeds, "MOST_FEEDS", 2)
+    database = service.state.database
+    plant = await RecordedPlant.create(database)
+    keys = []
+    for _ in range(3):
+        shown = await add_plant(database, plant.organization_id)
+        keys.append((await key_headers(database, plant.organization_id, ["telemetry:read"], [shown]))[1])
+    streams = [await opened(service, key) for key in keys[:2]]
+    answer = await service.client.get(PATH, headers=keys[2])
+    assert (answer.status_code, answer.json()["code"]) == (429, "TOO_MANY_REQUESTS")
+    streams.append(await opened(service, keys[0]))
+    await closed(streams[1])
+    streams.append(await opened(service, keys[2]))  # instead of the one that nobody watches
+    await closed(*streams)
+
+
 async def test_what_happened_meanwhile_comes_first(service: ApiService) -> None:
     plant = await RecordedPlant.create(service.state.database)
     headers = await viewer_of(service, plant.organization_id)
@@ -396,6 +437,32 @@ async def test_the_stream_ends_with_the_right_to_it(service: ApiService, monkeyp
     assert await stream.named_event() is None
     await stream.task
     assert len(service.state.stream_places) == 0
+
+
+async def test_a_stream_outlives_a_database_that_does_not_answer(service: ApiService) -> None:
+    """A browser that reconnects meanwhile would be refused, and give up."""
+    plant = await RecordedPlant.create(service.state.database)
+    stream = await opened(service, await viewer_of(service, plant.organization_id))
+    async with service.state.database.transaction() as db:
+        await db.execute("LOCK TABLE membership")
+        await sql(service, "UPDATE plant SET name = 'Meanwhile' WHERE id = %s", plant.id)
+        await asyncio.sleep(7)  # longer than a statement waits for a lock
+    async with asyncio.timeout(30):
+        assert (await until(stream, "plants"))[0]["name"] == "Meanwhile"
+    await closed(stream)
+
+
+async def test_a_stream_ends_with_its_session_although_the_client_has_a_key(
+    service: ApiService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "TICK_SECONDS", 0.2)
+    plant = await RecordedPlant.create(service.state.database)
+    session = await viewer_of(service, plant.organization_id)
+    shown = await add_plant(service.state.database, plant.organization_id)
+    _, key = await key_headers(service.state.database, plant.organization_id, ["telemetry:read"], [shown])
+    stream = await opened(service, session | key)
+    assert (await service.client.post("/api/v1/auth/logout", headers=session)).is_success
+    assert await stream.named_event(20) is None
 
 
 async def test_many_watchers_cost_one_read(service: ApiService, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,14 +191,12 @@ class Guard:
                 raise
             return _Credentials(None, key)
 
-    def lasting(self, credentials: _Credentials | None) -> _Credentials | None:
-        """Return the credentials of an admitted call, with an access token that no longer expires."""
-        if credentials is None or not isinstance(credentials.access_token, str):
-            return credentials
-        try:
-            return credentials._replace(access_token=self._state.access.claims(credentials.access_token))
-        except Unauthorized:  # the call was admitted by its key
-            return credentials._replace(access_token=None)
+    def lasting(self, credentials: _Credentials | None, caller: Caller | None) -> _Credentials | None:
+        """Return the credentials by which the caller was admitted. An access token no longer expires."""
+        if credentials is None or not isinstance(caller, UserCaller):
+            return credentials and credentials._replace(access_token=None)
+        token = credentials.access_token
+        return _Credentials(self._state.access.claims(token) if isinstance(token, str) else token, None)
 
     async def admit(self, call: "Call", credentials: _Credentials | None, path_params: Mapping[str, str]) -> Admitted:
         """Return who the call comes from. Raises a `CodedError` for a caller that the rule excludes."""

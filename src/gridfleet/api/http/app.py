@@ -277,7 +277,8 @@ class BoundEndpoint:
         if self._admits:
             admitted = await self._guard.admit(call, credentials, scope["path_params"])
             call.authorize_again = partial(self._guard.admit, call, credentials, scope["path_params"])
-            call.confirm = partial(self._guard.admit, call, self._guard.lasting(credentials), scope["path_params"])
+            lasting = self._guard.lasting(credentials, admitted.caller)
+            call.confirm = partial(self._guard.admit, call, lasting, scope["path_params"])
         org = admitted.org
         arguments = self._arguments(call, scope, body)
         arguments.update((name, value) for name, value in admitted._asdict().items() if name in endpoint.arguments)

@@ -9,9 +9,10 @@ the same plants and scopes.
 import asyncio
 import secrets
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -49,7 +50,9 @@ MOST_WAITING: Final = 50_000
 KEPT_SECONDS: Final = 300.0
 KEPT_BYTES: Final = 64 * 1024 * 1024
 MOST_BYTES_OF_FEED: Final = 8 * 1024 * 1024
-"""How long, and how much of, events are kept to resume. The bytes of all feeds are shared equally."""
+"""How long, and how much of, events are kept to resume. Organisations share the bytes equally, and so do the feeds of each."""
+MOST_FEEDS: Final = 100
+"""Feeds of an organisation. Each keeps its newest events, however large."""
 MOST_PIECE_BYTES: Final = 16 * 1024
 """Bytes that a watcher gets at a time. The server's HTTP layer holds several such pieces for a client that reads nothing."""
 IDLE_SECONDS: Final = 60.0
@@ -91,6 +94,7 @@ class FleetChanges:
     def __init__(self, database: Database) -> None:
         self._stream = ChangeStream(database)
         self._feeds: dict[_Key, _Feed] = {}
+        self._of_organizations = Counter[UUID]()
 
     @property
     def watchers(self) -> int:
@@ -124,7 +128,7 @@ class FleetChanges:
             last_id: The id of the last event that the client received.
 
         Raises:
-            TooManyRequests: Changes cannot be received at the moment.
+            TooManyRequests: Changes cannot be received at the moment, or the organisation has too many feeds.
         """
         key = _Key(org.organization_id, org.plant_ids, kinds, may_read_names(org))
         feed = await self._feed(key, org, transaction, encode)
@@ -154,7 +158,9 @@ class FleetChanges:
         """Return the feed, which receives all changes from now on."""
         feed = self._feeds.get(key)
         if feed is None:
-            feed = self._feeds[key] = _Feed(key, org, transaction, encode, self._room)
+            self._require_place(key.organization_id)
+            feed = self._feeds[key] = _Feed(key, org, transaction, encode, partial(self._room, key.organization_id))
+            self._of_organizations[key.organization_id] += 1
             subscribing = self._stream.subscribe(key.organization_id, feed, _CONNECT_SECONDS)
             feed.subscribed = asyncio.create_task(subscribing, name="live feed")
             feed.running = asyncio.create_task(self._run(key, feed), name="live feed")
@@ -170,14 +176,33 @@ class FleetChanges:
             log.exception("the stream of a fleet failed; its watchers may resume")
         finally:
             # Removed before its watchers leave, so that those who come back get another one.
-            if self._feeds.get(key) is feed:
-                del self._feeds[key]
+            self._remove(key, feed)
             feed.ended = True
             feed.wake()
             self._stream.unsubscribe(key.organization_id, feed)
 
-    def _room(self) -> int:
-        return min(MOST_BYTES_OF_FEED, KEPT_BYTES // max(1, len(self._feeds)))
+    def _require_place(self, organization_id: UUID) -> None:
+        """End the feed of the organisation that has been unused for longest, if it has as many feeds as it may."""
+        if self._of_organizations[organization_id] < MOST_FEEDS:
+            return
+        own = [(key, feed) for key, feed in self._feeds.items() if key.organization_id == organization_id]
+        unused = [one for one in own if one[1].subscribed.done() and not one[1].watchers]
+        if not unused:
+            raise TooManyRequests(_RETRY_AFTER_SECONDS)
+        key, feed = min(unused, key=lambda one: one[1].left_at)
+        self._remove(key, feed)
+        feed.end()
+
+    def _remove(self, key: _Key, feed: "_Feed") -> None:
+        if self._feeds.get(key) is feed:
+            del self._feeds[key]
+            self._of_organizations[key.organization_id] -= 1
+            if not self._of_organizations[key.organization_id]:
+                del self._of_organizations[key.organization_id]
+
+    def _room(self, organization_id: UUID) -> int:
+        share = KEPT_BYTES // max(1, len(self._of_organizations)) // max(1, self._of_organizations[organization_id])
+        return min(MOST_BYTES_OF_FEED, share)
 
 
 class _Feed:
