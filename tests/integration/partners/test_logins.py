@@ -149,7 +149,7 @@ async def test_a_vhost_that_the_broker_lost_is_made_again(acme: Organization, st
     async with open_management(acme.management_url) as management:
         await management.delete_vhost(vhost)
     stack.wait_for_restart("gateway", stack.kill("gateway"))
-    wait_for(lambda: len(acme.queues(vhost)) == 6)
+    wait_for(lambda: len(acme.queues(vhost)) == 6, 300)
     async with acme.connected(created) as connection:
         channel = await connection.channel()
         await channel.basic_consume(event_queue(acme.slug, EventKind.STATUS), lambda _: asyncio.sleep(0), no_ack=True)
