@@ -134,6 +134,7 @@ async def test_confirmed_messages_outlive_the_node_that_is_killed(cluster: list[
     assert _running(second) == 2
 
 
+@pytest.mark.timeout(3_600)
 @pytest.mark.faults
 async def test_plants_partners_and_upkeep_go_on_while_any_node_is_down(cluster: list[Node]) -> None:
     first = cluster[0]
