@@ -32,7 +32,7 @@ def plants(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> lis
         "0.5",
         "--duration",
         "8",
-        "--backfill",
+        "--history",
         "0.02",
     )
     command = [sys.executable, "-m", "gridfleet", "simulate", *options, "--state", str(folder), "--ledger", str(ledger)]

@@ -45,7 +45,7 @@ def test_all_methods_and_faults_end_as_the_ledger_says(stack: RunningStack, tmp_
     state = tmp_path / "state"
     arguments = ("--organization", "faulty", "--plants", "6", "--interval", "0.5", "--state", str(state))
 
-    printed = simulate(stack, path, *arguments, "--duration", "9", "--faults", "all", "--backfill", "0.02")
+    printed = simulate(stack, path, *arguments, "--duration", "9", "--faults", "all", "--history", "0.02")
 
     ledger = Ledger.read(path)
     assert {line["authMethod"] for line in ledger.lines["plant"]} == {"MTLS", "TOKEN", "PASSWORD"}
@@ -88,7 +88,7 @@ def test_a_faster_day_has_the_energies_of_the_ledger(stack: RunningStack, tmp_pa
         stack,
         path,
         *("--organization", "fast", "--plants", "3", "--seed", "9", "--state", str(tmp_path / "state")),
-        *("--interval", "60", "--speed", "600", "--duration", "6", "--backfill", "1.5"),
+        *("--interval", "60", "--speed", "600", "--duration", "6", "--history", "1.5"),
     )
     ledger = Ledger.read(path)
 

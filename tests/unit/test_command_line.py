@@ -44,6 +44,9 @@ def test_help_names_arguments_and_switches_plainly(words: tuple[str, ...]) -> No
         ("backup", "Missing argument 'FILE'"),
         ("simulate --plants x", "Invalid value for '--plants': must be a whole number"),
         ("simulate --plants 0", "Invalid value for '--plants': must be at least 1"),
+        ("simulate --history 30x", "'30x' is not a span such as 30d or 12h"),
+        ("simulate --history nan", "nan is not between 0 and 399 days"),
+        ("simulate --history 400d", "400d is not between 0 and 399 days"),
         ("doctor --min-free-gib much", "Invalid value for '--min-free-gib': must be a number"),
     ],
 )

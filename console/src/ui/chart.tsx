@@ -1,6 +1,7 @@
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { joined } from "../format/gaps";
 import { number } from "../format/quantities";
 import { axisLabels } from "../format/times";
 import { useLocale } from "../i18n";
@@ -27,7 +28,7 @@ interface Props {
   onZoom: (range: Range) => void;
 }
 
-/** Averages as lines over the band between minimum and maximum. Buckets without values stay empty. */
+/** Averages as lines over the band between minimum and maximum. A line ends where values are missing for longer than usual. */
 export function Chart({ columns, timeZone, label, onZoom }: Props) {
   const element = useRef<HTMLDivElement>(null);
   const zoom = useRef(onZoom);
@@ -54,7 +55,7 @@ export function Chart({ columns, timeZone, label, onZoom }: Props) {
 
 function dataOf(columns: Columns): uPlot.AlignedData {
   const times = columns.times.map((time) => Date.parse(time) / 1000);
-  return [times, ...columns.columns.flatMap(({ average, min, max }) => [average, min, max])];
+  return [times, ...columns.columns.flatMap(({ average, min, max }) => [average, min, max].map(joined))];
 }
 
 function options(

@@ -1,5 +1,6 @@
 """`gridfleet simulate`: a demo organisation with simulated plants."""
 
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,26 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-_LONGEST_BACKFILL_DAYS = 399
+_LONGEST_HISTORY_DAYS = 399
+_UNITS = {"d": 1.0, "h": 1 / 24}
+_MINUTES_AT_MOST = 2 * 24 * 60
+
+
+def _days(text: str) -> float:
+    """Return the days of a span: `30d`, `12h`, `1.5`."""
+    digits, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "d")
+    try:
+        days = float(digits) * _UNITS[unit]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a span such as 30d or 12h") from None
+    if not 0 <= days <= _LONGEST_HISTORY_DAYS:
+        raise typer.BadParameter(f"{text} is not between 0 and {_LONGEST_HISTORY_DAYS} days")
+    return days
+
+
+def _usual_interval(days: float) -> int:
+    """Return whole minutes in seconds, such that a plant sends at most as many snapshots as two days have minutes."""
+    return 60 * max(1, ceil(days * 24 * 60 / _MINUTES_AT_MOST))
 
 
 def register(application: typer.Typer) -> None:
@@ -32,10 +52,25 @@ def simulate(
         float,
         typer.Option(min=1, max=10_000, help="Speed of simulated time relative to real time, until it reaches the present."),
     ] = 1,
-    backfill: Annotated[
-        float, typer.Option(min=0, max=_LONGEST_BACKFILL_DAYS, metavar="DAYS", help="Days of history to send first.")
-    ] = 0,
-    backfill_interval: Annotated[float, typer.Option(min=1, help="Seconds between the snapshots of the history.")] = 60,
+    history: Annotated[
+        float,
+        typer.Option(
+            "--history",
+            "--backfill",
+            parser=_days,
+            metavar="SPAN",
+            help="The past to send first: 30d, 12h, or a number of days.",
+        ),
+    ] = "0",  # type: ignore[assignment] # what the parser reads
+    history_interval: Annotated[
+        float | None,
+        typer.Option(
+            "--history-interval",
+            "--backfill-interval",
+            min=1,
+            help="Seconds between the snapshots of the past. Default: 60 for two days, in proportion more for a longer past.",
+        ),
+    ] = None,
     faults: Annotated[
         str, typer.Option(help="Faults to simulate, comma separated: bad-signature, clock-skew, counter-reset, gap; or all.")
     ] = "",
@@ -77,8 +112,8 @@ def simulate(
         interval_ms=round(interval * 1000),
         duration_seconds=duration,
         speed=speed,
-        backfill_days=backfill,
-        backfill_interval_ms=round(backfill_interval * 1000),
+        history_days=history,
+        history_interval_ms=round((history_interval or _usual_interval(history)) * 1000),
         faults=_faults(faults),
     )
     folder = state or settings.home / "simulator"

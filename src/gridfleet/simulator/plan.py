@@ -19,8 +19,8 @@ class Plan:
     """How long to send in real time. None: until stopped."""
     speed: float = 1
     """Speed of simulated time relative to the clock, until it has caught up with the clock."""
-    backfill_days: float = 0
-    backfill_interval_ms: int = 60_000
+    history_days: float = 0
+    history_interval_ms: int = 60_000
     faults: frozenset[Fault] = frozenset()
 
     def live_start_ms(self, now_ms: int) -> int:

@@ -25,8 +25,8 @@ __all__ = ["PlantResult", "PlantRun", "Progress"]
 
 Progress = Callable[[str], None]
 
-_BACKFILL_CHUNK: Final = 200
-_BACKFILL_WAITING: Final = 1_000
+_HISTORY_CHUNK: Final = 200
+_HISTORY_WAITING: Final = 1_000
 _DRAIN_SECONDS: Final = 30
 _SAME_PROBLEM_SECONDS: Final = 60
 _SKEW_MS: Final = 2 * 3_600_000
@@ -112,25 +112,25 @@ class PlantRun:
             options=Options(fsync=False),
         ) as client:
             live_start_ms = self._plan.live_start_ms(_now_ms())
-            await self._backfill(client, live_start_ms)
+            await self._send_history(client, live_start_ms)
             await self._live(client, live_start_ms)
             with contextlib.suppress(TimeoutError):
                 await client.drain(timeout_seconds=_DRAIN_SECONDS)
         self.result.waiting = client.waiting
         self._write_totals()
 
-    async def _backfill(self, client: PlantClient, until_ms: int) -> None:
+    async def _send_history(self, client: PlantClient, until_ms: int) -> None:
         """Fill the past as fast as the broker confirms it, within the limit of the queue."""
-        interval_ms = self._plan.backfill_interval_ms
-        time_ms = self._first_time(until_ms - int(self._plan.backfill_days * DAY_MS), interval_ms)
+        interval_ms = self._plan.history_interval_ms
+        time_ms = self._first_time(until_ms - int(self._plan.history_days * DAY_MS), interval_ms)
         chunk: list[Measured] = []
-        while time_ms < until_ms and self._plan.backfill_days and not self._stop.is_set():
+        while time_ms < until_ms and self._plan.history_days and not self._stop.is_set():
             chunk.append(self._plant.advance(time_ms, interval_ms))
             time_ms += interval_ms
-            if len(chunk) == _BACKFILL_CHUNK or time_ms >= until_ms:
+            if len(chunk) == _HISTORY_CHUNK or time_ms >= until_ms:
                 await self._send(client, chunk)
                 chunk = []
-                await self._unless_stopped(client.drain(below=_BACKFILL_WAITING))
+                await self._unless_stopped(client.drain(below=_HISTORY_WAITING))
 
     async def _live(self, client: PlantClient, start_ms: int) -> None:
         plan = self._plan

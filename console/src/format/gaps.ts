@@ -1,0 +1,20 @@
+/** How many usual distances between two values are not yet a gap. */
+const TOLERANCE = 2.5;
+
+/**
+ * Tell gaps from buckets that are narrower than the plant's usual interval.
+ *
+ * @param values Values of equal buckets; null where there is none.
+ * @returns The same, with undefined instead of null where a line should join the values around it.
+ */
+export function joined(values: readonly (number | null)[]): (number | null | undefined)[] {
+  const known = values.flatMap((value, index) => (value === null ? [] : [index]));
+  const distances = known.slice(1).map((index, number) => index - (known[number] as number));
+  const usual = [...distances].sort((a, b) => a - b)[(distances.length - 1) >> 1] ?? 1;
+  const result: (number | null | undefined)[] = [...values];
+  distances.forEach((distance, number) => {
+    const start = known[number] as number;
+    if (distance <= TOLERANCE * usual) result.fill(undefined, start + 1, start + distance);
+  });
+  return result;
+}
