@@ -1,5 +1,6 @@
 """Energy over time: kept energies of plants and fleets, compared with the frames and with each other."""
 
+import threading
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -11,12 +12,14 @@ from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.plants import lifecycle, registry
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.models import PlantChanges
-from gridfleet.domains.telemetry.energy import recomputation, series
-from gridfleet.domains.telemetry.energy.models import EnergyOverTime
+from gridfleet.domains.telemetry.energy import hours, recomputation, series
+from gridfleet.domains.telemetry.energy.arithmetic import limited
+from gridfleet.domains.telemetry.energy.models import DirtyHour, EnergyOverTime
 from gridfleet.domains.telemetry.energy.periods import EnergyBucket
 from gridfleet.domains.telemetry.energy.recomputation import keep_energy
 from gridfleet.domains.telemetry.energy.series import EnergyQuery, energy_of_fleet, energy_of_plant
 from gridfleet.domains.telemetry.energy.today import energy_of_day
+from gridfleet.domains.telemetry.roles import meters_of_plants
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, correct_watermark, roll_up
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.clock import utc_now
@@ -450,3 +453,27 @@ async def test_deleted_plants_do_not_delay_the_energies_of_others(site: Recorded
         )
     await keep_energy(site.database, seconds=2.0)
     assert (await of_fleet(site.database, site.org, range_of(EnergyBucket.DAY))).total.produced == 10
+
+
+async def test_many_values_of_several_layouts_are_merged_in_a_thread(
+    site: RecordedPlant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device decides with each message which of its signals it sends, and thus how many layouts its values have."""
+    elsewhere: list[float] = []
+
+    def noted(value: float) -> float:
+        if threading.get_ident() != own:
+            elsewhere.append(value)
+        return limited(value)
+
+    own = threading.get_ident()
+    monkeypatch.setattr(hours, "limited", noted)
+    counter = Metric("energy_produced", "Wh", counter=True)
+    for first, metrics in enumerate(([counter], [counter, Metric("voltage", "V")])):
+        times = [MIDNIGHT + second * timedelta(seconds=2) for second in range(first, 3_000, 2)]
+        await site.write("PV1", metrics, [(time, [2_000.0 * (time - MIDNIGHT) / HOUR, 1.0][: len(metrics)]) for time in times])
+    async with site.database.transaction() as db:
+        meters = await meters_of_plants(db, [site.id])
+        [found] = (await hours.energies_of_hours(db, meters, [DirtyHour(site.id, MIDNIGHT)])).values()
+    assert sum(value or 0 for value in found.energies[:4]) == pytest.approx(2_000_000, rel=1e-2)
+    assert len(elsewhere) >= 2_000

@@ -90,6 +90,14 @@ _Name = tuple[int, int, str]
 """Run, source and key."""
 
 
+class _Part(NamedTuple):
+    """Times and values of a metric in one layout as they were read, and the factor to kW or kWh."""
+
+    times: bytes
+    values: bytes
+    factor: float
+
+
 class _Counted(NamedTuple):
     """The rises of a counter in the quarters of a run, the hours in which it fell, and those in which it counts."""
 
@@ -264,16 +272,13 @@ async def _read(db: Connection, metrics: Sequence[_Metric], runs: Sequence[_Run]
         some = _picks(len(picks), metric, run.read_from, run.end + _AFTER)
         picks += [(pick._replace(number=len(picks) + place), factor) for place, (pick, factor) in enumerate(some)]
         owners += [metric.name] * len(some)
-    found = {metric.name: Values([], []) for metric in metrics}
-    rows = (
-        {number: (times, values) for number, times, values in await store.readings(db, [pick for pick, _ in picks])}
-        if picks
-        else {}
-    )
-    for number, (owner, (_, factor)) in enumerate(zip(owners, picks, strict=True)):
-        if number in rows:
-            found[owner] = _merged(found[owner], _unpacked(*rows[number], factor))
-    return found
+    parts: dict[_Name, list[_Part]] = {metric.name: [] for metric in metrics}
+    rows = await store.readings(db, [pick for pick, _ in picks]) if picks else []
+    for number, times, values in sorted(rows):
+        parts[owners[number]].append(_Part(times, values, picks[number][1]))
+    return {
+        name: await _computed(partial(_merged, some), sum(len(one.times) for one in some) // 8) for name, some in parts.items()
+    }
 
 
 async def _read_last(db: Connection, metrics: Collection[_Metric], runs: Sequence[_Run]) -> dict[_Name, tuple[int, float]]:
@@ -293,17 +298,18 @@ async def _read_last(db: Connection, metrics: Collection[_Metric], runs: Sequenc
     return found
 
 
-def _unpacked(times: bytes, values: bytes, factor: float) -> Values:
-    when, what = array("q", times), array("d", values)
+def _unpacked(part: _Part) -> Values:
+    when, what = array("q", part.times), array("d", part.values)
     if sys.byteorder == "little":
         when.byteswap()
         what.byteswap()
-    return Values(when, what if factor == 1.0 else [limited(factor * value) for value in what])
+    return Values(when, what if part.factor == 1.0 else [limited(part.factor * value) for value in what])
 
 
-def _merged(older: Values, newer: Values) -> Values:
-    """Return the values of both; where both have one of the same time, the newer layout's."""
-    if not older.times:
-        return newer
-    merged = dict(sorted((dict(zip(*older, strict=True)) | dict(zip(*newer, strict=True))).items()))
+def _merged(parts: Sequence[_Part]) -> Values:
+    """Return the values of a metric's layouts, the newest one last; of those of the same time, the newest layout's."""
+    if len(parts) < 2:
+        return _unpacked(parts[0]) if parts else Values([], [])
+    # Sorted once: a plant decides how many layouts it has.
+    merged = dict(sorted({time: value for part in parts for time, value in zip(*_unpacked(part), strict=True)}.items()))
     return Values(list(merged), list(merged.values()))
