@@ -7,6 +7,7 @@ import {
   Outlet,
   redirect,
 } from "@tanstack/react-router";
+import { alertSearch } from "./alerts";
 import { ApiError } from "./api/error";
 import { hasSession } from "./api/session-clock";
 import { fleetSearch } from "./fleet";
@@ -98,6 +99,13 @@ const fleet = createRoute({
   component: lazyRouteComponent(() => import("./screens/fleet"), "FleetScreen"),
 });
 
+const alerts = createRoute({
+  getParentRoute: () => organization,
+  path: "/alerts",
+  validateSearch: alertSearch,
+  component: lazyRouteComponent(() => import("./screens/alerts"), "AlertsScreen"),
+});
+
 const people = createRoute({
   getParentRoute: () => organization,
   path: "/people",
@@ -185,6 +193,7 @@ export const router = createRouter({
       organization.addChildren([
         organizationStart,
         fleet,
+        alerts,
         people,
         audit,
         me,

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { alertSearch } from "../alerts";
 import { auditSearch } from "./audit-search";
 import { newPlantSearch } from "./plant-new-search";
 
@@ -14,4 +15,13 @@ test("a later step needs a plant", () => {
 test("a link to changes keeps what exists", () => {
   expect(auditSearch({ subject: "PLANT", page: "3" })).toEqual({ subject: "PLANT", page: 3 });
   expect(auditSearch({ subject: "NOTHING", page: -1 })).toEqual({});
+});
+
+test("a link to alerts keeps what exists", () => {
+  expect(alertSearch({ status: ["ACTIVE", "GONE"], severity: ["CRITICAL"], page: "2" })).toEqual({
+    status: ["ACTIVE"],
+    severity: ["CRITICAL"],
+    page: 2,
+  });
+  expect(alertSearch({ status: "ACTIVE", severity: ["ALL"], page: 1001 })).toEqual({});
 });

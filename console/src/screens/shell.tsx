@@ -31,6 +31,9 @@ export function Shell() {
           <Link to="/o/$slug/fleet" params={{ slug }}>
             {texts.menu.fleet}
           </Link>
+          <Link to="/o/$slug/alerts" params={{ slug }}>
+            {texts.menu.alerts}
+          </Link>
           {mayAct(user, organization, "ORG_ADMIN") && (
             <>
               <Link to="/o/$slug/people" params={{ slug }}>

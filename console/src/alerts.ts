@@ -1,0 +1,52 @@
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { apiOf, dataOf } from "./api/client";
+import type { components } from "./api/schema";
+
+export type Alert = components["schemas"]["Alert"];
+export type AlertStatus = components["schemas"]["AlertStatus"];
+export type Severity = components["schemas"]["Severity"];
+
+export const SEVERITIES: readonly Severity[] = ["INFO", "WARNING", "CRITICAL", "EMERGENCY"];
+const STATUSES: readonly AlertStatus[] = ["ACTIVE", "ACKNOWLEDGED", "RESOLVED"];
+/** What the list shows without a choice: what is not resolved. */
+export const OPEN: readonly AlertStatus[] = ["ACTIVE", "ACKNOWLEDGED"];
+const PAGE = 50;
+const MOST_PAGES = 1000;
+
+/** What the URL says about the list. */
+export interface AlertSearch {
+  status?: AlertStatus[] | undefined;
+  severity?: Severity[] | undefined;
+  /** From 1. */
+  page?: number | undefined;
+}
+
+/** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
+export function alertSearch(search: Record<string, unknown>): AlertSearch {
+  const among = <T>(known: readonly T[], given: unknown): T[] | undefined => {
+    const found = Array.isArray(given) ? known.filter((one) => given.includes(one)) : [];
+    return found.length === 0 ? undefined : found;
+  };
+  const page = Number(search.page);
+  return {
+    status: among(STATUSES, search.status),
+    severity: among(SEVERITIES, search.severity),
+    page: Number.isInteger(page) && page > 1 && page <= MOST_PAGES ? page : undefined,
+  };
+}
+
+export function alertsQuery(organizationId: string, { status, severity, page }: AlertSearch) {
+  const query = { status: [...(status ?? OPEN)], severity: severity ?? [], page: page ?? 1, limit: PAGE };
+  return queryOptions({
+    queryKey: [organizationId, "alerts", query],
+    queryFn: ({ signal }) => dataOf(apiOf(organizationId).GET("/api/v1/alerts", { params: { query }, signal })),
+    placeholderData: keepPreviousData,
+    // The stream is faster; without it, this is how old the list may be.
+    refetchInterval: 30_000,
+  });
+}
+
+/** Acknowledge or resolve several alerts. The result says for each whether it changed. */
+export function changeAlerts(organizationId: string, change: "acknowledge" | "resolve", alertIds: string[]) {
+  return dataOf(apiOf(organizationId).POST(`/api/v1/alerts/${change}`, { body: { alertIds } }));
+}

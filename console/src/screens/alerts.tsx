@@ -1,0 +1,199 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { type Alert, alertsQuery, changeAlerts, OPEN, SEVERITIES } from "../alerts";
+import { useTexts } from "../i18n";
+import { mayAct } from "../session";
+import { Age } from "../ui/age";
+import { Failure } from "../ui/failure";
+import { useNow } from "../ui/now";
+import { Pager } from "../ui/pager";
+import { AlertState } from "../ui/state";
+
+const route = getRouteApi("/inside/o/$slug/alerts");
+const ALL = ["ACTIVE", "ACKNOWLEDGED", "RESOLVED"] as const;
+
+/** The alerts of all plants, open ones first to see, several to acknowledge or resolve at once. */
+export function AlertsScreen() {
+  const texts = useTexts();
+  const { organization, user } = route.useRouteContext();
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const queryClient = useQueryClient();
+  const list = useQuery(alertsQuery(organization.id, search));
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const alerts = list.data?.data ?? [];
+  // Those of another page or of other filters are not shown, and are not changed.
+  const seen = alerts.filter(({ id }) => chosen.has(id)).map(({ id }) => id);
+  const change = useMutation({
+    mutationFn: (to: "acknowledge" | "resolve") => changeAlerts(organization.id, to, seen),
+    onSuccess: () => {
+      setChosen(new Set());
+      return queryClient.invalidateQueries({ queryKey: [organization.id] });
+    },
+  });
+  const canChange = mayAct(user, organization, "OPERATOR");
+  const shown = search.status ?? OPEN;
+  return (
+    <>
+      <title>{`${texts.alerts.title} · ${organization.name}`}</title>
+      <h1>{texts.alerts.title}</h1>
+      <div className="toolbar">
+        <label>
+          {texts.alerts.status}
+          <select
+            value={shown.length === 2 ? "OPEN" : shown.length === 3 ? "ALL" : shown[0]}
+            onChange={({ target }) =>
+              navigate({
+                search: ({ severity }) => ({
+                  severity,
+                  status:
+                    target.value === "OPEN" ? undefined : ALL.filter((one) => [one, "ALL"].includes(target.value)),
+                }),
+              })
+            }
+          >
+            <option value="OPEN">{texts.alerts.open}</option>
+            {ALL.map((one) => (
+              <option key={one} value={one}>
+                {texts.alerts.states[one]}
+              </option>
+            ))}
+            <option value="ALL">{texts.fleet.all}</option>
+          </select>
+        </label>
+        <fieldset className="checks">
+          <legend>{texts.alerts.severity}</legend>
+          {SEVERITIES.map((one) => (
+            <label key={one} className="check">
+              <input
+                type="checkbox"
+                checked={search.severity?.includes(one) ?? false}
+                onChange={({ target }) =>
+                  navigate({
+                    search: ({ status, severity = [] }) => ({
+                      status,
+                      severity: target.checked ? [...severity, one] : severity.filter((other) => other !== one),
+                    }),
+                  })
+                }
+              />
+              {texts.severity[one]}
+            </label>
+          ))}
+        </fieldset>
+      </div>
+      <Failure error={list.error ?? change.error} />
+      <p className="fine" role="status">
+        {list.data && texts.alerts.count(list.data.meta.total)}
+      </p>
+      {canChange && seen.length > 0 && (
+        <div className="toolbar bulk">
+          <strong>{texts.alerts.chosen(seen.length)}</strong>
+          <button type="button" onClick={() => change.mutate("acknowledge")} disabled={change.isPending}>
+            {texts.alerts.acknowledge}
+          </button>
+          <button type="button" onClick={() => change.mutate("resolve")} disabled={change.isPending}>
+            {texts.alerts.resolve}
+          </button>
+        </div>
+      )}
+      {list.data?.meta.total === 0 && <p className="card empty">{texts.alerts.none}</p>}
+      {alerts.length > 0 && (
+        <div className="table">
+          <table>
+            <thead>
+              <tr>
+                {canChange && (
+                  <th scope="col">
+                    <input
+                      type="checkbox"
+                      aria-label={texts.alerts.chooseAll}
+                      checked={seen.length === alerts.length}
+                      onChange={({ target }) => setChosen(new Set(target.checked ? alerts.map(({ id }) => id) : []))}
+                    />
+                  </th>
+                )}
+                <th scope="col">{texts.alerts.severity}</th>
+                <th scope="col">{texts.alerts.what}</th>
+                <th scope="col">{texts.fleet.name}</th>
+                <th scope="col">{texts.alerts.raised}</th>
+                <th scope="col">{texts.alerts.status}</th>
+              </tr>
+            </thead>
+            <tbody>
+              {alerts.map((alert) => (
+                <Row
+                  key={alert.id}
+                  alert={alert}
+                  slug={organization.slug}
+                  isChosen={chosen.has(alert.id)}
+                  onChoose={
+                    canChange &&
+                    ((isChosen) =>
+                      setChosen(
+                        (before) =>
+                          new Set(isChosen ? [...before, alert.id] : [...before].filter((id) => id !== alert.id)),
+                      ))
+                  }
+                />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {list.data && (
+        <Pager
+          page={list.data.meta.page}
+          pages={list.data.meta.totalPages}
+          onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })}
+        />
+      )}
+    </>
+  );
+}
+
+interface RowProps {
+  alert: Alert;
+  slug: string;
+  isChosen: boolean;
+  onChoose: false | ((isChosen: boolean) => void);
+}
+
+function Row({ alert, slug, isChosen, onChoose }: RowProps) {
+  const texts = useTexts();
+  const now = useNow(10);
+  return (
+    <tr>
+      {onChoose && (
+        <td>
+          <input
+            type="checkbox"
+            aria-label={texts.alerts.choose(alert.message)}
+            checked={isChosen}
+            onChange={({ target }) => onChoose(target.checked)}
+          />
+        </td>
+      )}
+      <td>
+        <AlertState severity={alert.severity} />
+      </td>
+      <th scope="row" className="wrap">
+        {alert.message}
+        {alert.ruleName !== null && <span className="fine">{alert.ruleName}</span>}
+      </th>
+      <td>
+        <Link to="/o/$slug/plants/$plantId" params={{ slug, plantId: alert.plantId }}>
+          {alert.plantName}
+        </Link>
+      </td>
+      <td>
+        <Age time={alert.createdAt} now={now} timeZone="UTC" short />
+      </td>
+      <td>
+        {texts.alerts.states[alert.status]}
+        {alert.acknowledgedByName !== null && <span className="fine"> {alert.acknowledgedByName}</span>}
+      </td>
+    </tr>
+  );
+}

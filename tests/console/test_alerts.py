@@ -1,0 +1,75 @@
+"""The alerts of all plants: filters, and several that are acknowledged or resolved at once."""
+
+from collections.abc import Callable
+
+import psycopg
+from playwright.sync_api import expect
+
+from gridfleet.kernel.ids import new_id
+from support.clients.console_user import ConsoleUser
+from support.clients.watched_page import Watched
+
+User = Callable[..., ConsoleUser]
+
+
+def add_alerts(database_url: str, slug: str, severities: list[str]) -> None:
+    """Add a plant with an active alert of each severity, whose message names it, and one that is resolved."""
+    with psycopg.connect(database_url) as db:
+        plant = new_id()
+        db.execute(
+            "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method)"
+            " SELECT %s, id, 'Roof', %s, 'GATEWAY', 'PASSWORD' FROM organization WHERE slug = %s",
+            (plant, str(plant), slug),
+        )
+        for severity, status in [*((severity, "ACTIVE") for severity in severities), ("INFO", "RESOLVED")]:
+            db.execute(
+                "INSERT INTO alert (id, organization_id, plant_id, severity, status, message, metric, value, measured_at)"
+                " SELECT %s, organization_id, id, %s, %s, %s, 'soc', 5, now() FROM plant WHERE id = %s",
+                (new_id(), severity, status, f"Message of {severity}", plant),
+            )
+
+
+def test_several_alerts_are_acknowledged_and_resolved(watched: Watched, user: User, database_url: str) -> None:
+    operator = user(role="OPERATOR")
+    add_alerts(database_url, operator.slugs[0], ["WARNING", "CRITICAL", "EMERGENCY"])
+    page = watched.page
+    operator.log_in(page)
+    page.get_by_role("link", name="Alerts", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Alerts")
+    rows = page.get_by_role("row").filter(has_text="Roof")
+    expect(rows).to_have_count(3)
+    watched.check_accessibility()
+
+    page.get_by_role("checkbox", name="Choose all alerts of this page").check()
+    expect(page.get_by_text("3 chosen")).to_be_visible()
+    # Filters hide two of them: what is not shown is not changed.
+    page.get_by_role("checkbox", name="Critical", exact=True).check()
+    expect(rows).to_have_count(1)
+    expect(page.get_by_text("1 chosen")).to_be_visible()
+    page.get_by_role("button", name="Acknowledge").click()
+    expect(rows).to_contain_text("Acknowledged Vera Viewer")
+    page.get_by_role("checkbox", name="Critical", exact=True).uncheck()
+    expect(rows.filter(has_text="Acknowledged")).to_have_count(1)
+    expect(rows.filter(has_text="Active")).to_have_count(2)
+
+    page.get_by_role("checkbox", name="Choose: Message of EMERGENCY").check()
+    page.get_by_role("button", name="Resolve").click()
+    expect(rows).to_have_count(2)
+    page.get_by_label("Status").select_option("Resolved")
+    expect(rows).to_have_count(2)
+    expect(rows.filter(has_text="EMERGENCY")).to_contain_text("Vera Viewer")
+    page.reload()
+    expect(rows).to_have_count(2)
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    watched.check_accessibility()
+
+
+def test_viewers_see_alerts_and_change_none(watched: Watched, user: User, database_url: str) -> None:
+    viewer = user()
+    add_alerts(database_url, viewer.slugs[0], ["WARNING"])
+    viewer.log_in(watched.page, f"/console/o/{viewer.slugs[0]}/alerts")
+    expect(watched.page.get_by_role("row").filter(has_text="Roof")).to_have_count(1)
+    expect(watched.page.get_by_role("row").filter(has_text="Roof").get_by_role("checkbox")).to_have_count(0)
+    watched.page.get_by_label("Status").select_option("Acknowledged")
+    expect(watched.page.get_by_text("No alert matches these filters.")).to_be_visible()
