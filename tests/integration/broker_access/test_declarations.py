@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import os
+import socket
 import struct
 from collections.abc import AsyncIterator
 from typing import Any
@@ -21,8 +22,8 @@ from gridfleet.kernel.broker.frames import FrameTransport
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.protocol.amqp import open_connection
 from support.clients.fleet_under_test import JsonObject
-from support.clients.raw_amqp import frame, short
-from support.clients.raw_properties import Repeated
+from support.clients.raw_amqp import frame, log_in, short
+from support.clients.raw_properties import Repeated, field, table, text
 from support.servers.broker_node import BrokerNode
 from support.servers.broker_version import broker_version
 
@@ -220,6 +221,40 @@ async def test_connections_hold_little_together(broker: BrokerNode, client: Abst
             assert 8 <= len(connections_of_client(broker)) <= 17  # up to 100 MB in 16 connections, and `client`
             await (await client.channel()).queue_declare("small")
     finally:
+        broker.evaluate("rpc:call(N, vm_memory_monitor, set_vm_memory_high_watermark, [0.4])")
+
+
+async def test_deliveries_that_are_not_read_leave_the_memory(broker: BrokerNode, client: AbstractConnection) -> None:
+    """Each consumer of a stream gets the whole stream, and no bound of a queue counts what has left it."""
+    channel = await client.channel()
+    await channel.queue_declare("unread", durable=True, arguments={"x-queue-type": "stream"})
+    lasting = aiormq.spec.Basic.Properties(delivery_mode=2)
+    for _ in range(60):
+        ten = [channel.basic_publish(os.urandom(100_000), routing_key="unread", properties=lasting) for _ in range(10)]
+        await asyncio.gather(*ten)
+    prefetch = frame(1, struct.pack(">HHIHB", 60, 10, 0, 10_000, 0))
+    first = table(field(b"x-stream-offset", text(b"first")))
+    consume_without_answer = struct.pack(">HHH", 60, 20, 0) + short("unread") + short("") + b"\x08" + first
+    node = process_of(broker)
+    before = node.memory_info().rss
+    broker.evaluate('rpc:call(N, vm_memory_monitor, set_vm_memory_high_watermark, [{absolute, "400MB"}])')
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    slow.connect(("127.0.0.1", broker.settings.amqp_port))
+    reader, writer = await asyncio.open_connection(sock=slow, limit=1_000)
+    try:
+        await log_in(reader, writer, "client", "client", "client")
+        writer.write(prefetch + frame(1, consume_without_answer) * 8)
+        async with asyncio.timeout(60):
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                while True:  # whoever reads nothing for 15 s is disconnected anyway
+                    await reader.readexactly(100_000)
+                    await asyncio.sleep(0.25)
+            while node.memory_info().rss > before + 200_000_000:  # a quarter of 400 MB, and what else the node needs
+                await asyncio.sleep(0.2)
+        await (await client.channel()).queue_declare("small")
+    finally:
+        writer.transport.abort()
         broker.evaluate("rpc:call(N, vm_memory_monitor, set_vm_memory_high_watermark, [0.4])")
 
 

@@ -26,12 +26,17 @@ async def raw_connection(
     org: Organization, user: str, password: str, vhost: str
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Open a connection with channel 1, over TLS and without heartbeats. Its reader buffers almost nothing."""
+    tls = ssl.create_default_context(cafile=str(org.stack.home / "ca" / "ca.pem"))
+    reader, writer = await asyncio.open_connection("localhost", org.stack.ports["amqps_port"], ssl=tls, limit=1_000)
+    await log_in(reader, writer, user, password, vhost)
+    return reader, writer
+
+
+async def log_in(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, user: str, password: str, vhost: str) -> None:
+    """Open a connection without heartbeats, and its channel 1, on streams to a broker."""
 
     def long(data: bytes) -> bytes:
         return len(data).to_bytes(4, "big") + data
-
-    tls = ssl.create_default_context(cafile=str(org.stack.home / "ca" / "ca.pem"))
-    reader, writer = await asyncio.open_connection("localhost", org.stack.ports["amqps_port"], ssl=tls, limit=1_000)
 
     async def answer() -> bytes:
         _, _, size = struct.unpack(">BHI", await reader.readexactly(7))
@@ -47,4 +52,3 @@ async def raw_connection(
     await answer()
     writer.write(frame(1, struct.pack(">HH", 20, 10) + short("")))
     await answer()
-    return reader, writer

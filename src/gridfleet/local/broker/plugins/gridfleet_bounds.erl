@@ -9,9 +9,9 @@
 %% for which their queue needs minutes when they end, and more than 4,096 channels of a user, of which each is four processes.
 %% Closes connections with 32 MiB of methods and answers that wait. Administrators, of which the service is one, may do all of it.
 %% Closes each connection that holds 8 MiB of incomplete messages, and the largest ones when all together hold a quarter of the memory
-%% above which the broker blocks publishers. From RabbitMQ 3.12 on, starts the queues again that hold the most of their messages in
-%% memory when all together hold so much. Drops messages that keep the log of a quorum queue on disk. Shortens large entries of the
-%% broker's own log, whoever causes them.
+%% above which the broker blocks publishers, with the deliveries that they do not read. From RabbitMQ 3.12 on, starts the queues again
+%% that hold the most of their messages in memory when all together hold so much. Drops messages that keep the log of a quorum queue
+%% on disk. Shortens large entries of the broker's own log, whoever causes them.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
 -module(gridfleet_bounds).
@@ -326,15 +326,14 @@ readers() ->
     [{Kind, Reader} || {Reader, {Kind, _, _}} <- dict:to_list(element(2, State)), lists:member(Kind, Kinds)].
 
 %% Connections that keep to their own bounds can fill the memory together: a key has 32, and an organisation any number of plants.
+%% The bodies of deliveries are outside the heaps, where they are looked for only if the node has that much there.
 look(Readers) ->
     Connections = [{look_at(Kind, Reader), Kind, Reader} || {Kind, Reader} <- Readers],
     Most = most_together(),
-    case total(Connections) > Most of
-        true ->
-            Collected = [{collected(Kind, Reader), Kind, Reader} || {Excess, Kind, Reader} <- Connections, Excess > 0],
-            close_largest(lists:reverse(lists:sort(Collected)), total(Collected) - Most);
-        false ->
-            false
+    case {total(Connections) > Most, erlang:memory(binary) > Most} of
+        {true, _} -> close_largest([{Kind, Reader} || {Excess, Kind, Reader} <- Connections, Excess > 0], Most);
+        {false, true} -> close_largest([{Kind, Reader} || {Kind, Reader} <- Readers, has_unread(Kind, Reader)], Most);
+        {false, false} -> false
     end.
 
 most_together() ->
@@ -343,10 +342,15 @@ most_together() ->
 total(Connections) ->
     lists:sum([Excess || {Excess, _, _} <- Connections]).
 
-close_largest([{Excess, Kind, Reader} | Others], Surplus) when Surplus > 0 ->
-    close(Kind, Reader, ?TOGETHER),
-    close_largest(Others, Surplus - Excess);
-close_largest(_, _) ->
+close_largest(Connections, Most) ->
+    Collected = [{collected(Kind, Reader), Kind, Reader} || {Kind, Reader} <- Connections],
+    end_largest(lists:reverse(lists:sort(Collected)), total(Collected) - Most).
+
+end_largest([{Excess, Kind, Reader} | Others], Surplus) when Surplus > 0 ->
+    Channels = lists:filter(fun is_bounded/1, monitored(Kind, Reader)),
+    spawn(fun() -> end_channels(Kind, Reader, Channels, ?TOGETHER) end),
+    end_largest(Others, Surplus - Excess);
+end_largest(_, _) ->
     false.
 
 %% Returns how much the connection and its channels hold beyond what every connection needs.
@@ -369,8 +373,18 @@ collected(Kind, Reader) ->
         Channels ->
             garbage_collect(Reader),
             collect(Channels),
-            max(0, held(Kind, Reader) + memory_of(Channels) - ?FREE_BYTES)
+            max(0, held(Kind, Reader) + memory_of(Channels) + bodies_of(Channels) - ?FREE_BYTES)
     end.
+
+%% Deliveries of one connection may be parts of the same bytes, those of a stream in particular.
+bodies_of(Channels) ->
+    Bodies = [Body || Channel <- Channels, Process <- relatives(Channel), Body <- binaries(Process)],
+    lists:sum([Size || {_, Size, _} <- lists:ukeysort(1, Bodies)]).
+
+%% Whether deliveries wait in a writer of the connection. Those that no collection has moved to its heap are in its inbox alone.
+has_unread(Kind, Reader) ->
+    Processes = lists:flatmap(fun relatives/1, monitored(Kind, Reader)),
+    lists:any(fun(Process) -> inbox(Process) > 0 orelse bytes_of(binaries(Process)) > ?FREE_BYTES end, Processes).
 
 %% A channel carries out the methods of its client one by one. Those that arrive faster wait in its memory, without a bound: only
 %% messages have credit. So do their answers in its writer, while a client reads slowly. A channel that is busy does not answer at
@@ -389,7 +403,7 @@ ask(Kind, Channels, Reader) ->
         erlang:suspend_process(Reader),
         TooMany = exceed(Channels) andalso collect(Channels) andalso waiting(Channels) > ?MOST_WAITING,
         erlang:resume_process(Reader),
-        TooMany andalso end_channels(Kind, Reader, Channels),
+        TooMany andalso end_channels(Kind, Reader, Channels, ?TOO_MANY),
         timer:sleep(?CALL_MS)
     catch
         _:_ -> ended
@@ -420,9 +434,9 @@ dictionary(Channel) ->
         undefined -> []
     end.
 
-%% The channel would carry out first what waits, and the reader waits for it.
-end_channels(Kind, Reader, Channels) ->
-    close(Kind, Reader, ?TOO_MANY),
+%% The channel would carry out first what waits, and its writer write what the client does not read. The reader waits for both.
+end_channels(Kind, Reader, Channels, Reason) ->
+    close(Kind, Reader, Reason),
     timer:sleep(?CALL_MS),
     [exit(Channel, kill) || Channel <- Channels].
 
@@ -584,6 +598,16 @@ held(Kind, Process) ->
         [{memory, Heap} | Others] -> Heap + lists:sum([Size || {binary, Binaries} <- Others, {_, Size, _} <- Binaries]);
         undefined -> 0
     end.
+
+%% Those of the process's heap, which the messages in its inbox reach when its garbage is collected.
+binaries(Process) ->
+    case process_info(Process, binary) of
+        {binary, Binaries} -> Binaries;
+        undefined -> []
+    end.
+
+bytes_of(Binaries) ->
+    lists:sum([Size || {_, Size, _} <- Binaries]).
 
 %% The first call sends the reason and waits for the client's answer. The next, if it does not come, ends the connection. With MQTT,
 %% the reader writes answers itself and does not come to the request while the client does not read them.
