@@ -18,6 +18,7 @@ USERS: Final[Mapping[str, frozenset[str]]] = {
             "tests/acceptance/test_partner.py",
             "tests/acceptance/test_plant_life.py",
             "tests/acceptance/test_trading.py",
+            "tests/console/test_mail_links.py",
             "tests/console/test_onboarding.py",
             "tests/console/test_plant.py",
             "tests/faults/test_revocation.py",

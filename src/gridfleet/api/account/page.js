@@ -1,4 +1,5 @@
 // One step: what it says, what it asks for, the call it makes, and the step or words that follow.
+// The latter is `done` and not `then`: `await` takes an object with a method of that name for a promise.
 const name = { name: "name", label: "Your name", autocomplete: "name" };
 const password = { name: "password", label: "Password", type: "password", autocomplete: "new-password" };
 const registration = {
@@ -6,7 +7,7 @@ const registration = {
   button: "Register",
   fields: [name, password],
   call: (token, values) => ask("POST", "/register/invite", { ...values, token }),
-  then: () => login("You are registered."),
+  done: () => login("You are registered."),
 };
 const steps = {
   "/account/confirm-email": {
@@ -14,14 +15,14 @@ const steps = {
     button: "Confirm",
     fields: [],
     call: (token) => ask("POST", "/email/confirm", { token }),
-    then: (answer) => answer.message,
+    done: () => login("Your new e-mail address is confirmed."),
   },
   "/account/reset-password": {
     text: "Choose a new password of at least 12 characters.",
     button: "Set the password",
     fields: [{ ...password, name: "newPassword", label: "New password" }],
     call: (token, values) => ask("POST", "/reset-password", { ...values, token }),
-    then: (answer) => answer.message,
+    done: () => login("Your new password is set."),
   },
   "/account/invitation": {
     text: "Join the organisation that invited you.",
@@ -29,16 +30,15 @@ const steps = {
     fields: [],
     check: (token) => ask("POST", "/check-invitation", { token }),
     call: (token) => ask("GET", `/confirm-accept?token=${encodeURIComponent(token)}`),
-    then: (answer) => (answer.redirectPath === "/login" ? login("You are a member now.") : registration),
+    done: (answer) => (answer.redirectPath === "/login" ? login("You are a member now.") : registration),
     // An invitation that was accepted without registering is completed by the same link.
     otherwise: (error) => (error.code === "INVITATION_ALREADY_ACCEPTED" ? registration : null),
   },
 };
 
-// The page to log in at: the console's if it is served here.
-async function login(outcome) {
-  const console = await fetch("/login", { method: "HEAD" }).catch(() => ({ ok: false }));
-  return { text: `${outcome} Log in with your e-mail address and password.`, link: console.ok ? "/login" : "/docs" };
+// The last step: what was done, and the way to the console.
+function login(outcome) {
+  return { text: `${outcome} Log in with your e-mail address and password.`, link: "/console/login" };
 }
 
 const text = document.getElementById("text");
@@ -79,7 +79,7 @@ function show(step) {
     event.preventDefault();
     button.disabled = true;
     try {
-      show(await step.then(await step.call(token, Object.fromEntries(new FormData(form)))));
+      show(step.done(await step.call(token, Object.fromEntries(new FormData(form)))));
     } catch (error) {
       const next = step.otherwise?.(error);
       if (next) return show(next);
@@ -102,7 +102,7 @@ async function start() {
     await first.check?.(token);
     show(first);
   } catch (error) {
-    if (error.code === "INVITATION_ALREADY_ACCEPTED") return show(await login("This invitation has been used."));
+    if (error.code === "INVITATION_ALREADY_ACCEPTED") return show(login("This invitation has been used."));
     text.textContent = "";
     complain(error);
   }
