@@ -106,6 +106,12 @@ const alerts = createRoute({
   component: lazyRouteComponent(() => import("./screens/alerts"), "AlertsScreen"),
 });
 
+const partners = createRoute({
+  getParentRoute: () => organization,
+  path: "/partners",
+  component: lazyRouteComponent(() => import("./screens/partners"), "PartnersScreen"),
+});
+
 const people = createRoute({
   getParentRoute: () => organization,
   path: "/people",
@@ -194,6 +200,7 @@ export const router = createRouter({
         organizationStart,
         fleet,
         alerts,
+        partners,
         people,
         audit,
         me,

@@ -36,6 +36,9 @@ export function Shell() {
           </Link>
           {mayAct(user, organization, "ORG_ADMIN") && (
             <>
+              <Link to="/o/$slug/partners" params={{ slug }}>
+                {texts.menu.partners}
+              </Link>
               <Link to="/o/$slug/people" params={{ slug }}>
                 {texts.menu.people}
               </Link>

@@ -1,0 +1,50 @@
+import { queryOptions } from "@tanstack/react-query";
+import { apiOf, dataOf } from "./api/client";
+import type { components } from "./api/schema";
+import { inOrganization } from "./people";
+
+export type ApiKey = components["schemas"]["ApiKey"];
+export type Scope = components["schemas"]["Scope"];
+
+/** What a key may do, in the order in which the form shows it. `vcp:…` is for trading partners at the broker. */
+export const SCOPES: readonly Scope[] = [
+  "plants:read",
+  "plants:write",
+  "telemetry:read",
+  "telemetry:write",
+  "commands:read",
+  "commands:execute",
+  "config:read",
+  "config:write",
+  "trading:read",
+  "trading:write",
+  "trading:connect",
+  "vcp:connect",
+  "vcp:read",
+  "vcp:write:setpoint",
+  "vcp:write:mode",
+  "vcp:write:schedule",
+  "vcp:write:device-command",
+  "vcp:write:config",
+];
+
+const MOST = 100;
+
+/** The keys of an organisation, also revoked ones, newest first. */
+export function keysQuery(organizationId: string) {
+  return queryOptions({
+    queryKey: [organizationId, "keys"],
+    queryFn: ({ signal }) =>
+      dataOf(
+        apiOf(organizationId).GET("/api/v1/partner/api-keys", {
+          params: { header: inOrganization(organizationId), query: { limit: MOST } },
+          signal,
+        }),
+      ),
+  });
+}
+
+/** Return the networks of a text: one on each line, or separated by commas. */
+export function networksOf(text: string): string[] {
+  return text.split(/[\s,]+/).filter((one) => one !== "");
+}

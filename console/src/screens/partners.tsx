@@ -1,0 +1,185 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { useId, useState } from "react";
+import { apiOf, dataOf } from "../api/client";
+import type { components } from "../api/schema";
+import { useTexts } from "../i18n";
+import { type ApiKey, keysQuery, networksOf, SCOPES, type Scope } from "../partners";
+import { inOrganization } from "../people";
+import { Age } from "../ui/age";
+import { Confirm, Dialog } from "../ui/dialog";
+import { Failure } from "../ui/failure";
+import { useNow } from "../ui/now";
+import { Secret } from "../ui/secret";
+
+type CreatedKey = components["schemas"]["CreatedKey"];
+
+const route = getRouteApi("/inside/o/$slug/partners");
+
+/** The keys with which programs and trading partners use the organisation. */
+export function PartnersScreen() {
+  const texts = useTexts();
+  const now = useNow(1);
+  const queryClient = useQueryClient();
+  const { organization } = route.useRouteContext();
+  const keys = useQuery(keysQuery(organization.id));
+  const [isAdding, setIsAdding] = useState(false);
+  const [created, setCreated] = useState<CreatedKey | null>(null);
+  const [revoking, setRevoking] = useState<ApiKey | null>(null);
+  return (
+    <>
+      <title>{`${texts.partners.title} · ${organization.name}`}</title>
+      <div className="toolbar">
+        <h1 className="grow">{texts.partners.title}</h1>
+        <button type="button" className="primary" onClick={() => setIsAdding(true)}>
+          {texts.partners.add}
+        </button>
+      </div>
+      <Failure error={keys.error} />
+      {keys.data?.meta.total === 0 && <p className="fine">{texts.partners.none}</p>}
+      {keys.data !== undefined && keys.data.meta.total > 0 && (
+        <div className="table">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">{texts.partners.key}</th>
+                <th scope="col">{texts.partners.scopes}</th>
+                <th scope="col">{texts.partners.lastUsed}</th>
+                <th scope="col">
+                  <span className="hidden">{texts.partners.revoke}</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {keys.data.data.map((key) => (
+                <tr key={key.id}>
+                  <th scope="row">
+                    {key.name}
+                    <span className="fine">
+                      {key.partnerId} · <code>{key.keyPrefix}…</code>
+                    </span>
+                  </th>
+                  <td className="wrap">{key.scopes.join(", ")}</td>
+                  <td>
+                    {key.lastUsedAt === null ? (
+                      texts.fleet.never
+                    ) : (
+                      <Age time={key.lastUsedAt} now={now} timeZone="UTC" />
+                    )}
+                  </td>
+                  <td className="number">
+                    {key.isActive ? (
+                      <button type="button" onClick={() => setRevoking(key)}>
+                        {texts.partners.revoke}
+                      </button>
+                    ) : (
+                      <span className="fine">{texts.partners.revoked}</span>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {isAdding && <NewKey onClose={() => setIsAdding(false)} onCreated={setCreated} />}
+      {created !== null && (
+        <Dialog title={texts.partners.created(created.apiKey.name)} onClose={() => setCreated(null)}>
+          <p>{texts.partners.once}</p>
+          <Secret label={texts.partners.secretKey} value={created.key} />
+          {created.signingKey !== null && <Secret label={texts.partners.signingKey} value={created.signingKey} />}
+          <button type="button" onClick={() => setCreated(null)}>
+            {texts.close}
+          </button>
+        </Dialog>
+      )}
+      {revoking !== null && (
+        <Confirm
+          title={texts.partners.revokeTitle(revoking.name)}
+          consequence={texts.partners.revokeConsequence}
+          name={revoking.name}
+          action={texts.partners.revoke}
+          run={async () => {
+            await dataOf(
+              apiOf(organization.id).DELETE("/api/v1/partner/api-keys/{id}", {
+                params: { header: inOrganization(organization.id), path: { id: revoking.id } },
+              }),
+            );
+            await queryClient.invalidateQueries(keysQuery(organization.id));
+          }}
+          onClose={() => setRevoking(null)}
+        />
+      )}
+    </>
+  );
+}
+
+function NewKey({ onClose, onCreated }: { onClose: () => void; onCreated: (created: CreatedKey) => void }) {
+  const texts = useTexts();
+  const networksId = useId();
+  const queryClient = useQueryClient();
+  const { organization } = route.useRouteContext();
+  const create = useMutation({
+    mutationFn: (form: FormData) =>
+      dataOf(
+        apiOf(organization.id).POST("/api/v1/partner/api-keys", {
+          params: { header: inOrganization(organization.id) },
+          body: {
+            name: String(form.get("name")),
+            partnerId: String(form.get("partnerId")),
+            scopes: form.getAll("scope") as Scope[],
+            allowedIps: networksOf(String(form.get("networks"))),
+          },
+        }),
+      ),
+    onSuccess: async (created) => {
+      onClose();
+      onCreated(created);
+      await queryClient.invalidateQueries(keysQuery(organization.id));
+    },
+  });
+  return (
+    <Dialog title={texts.partners.add} onClose={onClose}>
+      <form
+        className="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          create.mutate(new FormData(event.currentTarget));
+        }}
+      >
+        <label>
+          {texts.people.name}
+          <input name="name" required maxLength={100} autoComplete="off" />
+        </label>
+        <label>
+          {texts.partners.partnerId}
+          <input name="partnerId" required maxLength={100} autoComplete="off" />
+        </label>
+        <fieldset className="scopes">
+          <legend>{texts.partners.scopes}</legend>
+          {SCOPES.map((scope) => (
+            <label key={scope} className="check">
+              <input type="checkbox" name="scope" value={scope} />
+              <span>
+                <code>{scope}</code> <span className="fine">{texts.partners.explained[scope]}</span>
+              </span>
+            </label>
+          ))}
+        </fieldset>
+        <div className="field">
+          <label htmlFor={networksId}>{texts.partners.networks}</label>
+          <textarea id={networksId} name="networks" rows={2} placeholder="192.0.2.0/24" />
+        </div>
+        <Failure error={create.error} />
+        <div className="toolbar">
+          <button type="submit" className="primary" disabled={create.isPending}>
+            {texts.partners.create}
+          </button>
+          <button type="button" onClick={onClose}>
+            {texts.cancel}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,45 @@
+"""Keys of programs: created with their secrets shown once, and revoked."""
+
+from collections.abc import Callable
+
+import httpx
+from playwright.sync_api import expect
+
+from support.clients.console_user import ConsoleUser
+from support.clients.watched_page import Watched
+from support.servers.served import Served
+
+
+def test_a_key_is_created_used_and_revoked(watched: Watched, service: Served, user: Callable[..., ConsoleUser]) -> None:
+    page = watched.page
+    user(role="ORG_ADMIN").log_in(page)
+    page.get_by_role("link", name="Partners", exact=True).click()
+    expect(page.get_by_text("There are no keys.")).to_be_visible()
+    watched.check_accessibility()
+    page.get_by_role("button", name="New key").click()
+    dialog = page.get_by_role("dialog", name="New key")
+    dialog.get_by_label("Name").fill("Monitoring")
+    dialog.get_by_label("Partner").fill("acme")
+    dialog.get_by_label("Allowed addresses").fill("not an address")
+    dialog.get_by_role("checkbox", name="plants:read read plants").check()
+    watched.allowed.append("status of 400")
+    dialog.get_by_role("button", name="Create").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("allowedIps.0")
+    watched.check_accessibility()
+    dialog.get_by_label("Allowed addresses").fill("127.0.0.0/8")
+    dialog.get_by_role("button", name="Create").click()
+
+    shown = page.get_by_role("dialog", name="Key of Monitoring")
+    key = shown.get_by_label("Key", exact=True).input_value()
+    watched.check_accessibility()
+    shown.get_by_role("button", name="Close").click()
+    expect(page.get_by_role("row").filter(has_text="Monitoring")).to_contain_text("plants:read")
+    headers = {"x-api-key": key}
+    assert httpx.get(f"{service.url}/api/v1/plants", headers=headers).status_code == 200
+
+    page.get_by_role("button", name="Revoke").click()
+    confirm = page.get_by_role("dialog", name="Revoke Monitoring?")
+    confirm.get_by_label("Type “Monitoring” to confirm").fill("Monitoring")
+    confirm.get_by_role("button", name="Revoke").click()
+    expect(page.get_by_role("row").filter(has_text="Monitoring")).to_contain_text("revoked")
+    assert httpx.get(f"{service.url}/api/v1/plants", headers=headers).status_code == 401
