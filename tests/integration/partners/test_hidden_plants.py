@@ -17,6 +17,7 @@ from gridfleet.kernel.ids import new_id
 from support.clients.people import People, Person, refused
 from support.servers.api_service import api_service
 
+TEMPLATE = str(new_id())
 ROWS = [
     (row, endpoint.caller.scope)
     for row, endpoint in built().items()
@@ -54,6 +55,11 @@ async def site(database_url: str, home: Path) -> AsyncIterator[Site]:
         admin = await people.person()
         org = (await people.organization(ORG_ADMIN=admin)).id
         found = Site(people, admin, org, {}, {})
+        await people.execute(
+            "INSERT INTO device_template (id, name, type, level, version, signals, actions)"
+            " VALUES (%s, 'T', 'INVERTER', 'SUB_DEVICE', 1, '[]', '[]')",
+            TEMPLATE,
+        )
         for name, records in (("Seen", found.seen), ("Hidden", found.hidden)):
             records |= await fill(found, name)
         body = {"name": "K", "partnerId": "p", "scopes": SCOPES, "allowedPlantIds": [found.seen["plant"]]}
@@ -75,7 +81,8 @@ async def fill(site: Site, name: str) -> dict[str, str]:
         return str(answer.json()["id"])
 
     plant = await made("/plants", {"name": name, "serialNumber": name, "type": "GATEWAY"})
-    await made(f"/plants/{plant}/sub-devices", {"externalId": "INV1", "name": "I", "type": "INVERTER"})
+    device = {"externalId": "INV1", "name": "I", "type": "INVERTER", "templateId": TEMPLATE}
+    await made(f"/plants/{plant}/sub-devices", device)
     rule = {"name": name, "metric": "p", "condition": "GT", "threshold": 1, "plantId": plant}
     records = {"plant": plant, "device": "INV1", "alert": str(new_id()), "rule": await made("/alert-rules", rule)}
     records["group"] = await made("/plant-groups", {"name": name})
@@ -89,17 +96,25 @@ async def fill(site: Site, name: str) -> dict[str, str]:
         records["rule"],
         name,
     )
+    records["command"] = str(new_id())
+    await people.execute(
+        "INSERT INTO plant_command (id, plant_id, type, instruction, requester_type, issued_at, expires_at, due_at)"
+        " VALUES (%s, %s, 'DEVICE_COMMAND', '{}', 'USER', now(), now(), now())",
+        records["command"],
+        plant,
+    )
     return records
 
 
 async def test_hidden_records_answer_like_absent_ones(site: Site) -> None:
     wrong = []
     for row, _ in ROWS:
-        if "group" in {kind for prefix, kind in KINDS.items() if row[1].startswith(prefix)}:
-            continue  # groups are the organisation's; what they hold is another test's
-        hidden, absent = await site.answer(row, site.hidden), await site.answer(row, nobodys(site.hidden))
+        if {"group", "template"} & {kind for prefix, kind in KINDS.items() if row[1].startswith(prefix)}:
+            continue  # these are not of one plant; which plants they show is another test's
+        unknown = nobodys(site.hidden)
+        hidden, absent = await site.answer(row, site.hidden), await site.answer(row, unknown)
         names_ids = bool(re.search(r"\{\w+\}", row[1] + json.dumps([BODIES.get(row), QUERIES.get(row)])))
-        if names_ids and shown(hidden) != shown(absent):
+        if names_ids and shown(hidden, site.hidden) != shown(absent, unknown):
             wrong.append(f"{row}: {shown(hidden)} for a hidden one, {shown(absent)} for nobody's")
         if "{plantId}" in row[1] or row[1].startswith("/api/v1/plants/{id}"):
             assert hidden.status_code in (400, 403, 404), (row, hidden.text)
@@ -107,17 +122,20 @@ async def test_hidden_records_answer_like_absent_ones(site: Site) -> None:
 
 
 async def test_hidden_records_are_in_no_list(site: Site) -> None:
-    for path in ("/plants", "/plant-groups", "/alerts", "/alert-rules", "/plants/certificate-stats"):
+    for path in ("/plants", "/plant-groups", "/alerts", "/alert-rules", "/commands", "/plants/certificate-stats"):
         answer = await site.by_key("GET", path)
         assert answer.status_code == 200, answer.text
-        for kind in ("plant", "alert", "rule"):
+        for kind in ("plant", "alert", "rule", "command"):
             assert site.hidden[kind] not in answer.text, path
-    for path in ("/plants", "/alerts", "/alert-rules"):
+    for path in ("/plants", "/alerts", "/alert-rules", "/commands"):
         assert (await site.by_key("GET", path)).json()["meta"]["total"] == 1, path
     for ending in ("", "/plants", "/plants/available"):
         for group in (site.seen["group"], site.hidden["group"]):
             answer = await site.by_key("GET", f"/plant-groups/{group}{ending}")
             assert site.hidden["plant"] not in answer.text, ending
+    usage = (await site.by_key("GET", f"/device-templates/{TEMPLATE}/usage")).json()
+    assert (usage["plantCount"], usage["deviceCount"]) == (1, 1), usage
+    assert [one["id"] for one in usage["plants"]["data"]] == [site.seen["plant"]]
     added = await site.by_key("POST", f"/plant-groups/{site.seen['group']}/plants", {"plantIds": [site.hidden["plant"]]})
     assert added.status_code == 404
 
