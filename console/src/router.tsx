@@ -106,6 +106,18 @@ const alerts = createRoute({
   component: lazyRouteComponent(() => import("./screens/alerts"), "AlertsScreen"),
 });
 
+const groups = createRoute({
+  getParentRoute: () => organization,
+  path: "/groups",
+  component: lazyRouteComponent(() => import("./screens/groups"), "GroupsScreen"),
+});
+
+const group = createRoute({
+  getParentRoute: () => organization,
+  path: "/groups/$groupId",
+  component: lazyRouteComponent(() => import("./screens/group"), "GroupScreen"),
+});
+
 const partners = createRoute({
   getParentRoute: () => organization,
   path: "/partners",
@@ -200,6 +212,8 @@ export const router = createRouter({
         organizationStart,
         fleet,
         alerts,
+        groups,
+        group,
         partners,
         people,
         audit,

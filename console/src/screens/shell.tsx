@@ -34,6 +34,9 @@ export function Shell() {
           <Link to="/o/$slug/alerts" params={{ slug }}>
             {texts.menu.alerts}
           </Link>
+          <Link to="/o/$slug/groups" params={{ slug }}>
+            {texts.menu.groups}
+          </Link>
           {mayAct(user, organization, "ORG_ADMIN") && (
             <>
               <Link to="/o/$slug/partners" params={{ slug }}>

@@ -1,0 +1,43 @@
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+import { apiOf, dataOf } from "./api/client";
+import type { components } from "./api/schema";
+
+export type CountedGroup = components["schemas"]["CountedPlantGroup"];
+
+const MOST = 100;
+const FOUND = 10;
+
+/** The groups of an organisation with the numbers of their plants, the first hundred. */
+export function groupsQuery(organizationId: string) {
+  return queryOptions({
+    queryKey: [organizationId, "groups"],
+    queryFn: ({ signal }) =>
+      dataOf(apiOf(organizationId).GET("/api/v1/plant-groups", { params: { query: { limit: MOST } }, signal })),
+  });
+}
+
+/** The members of a group, page by page. */
+export function membersOfGroupQuery(organizationId: string, id: string) {
+  return infiniteQueryOptions({
+    queryKey: [organizationId, "groups", id, "members"],
+    queryFn: ({ signal, pageParam }) =>
+      dataOf(
+        apiOf(organizationId).GET("/api/v1/plant-groups/{id}/members", {
+          params: { path: { id }, query: { limit: MOST, ...(pageParam !== null && { cursor: pageParam }) } },
+          signal,
+        }),
+      ),
+    initialPageParam: null as string | null,
+    getNextPageParam: ({ meta }) => meta.nextCursor,
+  });
+}
+
+/** The first plants with a text in their name or serial number; none for no text. */
+export function foundPlantsQuery(organizationId: string, q: string) {
+  return queryOptions({
+    queryKey: [organizationId, "found-plants", q],
+    queryFn: ({ signal }) =>
+      dataOf(apiOf(organizationId).GET("/api/v1/fleet/plants", { params: { query: { q, limit: FOUND } }, signal })),
+    enabled: q !== "",
+  });
+}

@@ -1,0 +1,133 @@
+import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { apiOf, dataOf } from "../api/client";
+import { foundPlantsQuery, groupsQuery, membersOfGroupQuery } from "../groups";
+import { useTexts } from "../i18n";
+import { mayAct } from "../session";
+import { Age } from "../ui/age";
+import { Failure } from "../ui/failure";
+import { useNow } from "../ui/now";
+import { PlantState } from "../ui/state";
+
+const route = getRouteApi("/inside/o/$slug/groups/$groupId");
+
+/** The plants of a group, and a search to add others. */
+export function GroupScreen() {
+  const texts = useTexts();
+  const now = useNow(1);
+  const queryClient = useQueryClient();
+  const { slug, groupId } = route.useParams();
+  const { user, organization } = route.useRouteContext();
+  const mayChange = mayAct(user, organization, "OPERATOR");
+  const group = useQuery(groupsQuery(organization.id)).data?.data.find(({ id }) => id === groupId);
+  const members = useInfiniteQuery(membersOfGroupQuery(organization.id, groupId));
+  const plants = members.data?.pages.flatMap(({ data }) => data) ?? [];
+  const [q, setQ] = useState("");
+  const found = useQuery(foundPlantsQuery(organization.id, q.trim()));
+  const ids = new Set(plants.map(({ id }) => id));
+  const call = apiOf(organization.id);
+  const params = { path: { id: groupId } };
+  const reload = () => queryClient.invalidateQueries({ queryKey: [organization.id, "groups"] });
+  const add = useMutation({
+    mutationFn: (plantId: string) =>
+      dataOf(call.POST("/api/v1/plant-groups/{id}/plants", { params, body: { plantIds: [plantId] } })),
+    onSuccess: reload,
+  });
+  const remove = useMutation({
+    mutationFn: (plantId: string) =>
+      dataOf(call.DELETE("/api/v1/plant-groups/{id}/plants", { params, body: { plantIds: [plantId] } })),
+    onSuccess: reload,
+  });
+  return (
+    <>
+      <title>{`${group?.name ?? texts.groups.group} · ${organization.name}`}</title>
+      <nav aria-label={texts.plant.path}>
+        <Link to="/o/$slug/groups" params={{ slug }}>
+          {texts.groups.title}
+        </Link>
+      </nav>
+      <h1>{group?.name ?? texts.groups.group}</h1>
+      <Failure error={members.error ?? found.error ?? add.error ?? remove.error} />
+      {mayChange && (
+        <section className="card" aria-labelledby="add">
+          <h2 id="add">{texts.groups.add}</h2>
+          <label>
+            {texts.fleet.search}
+            <input type="search" value={q} maxLength={100} onChange={(event) => setQ(event.target.value)} />
+          </label>
+          {found.data?.data.length === 0 && <p className="fine">{texts.fleet.none}</p>}
+          <ul className="found">
+            {found.data?.data.map((plant) => (
+              <li key={plant.id} className="toolbar">
+                <span className="grow">
+                  {plant.name} <span className="fine">{plant.serialNumber}</span>
+                </span>
+                {ids.has(plant.id) ? (
+                  <span className="fine">{texts.groups.isMember}</span>
+                ) : (
+                  <button type="button" onClick={() => add.mutate(plant.id)} disabled={add.isPending}>
+                    {texts.groups.addNamed(plant.name)}
+                  </button>
+                )}
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+      {members.data?.pages[0]?.meta.total === 0 && <p className="fine">{texts.groups.empty}</p>}
+      {plants.length > 0 && (
+        <div className="table">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">{texts.fleet.name}</th>
+                <th scope="col">{texts.fleet.status}</th>
+                <th scope="col">{texts.fleet.lastSeen}</th>
+                <th scope="col">
+                  <span className="hidden">{texts.groups.remove}</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {plants.map((plant) => (
+                <tr key={plant.id}>
+                  <th scope="row">
+                    <Link to="/o/$slug/plants/$plantId" params={{ slug, plantId: plant.id }}>
+                      {plant.name}
+                    </Link>
+                    <span className="fine">{plant.serialNumber}</span>
+                  </th>
+                  <td>
+                    <PlantState status={plant.status} />
+                  </td>
+                  <td>
+                    {plant.lastSeenAt === null ? (
+                      texts.fleet.never
+                    ) : (
+                      <Age time={plant.lastSeenAt} now={now} timeZone="UTC" short />
+                    )}
+                  </td>
+                  <td className="number">
+                    {mayChange && (
+                      <button type="button" onClick={() => remove.mutate(plant.id)} disabled={remove.isPending}>
+                        {texts.groups.remove}
+                      </button>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {members.hasNextPage && (
+        <div className="toolbar">
+          <button type="button" onClick={() => members.fetchNextPage()} disabled={members.isFetchingNextPage}>
+            {texts.groups.more}
+          </button>
+        </div>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,103 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { apiOf, dataOf } from "../api/client";
+import { count } from "../format/quantities";
+import { type CountedGroup, groupsQuery } from "../groups";
+import { useLocale, useTexts } from "../i18n";
+import { mayAct } from "../session";
+import { Confirm } from "../ui/dialog";
+import { Failure } from "../ui/failure";
+
+const route = getRouteApi("/inside/o/$slug/groups");
+
+/** The groups of plants. */
+export function GroupsScreen() {
+  const texts = useTexts();
+  const locale = useLocale();
+  const queryClient = useQueryClient();
+  const { slug } = route.useParams();
+  const { user, organization } = route.useRouteContext();
+  const groups = useQuery(groupsQuery(organization.id));
+  const [deleting, setDeleting] = useState<CountedGroup | null>(null);
+  const reload = () => queryClient.invalidateQueries(groupsQuery(organization.id));
+  const create = useMutation({
+    mutationFn: (name: string) => dataOf(apiOf(organization.id).POST("/api/v1/plant-groups", { body: { name } })),
+    onSuccess: reload,
+  });
+  const mayChange = mayAct(user, organization, "OPERATOR");
+  return (
+    <>
+      <title>{`${texts.groups.title} · ${organization.name}`}</title>
+      <h1>{texts.groups.title}</h1>
+      {mayChange && (
+        <form
+          className="toolbar"
+          onSubmit={(event) => {
+            event.preventDefault();
+            const form = event.currentTarget;
+            create.mutate(String(new FormData(form).get("name")), { onSuccess: () => form.reset() });
+          }}
+        >
+          <input name="name" required maxLength={255} aria-label={texts.groups.name} placeholder={texts.groups.name} />
+          <button type="submit" className="primary" disabled={create.isPending}>
+            {texts.groups.create}
+          </button>
+        </form>
+      )}
+      <Failure error={groups.error ?? create.error} />
+      {groups.data?.meta.total === 0 && <p className="fine">{texts.groups.none}</p>}
+      {groups.data !== undefined && groups.data.meta.total > 0 && (
+        <div className="table">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">{texts.groups.group}</th>
+                <th scope="col" className="number">
+                  {texts.groups.plants}
+                </th>
+                <th scope="col">
+                  <span className="hidden">{texts.groups.delete}</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {groups.data.data.map((group) => (
+                <tr key={group.id}>
+                  <th scope="row">
+                    <Link to="/o/$slug/groups/$groupId" params={{ slug, groupId: group.id }}>
+                      {group.name}
+                    </Link>
+                    <span className="fine">{group.description}</span>
+                  </th>
+                  <td className="number">{count(group.plantCount, locale)}</td>
+                  <td className="number">
+                    {mayChange && (
+                      <button type="button" onClick={() => setDeleting(group)}>
+                        {texts.groups.delete}
+                      </button>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {deleting !== null && (
+        <Confirm
+          title={texts.groups.deleteTitle(deleting.name)}
+          consequence={texts.groups.deleteConsequence}
+          name={deleting.name}
+          action={texts.groups.delete}
+          run={async () => {
+            const params = { path: { id: deleting.id } };
+            await dataOf(apiOf(organization.id).DELETE("/api/v1/plant-groups/{id}", { params }));
+            await reload();
+          }}
+          onClose={() => setDeleting(null)}
+        />
+      )}
+    </>
+  );
+}

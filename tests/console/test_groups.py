@@ -1,0 +1,47 @@
+"""Groups: created, filled with plants that a search finds, emptied and deleted."""
+
+from collections.abc import Callable
+
+import psycopg
+from playwright.sync_api import expect
+
+from gridfleet.kernel.ids import new_id
+from support.clients.console_user import ConsoleUser
+from support.clients.watched_page import Watched
+
+
+def test_a_group_is_created_filled_and_deleted(watched: Watched, user: Callable[..., ConsoleUser], database_url: str) -> None:
+    page = watched.page
+    member = user(role="OPERATOR")
+    with psycopg.connect(database_url) as db:
+        for name in ("Barn", "Barn roof", "Mill"):
+            db.execute(
+                "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method)"
+                " SELECT %s, id, %s, %s, 'GATEWAY', 'TOKEN' FROM organization WHERE slug = %s",
+                (new_id(), name, f"SN {name}", member.slugs[0]),
+            )
+    member.log_in(page)
+    page.get_by_role("link", name="Groups", exact=True).click()
+    expect(page.get_by_text("There are no groups.")).to_be_visible()
+    page.get_by_label("Name of the new group").fill("Barns")
+    page.get_by_role("button", name="Create a group").click()
+    page.get_by_role("link", name="Barns").click()
+    expect(page.get_by_text("The group has no plants.")).to_be_visible()
+
+    page.get_by_label("Search name or serial number").fill("barn")
+    page.get_by_role("button", name="Add Barn", exact=True).click()
+    page.get_by_role("button", name="Add Barn roof").click()
+    expect(page.get_by_role("button", name="Add Mill")).to_have_count(0)
+    expect(page.get_by_role("table").get_by_role("link")).to_have_text(["Barn roof", "Barn"])
+    watched.check_accessibility()
+    page.get_by_role("row").filter(has_text="SN Barn roof").get_by_role("button", name="Remove").click()
+    expect(page.get_by_role("table").get_by_role("link")).to_have_text(["Barn"])
+
+    page.get_by_role("navigation").get_by_role("link", name="Groups", exact=True).first.click()
+    expect(page.get_by_role("row").filter(has_text="Barns").get_by_role("cell").first).to_have_text("1")
+    watched.check_accessibility()
+    page.get_by_role("button", name="Delete").click()
+    dialog = page.get_by_role("dialog", name="Delete Barns?")
+    dialog.get_by_label("Type “Barns” to confirm").fill("Barns")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("There are no groups.")).to_be_visible()
