@@ -27,7 +27,6 @@ from gridfleet.kernel.due_work import wait_at_most
 from gridfleet.kernel.isolation import is_poison, isolate, may_be_poison, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
-from gridfleet.kernel.tasks import end_if_cancelled
 
 __all__ = ["expire_commands", "send_commands"]
 
@@ -74,7 +73,6 @@ async def expire_commands(database: Database) -> None:
         try:
             ended = await _expire_due(database, utc_now())
         except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
-            end_if_cancelled()
             log.warning("database error, retrying", error=type(error).__name__)
             ended = 0
         await asyncio.sleep(0 if ended else _POLL_SECONDS)

@@ -18,7 +18,6 @@ from gridfleet.domains.vcp.scheduler import Selection, list_sites, steer
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, limit_statements, set_aside
 from gridfleet.kernel.isolation import isolate, may_be_poison, reason_of
-from gridfleet.kernel.tasks import end_if_cancelled
 
 __all__ = ["SiteScheduler", "run_schedules"]
 
@@ -43,7 +42,6 @@ async def run_schedules(database: Database) -> None:
         try:
             done = await steering.run_due(utc_now())
         except psycopg.OperationalError as error:
-            end_if_cancelled()
             log.warning("database error, retrying", error=type(error).__name__)
             done = 0
         await asyncio.sleep(0 if done else _POLL_SECONDS)

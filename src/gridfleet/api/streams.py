@@ -15,7 +15,6 @@ from pydantic import Field
 from gridfleet.api.http import Call, Input, Stream
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.errors import CodedError, Unauthorized
-from gridfleet.kernel.tasks import end_if_cancelled
 
 __all__ = ["StreamQuery", "event", "event_stream"]
 
@@ -84,7 +83,6 @@ async def _confirm(call: Call) -> None:
         except PoolClosed:
             raise Unauthorized from None  # the process ends
         except psycopg.OperationalError:
-            end_if_cancelled()
             await asyncio.sleep(OUTAGE_SECONDS)
         else:
             return

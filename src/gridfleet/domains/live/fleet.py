@@ -31,7 +31,6 @@ from gridfleet.domains.plants.changes import Change, ChangeKind, ChangeStream
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import TooManyRequests
-from gridfleet.kernel.tasks import end_if_cancelled
 
 __all__ = ["Encode", "FleetChanges"]
 
@@ -330,7 +329,6 @@ class _Feed:
             try:
                 await self._take_turn()
             except (psycopg.Error, psycopg_pool.PoolTimeout, TooManyRequests) as error:
-                end_if_cancelled()
                 log.warning("cannot read changes of a fleet, retrying", error=type(error).__name__)
                 self._is_due.set()
                 await asyncio.sleep(_RETRY_SECONDS)

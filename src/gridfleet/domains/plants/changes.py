@@ -18,7 +18,6 @@ import structlog
 
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.notifications import listen, notify_all
-from gridfleet.kernel.tasks import end_if_cancelled
 
 __all__ = ["Change", "ChangeKind", "ChangePublisher", "ChangeStream", "ChangeSubscriber", "parse_change"]
 
@@ -76,7 +75,6 @@ class ChangePublisher:
                 async with self._database.autocommit() as db:
                     await notify_all(db, CHANNEL, list(_payloads(waiting)))
             except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
-                end_if_cancelled()
                 log.warning("cannot publish changes, retrying", error=type(error).__name__)
                 self.note(waiting)
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -130,7 +128,6 @@ class ChangeStream:
             try:
                 await listen(self._database.url, (CHANNEL,), self._on_listening, self._on_notification, name=_LISTENER)
             except (psycopg.Error, OSError, TimeoutError) as error:
-                end_if_cancelled()
                 log.warning("cannot receive changes, retrying", error=type(error).__name__)
             except Exception:
                 log.exception("a change cannot be read, retrying")

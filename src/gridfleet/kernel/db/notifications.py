@@ -6,7 +6,7 @@ from typing import Final
 
 from psycopg import sql
 
-from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection, TidyConnection
+from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection, TidyConnection, cancellation_first
 from gridfleet.kernel.db.queries import fetch_count
 
 __all__ = ["HEARTBEAT_SECONDS", "count_listeners", "listen", "notify", "notify_all", "received_during"]
@@ -36,18 +36,19 @@ async def listen(
             be distinguished from an idle one.
         name: Name of the connection in `pg_stat_activity`.
     """
-    async with await TidyConnection.connect(
-        url, autocommit=True, connect_timeout=5, application_name=name, **NOTICE_A_DEAD_MACHINE
-    ) as connection:
-        for channel in channels:
-            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-        on_listening()
-        while True:
-            async for notification in connection.notifies(timeout=HEARTBEAT_SECONDS):
-                on_notification(notification.channel, notification.payload)
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                await connection.execute("SELECT 1")
-            on_heartbeat()
+    with cancellation_first():
+        async with await TidyConnection.connect(
+            url, autocommit=True, connect_timeout=5, application_name=name, **NOTICE_A_DEAD_MACHINE
+        ) as connection:
+            for channel in channels:
+                await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+            on_listening()
+            while True:
+                async for notification in connection.notifies(timeout=HEARTBEAT_SECONDS):
+                    on_notification(notification.channel, notification.payload)
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    await connection.execute("SELECT 1")
+                on_heartbeat()
 
 
 async def notify(db: Connection, channel: str, payload: str) -> None:

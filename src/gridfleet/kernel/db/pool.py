@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from psycopg import AsyncConnection, Notify, OperationalError, sql
 from psycopg.rows import TupleRow
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from gridfleet.kernel.tracing import span
 
@@ -110,6 +110,26 @@ def limit_statements(seconds: float | None) -> Iterator[None]:
         _statement_seconds.reset(token)
 
 
+@contextmanager
+def cancellation_first() -> Iterator[None]:
+    """Raise the cancellation of the task instead of an error of the connection that has replaced it.
+
+    psycopg cancels the statement of a cancelled task on the server. If the connection is lost meanwhile, its error replaces the
+    cancellation. A loop that retries after such errors would then continue, and a task group would wait for it without end.
+
+    Raises:
+        CancelledError: The task was cancelled in the block, and the connection was lost.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    try:
+        yield
+    except (OperationalError, PoolTimeout) as error:
+        if task and task.cancelling() > before:
+            raise asyncio.CancelledError from error
+        raise
+
+
 class Database:
     """A pool of connections to one PostgreSQL database."""
 
@@ -121,7 +141,7 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """Yield a connection in a transaction that commits when the block ends without an error."""
-        with span("transaction", "client"):
+        with span("transaction", "client"), cancellation_first():
             async with self._pool.connection() as connection:
                 if (seconds := _statement_seconds.get()) is not None:
                     await connection.execute("SELECT set_config('statement_timeout', %s, true)", (f"{seconds:g}s",))
@@ -135,12 +155,13 @@ class Database:
     @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[Connection]:
         """Yield a connection whose statements commit one by one."""
-        async with self._pool.connection() as connection:
-            await connection.set_autocommit(True)
-            try:
-                yield connection
-            finally:
-                await connection.set_autocommit(False)
+        with cancellation_first():
+            async with self._pool.connection() as connection:
+                await connection.set_autocommit(True)
+                try:
+                    yield connection
+                finally:
+                    await connection.set_autocommit(False)
 
     async def ping(self) -> None:
         """Check that the database responds; raises otherwise."""

@@ -24,7 +24,6 @@ from gridfleet.domains.telemetry.history.models import TelemetryPoint
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import TooManyRequests
-from gridfleet.kernel.tasks import end_if_cancelled
 
 __all__ = ["LiveValues", "ValueChanges"]
 
@@ -228,7 +227,6 @@ class LiveValues:
                         except (PlantNotFound, TooManyRequests):
                             watched.gone = True
             except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
-                end_if_cancelled()
                 log.warning("cannot read live values, retrying", error=type(error).__name__)
             self._next_turn()
 
