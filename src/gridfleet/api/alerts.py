@@ -1,14 +1,12 @@
 """`/api/v1/alerts`: alerts of rules, their numbers, and their acknowledgement and resolution by users."""
 
-from collections.abc import Iterator
-from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
 import msgspec
 from pydantic import Field
 
-from gridfleet.api.http import Input, PageQuery, S, endpoint, org_member
+from gridfleet.api.http import Input, PageQuery, S, SpanQuery, endpoint, org_member
 from gridfleet.domains.alerts import actions
 from gridfleet.domains.alerts.models import Alert, AlertCounts, AlertFilter, AlertResult, AlertStatus, Severity
 from gridfleet.kernel.caller import OrgRole, OrgScope
@@ -18,17 +16,10 @@ from gridfleet.kernel.pagination import Page
 _ONE = ("INVALID_UUID", "NOT_FOUND", *S)
 
 
-class CountQuery(Input):
+class CountQuery(SpanQuery):
     """Filter of alerts by plant and time of raising: `from` inclusive, `to` exclusive."""
 
     plant_id: UUID | None = None
-    since: datetime | None = Field(alias="from", default=None)
-    until: datetime | None = Field(alias="to", default=None)
-
-    def complaints(self) -> Iterator[str]:
-        """Yield a complaint if the span is not positive."""
-        if self.since is not None and self.until is not None and self.since >= self.until:
-            yield "from: must be before to"
 
 
 class AlertQuery(PageQuery, CountQuery):

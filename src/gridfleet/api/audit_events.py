@@ -1,13 +1,11 @@
 """`/api/v1/audit-events`: the audit log."""
 
-from collections.abc import Iterator
-from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field
 
-from gridfleet.api.http import PageQuery, S, endpoint, org_member
+from gridfleet.api.http import PageQuery, S, SpanQuery, endpoint, org_member
 from gridfleet.domains.audit.models import AuditEvent, AuditFilter, SubjectType
 from gridfleet.domains.audit.queries import list_events
 from gridfleet.kernel.caller import ActorType, OrgRole, OrgScope, PlatformScope
@@ -15,7 +13,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
 
 
-class AuditQuery(PageQuery):
+class AuditQuery(PageQuery, SpanQuery):
     """Filter of audit events, which all given parameters must match: `from` is inclusive, `to` exclusive.
 
     `event` may be repeated to select several kinds.
@@ -27,13 +25,6 @@ class AuditQuery(PageQuery):
     plant_id: UUID | None = None
     actor_type: ActorType | None = None
     actor_id: UUID | None = None
-    since: datetime | None = Field(alias="from", default=None)
-    until: datetime | None = Field(alias="to", default=None)
-
-    def complaints(self) -> Iterator[str]:
-        """Yield a complaint if the span is not positive."""
-        if self.since is not None and self.until is not None and self.since >= self.until:
-            yield "from: must be before to"
 
 
 @endpoint(

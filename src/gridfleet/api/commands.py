@@ -1,13 +1,11 @@
 """`/api/v1/commands`: commands to all plants of the organisation."""
 
-from collections.abc import Iterator
-from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field
 
-from gridfleet.api.http import CursorQuery, S, endpoint, org_member
+from gridfleet.api.http import CursorQuery, S, SpanQuery, endpoint, org_member
 from gridfleet.domains.plants.commands.listing import queries
 from gridfleet.domains.plants.commands.listing.models import CommandDetailed, CommandFilter, ListedCommand
 from gridfleet.domains.plants.commands.models import CommandStatus, CommandType
@@ -16,20 +14,13 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import CursorPage
 
 
-class CommandQuery(CursorQuery):
+class CommandQuery(CursorQuery, SpanQuery):
     """Filter of commands by plant, states, types, author and issue time: `from` inclusive, `to` exclusive."""
 
     plant_id: UUID | None = None
     status: Annotated[list[CommandStatus], Field(max_length=len(CommandStatus))] = []
     type: Annotated[list[CommandType], Field(max_length=len(CommandType))] = []
     issued_by: UUID | None = None
-    since: datetime | None = Field(alias="from", default=None)
-    until: datetime | None = Field(alias="to", default=None)
-
-    def complaints(self) -> Iterator[str]:
-        """Yield a complaint if the span is not positive."""
-        if self.since is not None and self.until is not None and self.since >= self.until:
-            yield "from: must be before to"
 
 
 @endpoint(

@@ -1,7 +1,6 @@
 """What the caller is notified of and by which devices, and the log of deliveries: the caller's own, or all for SuperAdmins."""
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
@@ -15,6 +14,7 @@ from gridfleet.api.http import (
     Message,
     PageQuery,
     Pattern,
+    SpanQuery,
     endpoint,
     omitted,
     session,
@@ -83,18 +83,11 @@ class TestMessage(Input):
     channel: Channel
 
 
-class DeliveryQuery(PageQuery):
+class DeliveryQuery(PageQuery, SpanQuery):
     """Filter of deliveries, which all given parameters must match: `from` is inclusive, `to` exclusive."""
 
     channel: Channel | None = None
     status: NotificationStatus | None = None
-    since: datetime | None = Field(alias="from", default=None)
-    until: datetime | None = Field(alias="to", default=None)
-
-    def complaints(self) -> Iterator[str]:
-        """Yield a complaint if the span is not positive."""
-        if self.since is not None and self.until is not None and self.since >= self.until:
-            yield "from: must be before to"
 
 
 _CODES = ("BAD_REQUEST", "UNAUTHORIZED", "INTERNAL_SERVER_ERROR")

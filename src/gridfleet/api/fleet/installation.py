@@ -1,13 +1,11 @@
 """`/api/v1/fleet/refused-messages` and `/api/v1/fleet/unregistered-devices`: what installers look for over all plants."""
 
-from collections.abc import Iterator
-from datetime import datetime
 from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
 from pydantic import Field
 
-from gridfleet.api.http import CursorQuery, S, endpoint, org_member
+from gridfleet.api.http import CursorQuery, S, SpanQuery, endpoint, org_member
 from gridfleet.domains.plants.refused_messages.listing import queries
 from gridfleet.domains.plants.refused_messages.models import PlantRefusedMessage, PlantUnregisteredDevice, RefusedFilter
 from gridfleet.kernel.caller import OrgRole, OrgScope
@@ -16,17 +14,10 @@ from gridfleet.kernel.pagination import CursorPage
 from gridfleet.protocol.envelope import RefusalReason
 
 
-class PlantTimeQuery(CursorQuery):
+class PlantTimeQuery(CursorQuery, SpanQuery):
     """Filter by plant and time: `from` inclusive, `to` exclusive."""
 
     plant_id: UUID | None = None
-    since: datetime | None = Field(alias="from", default=None)
-    until: datetime | None = Field(alias="to", default=None)
-
-    def complaints(self) -> Iterator[str]:
-        """Yield a complaint if the span is not positive."""
-        if self.since is not None and self.until is not None and self.since >= self.until:
-            yield "from: must be before to"
 
 
 class RefusedQuery(PlantTimeQuery):

@@ -14,7 +14,19 @@ from gridfleet.api.access.guards import esm_client, internal, org_member, public
 from gridfleet.api.access.idempotency import key_of
 from gridfleet.api.http.call import Call
 from gridfleet.api.http.endpoint import SA, S, endpoint, internal_endpoint
-from gridfleet.api.http.inputs import NOT_NULL, As, CursorQuery, Email, Input, Metadata, PageQuery, Pattern, TimeZone, omitted
+from gridfleet.api.http.inputs import (
+    NOT_NULL,
+    As,
+    CursorQuery,
+    Email,
+    Input,
+    Metadata,
+    PageQuery,
+    Pattern,
+    SpanQuery,
+    TimeZone,
+    omitted,
+)
 from gridfleet.api.http.pages import PAGE_TYPES, POLICY, page, page_file, read_page
 from gridfleet.api.http.responses import Asset, Message, Stream
 from gridfleet.api.state import AppState
@@ -36,6 +48,7 @@ __all__ = [
     "PageQuery",
     "Pattern",
     "S",
+    "SpanQuery",
     "Stream",
     "TimeZone",
     "endpoint",

@@ -7,7 +7,7 @@ PostgreSQL can represent. `complaints.py` words the mistakes.
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Final, TypeVar
@@ -375,6 +375,18 @@ class PageQuery(Input):
     def paging(self) -> Paging:
         """The requested page."""
         return Paging(self.page, self.limit)
+
+
+class SpanQuery(Input):
+    """Query of a list by time: `from` inclusive, `to` exclusive. Combined with `PageQuery` or `CursorQuery`."""
+
+    since: datetime | None = Field(alias="from", default=None)
+    until: datetime | None = Field(alias="to", default=None)
+
+    def complaints(self) -> Iterator[str]:
+        """Yield a complaint if the span is not positive."""
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            yield "from: must be before to"
 
 
 class CursorQuery(Input):
