@@ -1,7 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
-import { apiOf, dataOf } from "./api/client";
+import { apiOf, dataOf, inOrganization } from "./api/client";
 import type { components } from "./api/schema";
-import { inOrganization } from "./people";
 
 export type ApiKey = components["schemas"]["ApiKey"];
 export type Scope = components["schemas"]["Scope"];

@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import { api, apiOf, dataOf } from "./api/client";
+import { api, apiOf, dataOf, inOrganization } from "./api/client";
 import type { components } from "./api/schema";
 import type { Role } from "./session";
 
@@ -28,11 +28,6 @@ export const SUBJECTS: readonly AuditSubject[] = [
 ];
 
 const MOST = 100;
-
-/** Return the header that calls with the rights of an administrator need. */
-export function inOrganization(id: string) {
-  return { "x-org-id": id };
-}
 
 /** The members of an organisation whose name or address contains `q`, the first hundred. */
 export function membersQuery(organizationId: string, q: string) {

@@ -16,11 +16,16 @@ export const api: Api = createClient<paths>({ fetch: send });
 
 const clients = new Map<string, Api>();
 
+/** Return the header of requests that are made in an organisation. */
+export function inOrganization(id: string) {
+  return { "x-org-id": id };
+}
+
 /** Return the client whose requests are made in an organisation. */
 export function apiOf(organizationId: string): Api {
   let client = clients.get(organizationId);
   if (client === undefined) {
-    client = createClient<paths>({ fetch: send, headers: { "x-org-id": organizationId } });
+    client = createClient<paths>({ fetch: send, headers: inOrganization(organizationId) });
     clients.set(organizationId, client);
   }
   return client;

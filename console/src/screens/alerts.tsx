@@ -9,6 +9,7 @@ import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
 import { Pager } from "../ui/pager";
 import { AlertState } from "../ui/state";
+import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/alerts");
 const ALL = ["ACTIVE", "ACKNOWLEDGED", "RESOLVED"] as const;
@@ -100,47 +101,46 @@ export function AlertsScreen() {
       )}
       {list.data?.meta.total === 0 && <p className="card empty">{texts.alerts.none}</p>}
       {alerts.length > 0 && (
-        <div className="table">
-          <table>
-            <thead>
-              <tr>
-                {canChange && (
-                  <th scope="col">
-                    <input
-                      type="checkbox"
-                      aria-label={texts.alerts.chooseAll}
-                      checked={seen.length === alerts.length}
-                      onChange={({ target }) => setChosen(new Set(target.checked ? alerts.map(({ id }) => id) : []))}
-                    />
-                  </th>
-                )}
-                <th scope="col">{texts.alerts.severity}</th>
-                <th scope="col">{texts.alerts.what}</th>
-                <th scope="col">{texts.fleet.name}</th>
-                <th scope="col">{texts.alerts.raised}</th>
-                <th scope="col">{texts.alerts.status}</th>
-              </tr>
-            </thead>
-            <tbody>
-              {alerts.map((alert) => (
-                <Row
-                  key={alert.id}
-                  alert={alert}
-                  slug={organization.slug}
-                  isChosen={chosen.has(alert.id)}
-                  onChoose={
-                    canChange &&
-                    ((isChosen) =>
-                      setChosen(
-                        (before) =>
-                          new Set(isChosen ? [...before, alert.id] : [...before].filter((id) => id !== alert.id)),
-                      ))
-                  }
-                />
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          headings={[
+            ...(canChange
+              ? [
+                  {
+                    label: texts.alerts.chooseAll,
+                    content: (
+                      <input
+                        type="checkbox"
+                        aria-label={texts.alerts.chooseAll}
+                        checked={seen.length === alerts.length}
+                        onChange={({ target }) => setChosen(new Set(target.checked ? alerts.map(({ id }) => id) : []))}
+                      />
+                    ),
+                  },
+                ]
+              : []),
+            texts.alerts.severity,
+            texts.alerts.what,
+            texts.fleet.name,
+            texts.alerts.raised,
+            texts.alerts.status,
+          ]}
+        >
+          {alerts.map((alert) => (
+            <Row
+              key={alert.id}
+              alert={alert}
+              slug={organization.slug}
+              isChosen={chosen.has(alert.id)}
+              onChoose={
+                canChange &&
+                ((isChosen) =>
+                  setChosen(
+                    (before) => new Set(isChosen ? [...before, alert.id] : [...before].filter((id) => id !== alert.id)),
+                  ))
+              }
+            />
+          ))}
+        </Table>
       )}
       {list.data && (
         <Pager

@@ -5,6 +5,7 @@ import { useLocale, useTexts } from "../i18n";
 import { type AuditSubject, auditQuery, membersQuery, SUBJECTS } from "../people";
 import { Failure } from "../ui/failure";
 import { Pager } from "../ui/pager";
+import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/audit");
 
@@ -41,44 +42,31 @@ export function AuditScreen() {
       {events.data?.meta.total === 0 && <p className="fine">{texts.audit.none}</p>}
       {events.data !== undefined && events.data.meta.total > 0 && (
         <>
-          <div className="table">
-            <table>
-              <thead>
-                <tr>
-                  <th scope="col">{texts.audit.time}</th>
-                  <th scope="col">{texts.audit.event}</th>
-                  <th scope="col">{texts.audit.details}</th>
-                  <th scope="col">{texts.audit.actor}</th>
-                </tr>
-              </thead>
-              <tbody>
-                {events.data.data.map((event) => (
-                  <tr key={event.id}>
-                    <td>
-                      <time dateTime={event.createdAt}>{dateTime(event.createdAt, "UTC", locale)}</time>
-                    </td>
-                    <th scope="row">
-                      <code>{event.event}</code>
-                      <span className="fine">{event.subjectId}</span>
-                    </th>
-                    <td className="wrap">
-                      {Object.entries(event.details).map(([name, value]) => (
-                        <div key={name}>
-                          <span className="fine">{name}</span>{" "}
-                          {typeof value === "string" ? value : JSON.stringify(value)}
-                        </div>
-                      ))}
-                    </td>
-                    <td>
-                      {texts.audit.actors[event.actorType as keyof typeof texts.audit.actors] ?? event.actorType}
-                      <span className="fine">{nameOf(event.actorId)}</span>
-                      <span className="fine">{event.ip}</span>
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Table headings={[texts.audit.time, texts.audit.event, texts.audit.details, texts.audit.actor]}>
+            {events.data.data.map((event) => (
+              <tr key={event.id}>
+                <td>
+                  <time dateTime={event.createdAt}>{dateTime(event.createdAt, "UTC", locale)}</time>
+                </td>
+                <th scope="row">
+                  <code>{event.event}</code>
+                  <span className="fine">{event.subjectId}</span>
+                </th>
+                <td className="wrap">
+                  {Object.entries(event.details).map(([name, value]) => (
+                    <div key={name}>
+                      <span className="fine">{name}</span> {typeof value === "string" ? value : JSON.stringify(value)}
+                    </div>
+                  ))}
+                </td>
+                <td>
+                  {texts.audit.actors[event.actorType as keyof typeof texts.audit.actors] ?? event.actorType}
+                  <span className="fine">{nameOf(event.actorId)}</span>
+                  <span className="fine">{event.ip}</span>
+                </td>
+              </tr>
+            ))}
+          </Table>
           <Pager
             page={page}
             pages={events.data.meta.totalPages}

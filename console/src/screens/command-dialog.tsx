@@ -5,6 +5,7 @@ import { type Action, commandsQuery, type Parameter, type SubDevice, valuesOf } 
 import { useTexts } from "../i18n";
 import { Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
+import { Buttons, Form } from "../ui/form";
 
 interface Props {
   device: SubDevice;
@@ -37,13 +38,7 @@ export function CommandDialog({ device, actions, onClose }: Props) {
   });
   return (
     <Dialog title={texts.devices.commandTo(device.name)} onClose={onClose}>
-      <form
-        className="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          send.mutate(new FormData(event.currentTarget));
-        }}
-      >
+      <Form onSubmit={(values) => send.mutate(values)}>
         <label>
           {texts.devices.action}
           <select value={chosen} onChange={(event) => setChosen(Number(event.target.value))}>
@@ -59,15 +54,8 @@ export function CommandDialog({ device, actions, onClose }: Props) {
         ))}
         <p className="fine">{texts.devices.expires(action.timeoutSeconds ?? 30)}</p>
         <Failure error={send.error} />
-        <div className="toolbar">
-          <button type="submit" className="primary" disabled={send.isPending}>
-            {texts.devices.send}
-          </button>
-          <button type="button" onClick={onClose}>
-            {texts.cancel}
-          </button>
-        </div>
-      </form>
+        <Buttons action={texts.devices.send} disabled={send.isPending} onCancel={onClose} />
+      </Form>
     </Dialog>
   );
 }

@@ -327,7 +327,7 @@ function Row({ plant, index, now, slug }: { plant: FleetPlant; index: number; no
         <PlantState status={plant.status} />
       </td>
       <td>
-        {plant.lastSeenAt === null ? texts.fleet.never : <Age time={plant.lastSeenAt} now={now} timeZone="UTC" short />}
+        <Age time={plant.lastSeenAt} now={now} timeZone="UTC" short />
       </td>
       <td>{plant.worstAlert && <AlertState severity={plant.worstAlert} count={plant.openAlerts} />}</td>
       <td className={`number ${stale}`}>{watts(powers?.pvKw)}</td>

@@ -3,6 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { api, dataOf } from "../api/client";
 import { useTexts } from "../i18n";
 import { Failure } from "../ui/failure";
+import { Form } from "../ui/form";
 import { FrontDoor } from "../ui/front-door";
 
 export function ForgotScreen() {
@@ -15,12 +16,7 @@ export function ForgotScreen() {
       {send.isSuccess ? (
         <output className="hint">{texts.forgot.sent}</output>
       ) : (
-        <form
-          onSubmit={(event) => {
-            event.preventDefault();
-            send.mutate(String(new FormData(event.currentTarget).get("email")));
-          }}
-        >
+        <Form className="" onSubmit={(values) => send.mutate(String(values.get("email")))}>
           <p>{texts.forgot.explanation}</p>
           <label>
             {texts.login.email}
@@ -30,7 +26,7 @@ export function ForgotScreen() {
           <button type="submit" className="primary" disabled={send.isPending}>
             {texts.forgot.submit}
           </button>
-        </form>
+        </Form>
       )}
       <Link to="/login">{texts.forgot.back}</Link>
     </FrontDoor>

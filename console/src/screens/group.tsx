@@ -9,6 +9,7 @@ import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
 import { PlantState } from "../ui/state";
+import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/groups/$groupId");
 
@@ -77,49 +78,38 @@ export function GroupScreen() {
       )}
       {members.data?.pages[0]?.meta.total === 0 && <p className="fine">{texts.groups.empty}</p>}
       {plants.length > 0 && (
-        <div className="table">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">{texts.fleet.name}</th>
-                <th scope="col">{texts.fleet.status}</th>
-                <th scope="col">{texts.fleet.lastSeen}</th>
-                <th scope="col">
-                  <span className="hidden">{texts.groups.remove}</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {plants.map((plant) => (
-                <tr key={plant.id}>
-                  <th scope="row">
-                    <Link to="/o/$slug/plants/$plantId" params={{ slug, plantId: plant.id }}>
-                      {plant.name}
-                    </Link>
-                    <span className="fine">{plant.serialNumber}</span>
-                  </th>
-                  <td>
-                    <PlantState status={plant.status} />
-                  </td>
-                  <td>
-                    {plant.lastSeenAt === null ? (
-                      texts.fleet.never
-                    ) : (
-                      <Age time={plant.lastSeenAt} now={now} timeZone="UTC" short />
-                    )}
-                  </td>
-                  <td className="number">
-                    {mayChange && (
-                      <button type="button" onClick={() => remove.mutate(plant.id)} disabled={remove.isPending}>
-                        {texts.groups.remove}
-                      </button>
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          headings={[
+            texts.fleet.name,
+            texts.fleet.status,
+            texts.fleet.lastSeen,
+            { label: texts.groups.remove, kind: "hidden" },
+          ]}
+        >
+          {plants.map((plant) => (
+            <tr key={plant.id}>
+              <th scope="row">
+                <Link to="/o/$slug/plants/$plantId" params={{ slug, plantId: plant.id }}>
+                  {plant.name}
+                </Link>
+                <span className="fine">{plant.serialNumber}</span>
+              </th>
+              <td>
+                <PlantState status={plant.status} />
+              </td>
+              <td>
+                <Age time={plant.lastSeenAt} now={now} timeZone="UTC" short />
+              </td>
+              <td className="number">
+                {mayChange && (
+                  <button type="button" onClick={() => remove.mutate(plant.id)} disabled={remove.isPending}>
+                    {texts.groups.remove}
+                  </button>
+                )}
+              </td>
+            </tr>
+          ))}
+        </Table>
       )}
       {members.hasNextPage && (
         <div className="toolbar">

@@ -8,6 +8,8 @@ import { useLocale, useTexts } from "../i18n";
 import { mayAct } from "../session";
 import { Confirm } from "../ui/dialog";
 import { Failure } from "../ui/failure";
+import { Form } from "../ui/form";
+import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/groups");
 
@@ -31,58 +33,45 @@ export function GroupsScreen() {
       <title>{`${texts.groups.title} · ${organization.name}`}</title>
       <h1>{texts.groups.title}</h1>
       {mayChange && (
-        <form
+        <Form
           className="toolbar"
-          onSubmit={(event) => {
-            event.preventDefault();
-            const form = event.currentTarget;
-            create.mutate(String(new FormData(form).get("name")), { onSuccess: () => form.reset() });
-          }}
+          onSubmit={(values, form) => create.mutate(String(values.get("name")), { onSuccess: () => form.reset() })}
         >
           <input name="name" required maxLength={255} aria-label={texts.groups.name} placeholder={texts.groups.name} />
           <button type="submit" className="primary" disabled={create.isPending}>
             {texts.groups.create}
           </button>
-        </form>
+        </Form>
       )}
       <Failure error={groups.error ?? create.error} />
       {groups.data?.meta.total === 0 && <p className="fine">{texts.groups.none}</p>}
       {groups.data !== undefined && groups.data.meta.total > 0 && (
-        <div className="table">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">{texts.groups.group}</th>
-                <th scope="col" className="number">
-                  {texts.groups.plants}
-                </th>
-                <th scope="col">
-                  <span className="hidden">{texts.groups.delete}</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {groups.data.data.map((group) => (
-                <tr key={group.id}>
-                  <th scope="row">
-                    <Link to="/o/$slug/groups/$groupId" params={{ slug, groupId: group.id }}>
-                      {group.name}
-                    </Link>
-                    <span className="fine">{group.description}</span>
-                  </th>
-                  <td className="number">{count(group.plantCount, locale)}</td>
-                  <td className="number">
-                    {mayChange && (
-                      <button type="button" onClick={() => setDeleting(group)}>
-                        {texts.groups.delete}
-                      </button>
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          headings={[
+            texts.groups.group,
+            { label: texts.groups.plants, kind: "number" },
+            { label: texts.groups.delete, kind: "hidden" },
+          ]}
+        >
+          {groups.data.data.map((group) => (
+            <tr key={group.id}>
+              <th scope="row">
+                <Link to="/o/$slug/groups/$groupId" params={{ slug, groupId: group.id }}>
+                  {group.name}
+                </Link>
+                <span className="fine">{group.description}</span>
+              </th>
+              <td className="number">{count(group.plantCount, locale)}</td>
+              <td className="number">
+                {mayChange && (
+                  <button type="button" onClick={() => setDeleting(group)}>
+                    {texts.groups.delete}
+                  </button>
+                )}
+              </td>
+            </tr>
+          ))}
+        </Table>
       )}
       {deleting !== null && (
         <Confirm

@@ -5,6 +5,7 @@ import { noteSession } from "../api/session-clock";
 import { useTexts } from "../i18n";
 import { sessionQuery } from "../session";
 import { Failure } from "../ui/failure";
+import { Form } from "../ui/form";
 import { FrontDoor } from "../ui/front-door";
 
 const route = getRouteApi("/login");
@@ -27,12 +28,11 @@ export function LoginScreen() {
   return (
     <FrontDoor title={texts.login.title}>
       {next && !login.error && <p className="hint">{texts.login.expired}</p>}
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          const form = new FormData(event.currentTarget);
-          login.mutate({ email: String(form.get("email")), password: String(form.get("password")) });
-        }}
+      <Form
+        className=""
+        onSubmit={(values) =>
+          login.mutate({ email: String(values.get("email")), password: String(values.get("password")) })
+        }
       >
         <label>
           {texts.login.email}
@@ -46,7 +46,7 @@ export function LoginScreen() {
         <button type="submit" className="primary" disabled={login.isPending}>
           {texts.login.submit}
         </button>
-      </form>
+      </Form>
       <Link to="/forgot">{texts.login.forgotten}</Link>
     </FrontDoor>
   );

@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, useRouter } from "@tanstack/react-router";
-import { type FormEvent, useState } from "react";
+import { useState } from "react";
 import { api, dataOf } from "../api/client";
 import type { components } from "../api/schema";
 import { useTexts } from "../i18n";
@@ -8,7 +8,9 @@ import { type Channel, preferencesQuery, SEVERITIES, sessionsQuery } from "../pe
 import { sessionQuery } from "../session";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
+import { Form } from "../ui/form";
 import { useNow } from "../ui/now";
+import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/me");
 const CHANNELS = ["email", "push", "sms"] as const;
@@ -43,7 +45,7 @@ function Profile() {
   return (
     <section className="card" aria-labelledby="profile">
       <h2 id="profile">{texts.me.profile}</h2>
-      <form className="form" onSubmit={(event) => submitted(event, (form) => change.mutate(String(form.get("name"))))}>
+      <Form onSubmit={(values) => change.mutate(String(values.get("name")))}>
         <label>
           {texts.people.name}
           <input name="name" defaultValue={user.name} required autoComplete="name" />
@@ -56,7 +58,7 @@ function Profile() {
           </button>
           {change.isSuccess && <output>{texts.saved}</output>}
         </div>
-      </form>
+      </Form>
     </section>
   );
 }
@@ -70,14 +72,11 @@ function Password() {
   return (
     <section className="card" aria-labelledby="password">
       <h2 id="password">{texts.me.password}</h2>
-      <form
-        className="form"
-        onSubmit={(event) =>
-          submitted(event, (form, element) =>
-            change.mutate(
-              { currentPassword: String(form.get("current")), newPassword: String(form.get("new")) },
-              { onSuccess: () => element.reset() },
-            ),
+      <Form
+        onSubmit={(values, form) =>
+          change.mutate(
+            { currentPassword: String(values.get("current")), newPassword: String(values.get("new")) },
+            { onSuccess: () => form.reset() },
           )
         }
       >
@@ -98,7 +97,7 @@ function Password() {
           </button>
           {change.isSuccess && <output>{texts.saved}</output>}
         </div>
-      </form>
+      </Form>
     </section>
   );
 }
@@ -124,56 +123,45 @@ function Notifications() {
     <section className="card" aria-labelledby="notifications">
       <h2 id="notifications">{texts.me.notifications}</h2>
       <p className="fine">{texts.me.notificationsHelp}</p>
-      <div className="table">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{texts.me.channel}</th>
-              {SEVERITIES.map((severity) => (
-                <th scope="col" key={severity}>
-                  {texts.severity[severity]}
-                </th>
-              ))}
-              <th scope="col">
-                <span className="hidden">{texts.me.test}</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {CHANNELS.map((channel) => (
-              <tr key={channel}>
-                <th scope="row">{texts.me.channels[channel]}</th>
-                {SEVERITIES.map((severity) => (
-                  <td key={severity}>
-                    <input
-                      type="checkbox"
-                      aria-label={`${texts.me.channels[channel]}: ${texts.severity[severity]}`}
-                      checked={wanted[channel].includes(severity)}
-                      disabled={change.isPending}
-                      onChange={(event) =>
-                        change.mutate({
-                          [channel]: SEVERITIES.filter((one) =>
-                            one === severity ? event.target.checked : wanted[channel].includes(one),
-                          ),
-                        })
-                      }
-                    />
-                  </td>
-                ))}
-                <td className="number">
-                  <button
-                    type="button"
-                    disabled={test.isPending}
-                    onClick={() => test.mutate(channel.toUpperCase() as Channel)}
-                  >
-                    {texts.me.test}
-                  </button>
-                </td>
-              </tr>
+      <Table
+        headings={[
+          texts.me.channel,
+          ...SEVERITIES.map((severity) => texts.severity[severity]),
+          { label: texts.me.test, kind: "hidden" },
+        ]}
+      >
+        {CHANNELS.map((channel) => (
+          <tr key={channel}>
+            <th scope="row">{texts.me.channels[channel]}</th>
+            {SEVERITIES.map((severity) => (
+              <td key={severity}>
+                <input
+                  type="checkbox"
+                  aria-label={`${texts.me.channels[channel]}: ${texts.severity[severity]}`}
+                  checked={wanted[channel].includes(severity)}
+                  disabled={change.isPending}
+                  onChange={(event) =>
+                    change.mutate({
+                      [channel]: SEVERITIES.filter((one) =>
+                        one === severity ? event.target.checked : wanted[channel].includes(one),
+                      ),
+                    })
+                  }
+                />
+              </td>
             ))}
-          </tbody>
-        </table>
-      </div>
+            <td className="number">
+              <button
+                type="button"
+                disabled={test.isPending}
+                onClick={() => test.mutate(channel.toUpperCase() as Channel)}
+              >
+                {texts.me.test}
+              </button>
+            </td>
+          </tr>
+        ))}
+      </Table>
       {tested !== null && !test.error && <output>{texts.me.testSent}</output>}
       <Failure error={change.error ?? test.error} />
     </section>
@@ -193,47 +181,30 @@ function Sessions() {
     <section className="block" aria-labelledby="sessions">
       <h2 id="sessions">{texts.me.sessions}</h2>
       <Failure error={sessions.error ?? end.error} />
-      <div className="table">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{texts.me.browser}</th>
-              <th scope="col">{texts.me.address}</th>
-              <th scope="col">{texts.me.lastUsed}</th>
-              <th scope="col">
-                <span className="hidden">{texts.me.end}</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {sessions.data?.map((session) => (
-              <tr key={session.id}>
-                <th scope="row" className="wrap">
-                  {session.userAgent ?? texts.me.unknownBrowser}
-                </th>
-                <td>{session.ip}</td>
-                <td>
-                  <Age time={session.lastUsedAt} now={now} timeZone="UTC" />
-                </td>
-                <td className="number">
-                  {session.current ? (
-                    <span className="fine">{texts.me.current}</span>
-                  ) : (
-                    <button type="button" onClick={() => end.mutate(session.id)} disabled={end.isPending}>
-                      {texts.me.end}
-                    </button>
-                  )}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table
+        headings={[texts.me.browser, texts.me.address, texts.me.lastUsed, { label: texts.me.end, kind: "hidden" }]}
+      >
+        {sessions.data?.map((session) => (
+          <tr key={session.id}>
+            <th scope="row" className="wrap">
+              {session.userAgent ?? texts.me.unknownBrowser}
+            </th>
+            <td>{session.ip}</td>
+            <td>
+              <Age time={session.lastUsedAt} now={now} timeZone="UTC" />
+            </td>
+            <td className="number">
+              {session.current ? (
+                <span className="fine">{texts.me.current}</span>
+              ) : (
+                <button type="button" onClick={() => end.mutate(session.id)} disabled={end.isPending}>
+                  {texts.me.end}
+                </button>
+              )}
+            </td>
+          </tr>
+        ))}
+      </Table>
     </section>
   );
-}
-
-function submitted(event: FormEvent<HTMLFormElement>, use: (values: FormData, form: HTMLFormElement) => void): void {
-  event.preventDefault();
-  use(new FormData(event.currentTarget), event.currentTarget);
 }

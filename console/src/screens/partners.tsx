@@ -1,16 +1,17 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useId, useState } from "react";
-import { apiOf, dataOf } from "../api/client";
+import { apiOf, dataOf, inOrganization } from "../api/client";
 import type { components } from "../api/schema";
 import { useTexts } from "../i18n";
 import { type ApiKey, keysQuery, networksOf, SCOPES, type Scope } from "../partners";
-import { inOrganization } from "../people";
 import { Age } from "../ui/age";
 import { Confirm, Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
+import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { Secret } from "../ui/secret";
+import { Table } from "../ui/table";
 
 type CreatedKey = components["schemas"]["CreatedKey"];
 
@@ -38,49 +39,38 @@ export function PartnersScreen() {
       <Failure error={keys.error} />
       {keys.data?.meta.total === 0 && <p className="fine">{texts.partners.none}</p>}
       {keys.data !== undefined && keys.data.meta.total > 0 && (
-        <div className="table">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">{texts.partners.key}</th>
-                <th scope="col">{texts.partners.scopes}</th>
-                <th scope="col">{texts.partners.lastUsed}</th>
-                <th scope="col">
-                  <span className="hidden">{texts.partners.revoke}</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {keys.data.data.map((key) => (
-                <tr key={key.id}>
-                  <th scope="row">
-                    {key.name}
-                    <span className="fine">
-                      {key.partnerId} · <code>{key.keyPrefix}…</code>
-                    </span>
-                  </th>
-                  <td className="wrap">{key.scopes.join(", ")}</td>
-                  <td>
-                    {key.lastUsedAt === null ? (
-                      texts.fleet.never
-                    ) : (
-                      <Age time={key.lastUsedAt} now={now} timeZone="UTC" />
-                    )}
-                  </td>
-                  <td className="number">
-                    {key.isActive ? (
-                      <button type="button" onClick={() => setRevoking(key)}>
-                        {texts.partners.revoke}
-                      </button>
-                    ) : (
-                      <span className="fine">{texts.partners.revoked}</span>
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          headings={[
+            texts.partners.key,
+            texts.partners.scopes,
+            texts.partners.lastUsed,
+            { label: texts.partners.revoke, kind: "hidden" },
+          ]}
+        >
+          {keys.data.data.map((key) => (
+            <tr key={key.id}>
+              <th scope="row">
+                {key.name}
+                <span className="fine">
+                  {key.partnerId} · <code>{key.keyPrefix}…</code>
+                </span>
+              </th>
+              <td className="wrap">{key.scopes.join(", ")}</td>
+              <td>
+                <Age time={key.lastUsedAt} now={now} timeZone="UTC" />
+              </td>
+              <td className="number">
+                {key.isActive ? (
+                  <button type="button" onClick={() => setRevoking(key)}>
+                    {texts.partners.revoke}
+                  </button>
+                ) : (
+                  <span className="fine">{texts.partners.revoked}</span>
+                )}
+              </td>
+            </tr>
+          ))}
+        </Table>
       )}
       {isAdding && <NewKey onClose={() => setIsAdding(false)} onCreated={setCreated} />}
       {created !== null && (
@@ -140,13 +130,7 @@ function NewKey({ onClose, onCreated }: { onClose: () => void; onCreated: (creat
   });
   return (
     <Dialog title={texts.partners.add} onClose={onClose}>
-      <form
-        className="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          create.mutate(new FormData(event.currentTarget));
-        }}
-      >
+      <Form onSubmit={(values) => create.mutate(values)}>
         <label>
           {texts.people.name}
           <input name="name" required maxLength={100} autoComplete="off" />
@@ -171,15 +155,8 @@ function NewKey({ onClose, onCreated }: { onClose: () => void; onCreated: (creat
           <textarea id={networksId} name="networks" rows={2} placeholder="192.0.2.0/24" />
         </div>
         <Failure error={create.error} />
-        <div className="toolbar">
-          <button type="submit" className="primary" disabled={create.isPending}>
-            {texts.partners.create}
-          </button>
-          <button type="button" onClick={onClose}>
-            {texts.cancel}
-          </button>
-        </div>
-      </form>
+        <Buttons action={texts.partners.create} disabled={create.isPending} onCancel={onClose} />
+      </Form>
     </Dialog>
   );
 }

@@ -1,14 +1,16 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
-import { api, dataOf } from "../api/client";
+import { api, dataOf, inOrganization } from "../api/client";
 import { useTexts } from "../i18n";
-import { inOrganization, invitationsQuery, type Member, membersQuery, ROLES } from "../people";
+import { invitationsQuery, type Member, membersQuery, ROLES } from "../people";
 import type { Role } from "../session";
 import { Age } from "../ui/age";
 import { Confirm } from "../ui/dialog";
 import { Failure } from "../ui/failure";
+import { Form } from "../ui/form";
 import { useNow } from "../ui/now";
+import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/people");
 
@@ -61,50 +63,37 @@ function Members() {
       </div>
       <Failure error={members.error ?? change.error} />
       {q === "" && members.data?.data.length === 0 && <p className="fine">{texts.people.noMembers}</p>}
-      <div className="table">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{texts.people.name}</th>
-              <th scope="col">{texts.people.role}</th>
-              <th scope="col">
-                <span className="hidden">{texts.people.remove}</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {members.data?.data.map((member) => (
-              <tr key={member.id}>
-                <th scope="row">
-                  {member.user.name}
-                  <span className="fine">{member.user.email}</span>
-                </th>
-                <td>
-                  <select
-                    aria-label={texts.people.roleOf(member.user.name)}
-                    value={member.role}
-                    disabled={member.userId === user.id || change.isPending}
-                    onChange={(event) => change.mutate({ member, role: event.target.value as Role })}
-                  >
-                    {ROLES.map((role) => (
-                      <option key={role} value={role}>
-                        {texts.role[role]}
-                      </option>
-                    ))}
-                  </select>
-                </td>
-                <td className="number">
-                  {member.userId !== user.id && (
-                    <button type="button" onClick={() => setRemoving(member)}>
-                      {texts.people.remove}
-                    </button>
-                  )}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table headings={[texts.people.name, texts.people.role, { label: texts.people.remove, kind: "hidden" }]}>
+        {members.data?.data.map((member) => (
+          <tr key={member.id}>
+            <th scope="row">
+              {member.user.name}
+              <span className="fine">{member.user.email}</span>
+            </th>
+            <td>
+              <select
+                aria-label={texts.people.roleOf(member.user.name)}
+                value={member.role}
+                disabled={member.userId === user.id || change.isPending}
+                onChange={(event) => change.mutate({ member, role: event.target.value as Role })}
+              >
+                {ROLES.map((role) => (
+                  <option key={role} value={role}>
+                    {texts.role[role]}
+                  </option>
+                ))}
+              </select>
+            </td>
+            <td className="number">
+              {member.userId !== user.id && (
+                <button type="button" onClick={() => setRemoving(member)}>
+                  {texts.people.remove}
+                </button>
+              )}
+            </td>
+          </tr>
+        ))}
+      </Table>
       {removing !== null && (
         <Confirm
           title={texts.people.removeTitle(removing.user.name)}
@@ -144,17 +133,14 @@ function Invitations() {
   return (
     <section className="block" aria-labelledby="invitations">
       <h2 id="invitations">{texts.people.invitations}</h2>
-      <form
+      <Form
         className="card toolbar"
-        onSubmit={(event) => {
-          event.preventDefault();
-          const element = event.currentTarget;
-          const form = new FormData(element);
+        onSubmit={(values, form) =>
           invite.mutate(
-            { email: String(form.get("email")), role: String(form.get("role")) as Role },
-            { onSuccess: () => element.reset() },
-          );
-        }}
+            { email: String(values.get("email")), role: String(values.get("role")) as Role },
+            { onSuccess: () => form.reset() },
+          )
+        }
       >
         <label className="grow">
           {texts.login.email}
@@ -173,43 +159,36 @@ function Invitations() {
         <button type="submit" className="primary" disabled={invite.isPending}>
           {texts.people.invite}
         </button>
-      </form>
+      </Form>
       <Failure error={invitations.error ?? invite.error ?? revoke.error} />
       {invitations.data !== undefined && invitations.data.data.length > 0 && (
-        <div className="table">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">{texts.login.email}</th>
-                <th scope="col">{texts.people.role}</th>
-                <th scope="col">{texts.fleet.status}</th>
-                <th scope="col">{texts.people.invited}</th>
-                <th scope="col">
-                  <span className="hidden">{texts.people.revoke}</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {invitations.data.data.map(({ id, email, role, status, createdAt }) => (
-                <tr key={id}>
-                  <th scope="row">{email}</th>
-                  <td>{texts.role[role]}</td>
-                  <td>{texts.people.statuses[status]}</td>
-                  <td>
-                    <Age time={createdAt} now={now} timeZone="UTC" />
-                  </td>
-                  <td className="number">
-                    {status === "PENDING" && (
-                      <button type="button" onClick={() => revoke.mutate(id)} disabled={revoke.isPending}>
-                        {texts.people.revoke}
-                      </button>
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          headings={[
+            texts.login.email,
+            texts.people.role,
+            texts.fleet.status,
+            texts.people.invited,
+            { label: texts.people.revoke, kind: "hidden" },
+          ]}
+        >
+          {invitations.data.data.map(({ id, email, role, status, createdAt }) => (
+            <tr key={id}>
+              <th scope="row">{email}</th>
+              <td>{texts.role[role]}</td>
+              <td>{texts.people.statuses[status]}</td>
+              <td>
+                <Age time={createdAt} now={now} timeZone="UTC" />
+              </td>
+              <td className="number">
+                {status === "PENDING" && (
+                  <button type="button" onClick={() => revoke.mutate(id)} disabled={revoke.isPending}>
+                    {texts.people.revoke}
+                  </button>
+                )}
+              </td>
+            </tr>
+          ))}
+        </Table>
       )}
     </section>
   );

@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
-import { apiOf, dataOf } from "../api/client";
+import { apiOf, dataOf, inOrganization } from "../api/client";
 import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import { type Plant, plantQuery } from "../plants";
@@ -96,7 +96,7 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
   const queryClient = useQueryClient();
   const [revoking, setRevoking] = useState(false);
   const call = apiOf(plant.organizationId);
-  const params = { header: { "x-org-id": plant.organizationId }, path: { id: plant.id } };
+  const params = { header: inOrganization(plant.organizationId), path: { id: plant.id } };
   const reload = () => queryClient.invalidateQueries(plantQuery(plant.organizationId, plant.id));
   const rotate = useMutation({
     mutationFn: () => dataOf(call.POST("/api/v1/plants/{id}/rotate-secret", { params })),

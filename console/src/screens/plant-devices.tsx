@@ -9,15 +9,17 @@ import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
 import { DeviceState } from "../ui/state";
+import { Table } from "../ui/table";
 import { CommandDialog } from "./command-dialog";
 import { Commands } from "./plant-commands";
 import { RegisterDialog } from "./register-dialog";
 
 const route = getRouteApi("/inside/o/$slug");
+const plantRoute = getRouteApi("/inside/o/$slug/plants/$plantId");
 
 /** The tab of a plant with its sub-devices. */
 export function PlantDevicesScreen() {
-  return <PlantDevices plantId={getRouteApi("/inside/o/$slug/plants/$plantId").useParams().plantId} />;
+  return <PlantDevices plantId={plantRoute.useParams().plantId} />;
 }
 
 /** The plant's sub-devices, their commands, and devices of its messages that wait for their registration. */
@@ -61,49 +63,38 @@ export function PlantDevices({ plantId }: { plantId: string }) {
         </div>
         {devices.data?.data.length === 0 && <p className="fine">{texts.devices.none}</p>}
         {devices.data !== undefined && devices.data.data.length > 0 && (
-          <div className="table">
-            <table>
-              <thead>
-                <tr>
-                  <th scope="col">{texts.devices.device}</th>
-                  <th scope="col">{texts.devices.template}</th>
-                  <th scope="col">{texts.fleet.status}</th>
-                  <th scope="col">{texts.fleet.lastSeen}</th>
-                  <th scope="col">
-                    <span className="hidden">{texts.devices.command}</span>
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {devices.data.data.map((device) => (
-                  <tr key={device.id}>
-                    <th scope="row">
-                      {device.name}
-                      <span className="fine">{device.externalId}</span>
-                    </th>
-                    <td>{templateOf(device)?.name ?? texts.devices.types[device.type]}</td>
-                    <td>
-                      <DeviceState status={device.status} />
-                    </td>
-                    <td>
-                      {device.lastSeenAt === null ? (
-                        texts.fleet.never
-                      ) : (
-                        <Age time={device.lastSeenAt} now={now} timeZone={timeZone} />
-                      )}
-                    </td>
-                    <td className="number">
-                      {mayCommand && actionsOf(templateOf(device)).length > 0 && (
-                        <button type="button" onClick={() => setCommanding(device)}>
-                          {texts.devices.command}
-                        </button>
-                      )}
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Table
+            headings={[
+              texts.devices.device,
+              texts.devices.template,
+              texts.fleet.status,
+              texts.fleet.lastSeen,
+              { label: texts.devices.command, kind: "hidden" },
+            ]}
+          >
+            {devices.data.data.map((device) => (
+              <tr key={device.id}>
+                <th scope="row">
+                  {device.name}
+                  <span className="fine">{device.externalId}</span>
+                </th>
+                <td>{templateOf(device)?.name ?? texts.devices.types[device.type]}</td>
+                <td>
+                  <DeviceState status={device.status} />
+                </td>
+                <td>
+                  <Age time={device.lastSeenAt} now={now} timeZone={timeZone} />
+                </td>
+                <td className="number">
+                  {mayCommand && actionsOf(templateOf(device)).length > 0 && (
+                    <button type="button" onClick={() => setCommanding(device)}>
+                      {texts.devices.command}
+                    </button>
+                  )}
+                </td>
+              </tr>
+            ))}
+          </Table>
         )}
       </section>
       {devices.data?.data

@@ -5,6 +5,7 @@ import { refusedQuery, unregisteredQuery, useTimeZone } from "../plants";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
+import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId");
 
@@ -24,36 +25,29 @@ export function PlantMessagesScreen() {
         <h2 id="unregistered">{texts.messages.unregistered}</h2>
         {unregistered.data?.length === 0 && <p className="fine">{texts.messages.noUnregistered}</p>}
         {unregistered.data !== undefined && unregistered.data.length > 0 && (
-          <div className="table">
-            <table>
-              <thead>
-                <tr>
-                  <th scope="col">{texts.messages.device}</th>
-                  <th scope="col" className="number">
-                    {texts.messages.count}
-                  </th>
-                  <th scope="col">{texts.messages.first}</th>
-                  <th scope="col">{texts.messages.last}</th>
-                </tr>
-              </thead>
-              <tbody>
-                {unregistered.data.map((device) => (
-                  <tr key={device.externalId}>
-                    <th scope="row">
-                      <code>{device.externalId}</code>
-                    </th>
-                    <td className="number">{device.count}</td>
-                    <td>
-                      <Age time={device.firstSeenAt} now={now} timeZone={timeZone} />
-                    </td>
-                    <td>
-                      <Age time={device.lastSeenAt} now={now} timeZone={timeZone} />
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Table
+            headings={[
+              texts.messages.device,
+              { label: texts.messages.count, kind: "number" },
+              texts.messages.first,
+              texts.messages.last,
+            ]}
+          >
+            {unregistered.data.map((device) => (
+              <tr key={device.externalId}>
+                <th scope="row">
+                  <code>{device.externalId}</code>
+                </th>
+                <td className="number">{device.count}</td>
+                <td>
+                  <Age time={device.firstSeenAt} now={now} timeZone={timeZone} />
+                </td>
+                <td>
+                  <Age time={device.lastSeenAt} now={now} timeZone={timeZone} />
+                </td>
+              </tr>
+            ))}
+          </Table>
         )}
       </section>
       <section aria-labelledby="refused" className="block">

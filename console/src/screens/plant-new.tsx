@@ -6,6 +6,7 @@ import type { components } from "../api/schema";
 import { useTexts } from "../i18n";
 import { latestQuery, type Plant, plantQuery, refusedQuery, unregisteredQuery } from "../plants";
 import { Failure } from "../ui/failure";
+import { Form } from "../ui/form";
 import { PlantDevices } from "./plant-devices";
 import { ProvisioningPackage } from "./provisioning-package";
 
@@ -53,13 +54,7 @@ function RegisterForm() {
     onSuccess: ({ id }) => navigate({ search: { plant: id, step: 2 } }),
   });
   return (
-    <form
-      className="card form"
-      onSubmit={(event) => {
-        event.preventDefault();
-        register.mutate(new FormData(event.currentTarget));
-      }}
-    >
+    <Form className="card form" onSubmit={(values) => register.mutate(values)}>
       <label>
         {texts.newPlant.name}
         <input name="name" required maxLength={255} />
@@ -103,7 +98,7 @@ function RegisterForm() {
           {texts.newPlant.register}
         </button>
       </div>
-    </form>
+    </Form>
   );
 }
 

@@ -32,11 +32,7 @@ export function PlantFrame() {
             <span>{plant.data.serialNumber}</span>
             <span>
               {texts.fleet.lastSeen}:{" "}
-              {plant.data.lastSeenAt === null ? (
-                texts.fleet.never
-              ) : (
-                <Age time={plant.data.lastSeenAt} now={now} timeZone={plant.data.effectiveTimeZone} />
-              )}
+              <Age time={plant.data.lastSeenAt} now={now} timeZone={plant.data.effectiveTimeZone} />
             </span>
           </p>
         )}

@@ -1,6 +1,6 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { apiOf, dataOf } from "../api/client";
+import { apiOf, dataOf, inOrganization } from "../api/client";
 import type { components } from "../api/schema";
 import { useTexts } from "../i18n";
 import { plantQuery } from "../plants";
@@ -24,7 +24,7 @@ export function ProvisioningPackage({ plant, onSaved }: Props) {
     mutationFn: () =>
       dataOf(
         apiOf(plant.organizationId).POST("/api/v1/plants/{id}/provision", {
-          params: { header: { "x-org-id": plant.organizationId }, path: { id: plant.id } },
+          params: { header: inOrganization(plant.organizationId), path: { id: plant.id } },
         }),
       ),
     onSuccess: (received) => {

@@ -5,6 +5,7 @@ import { DEVICE_TYPES, type DeviceType, templatesQuery } from "../devices";
 import { useTexts } from "../i18n";
 import { Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
+import { Buttons, Form } from "../ui/form";
 
 interface Props {
   organizationId: string;
@@ -47,13 +48,7 @@ export function RegisterDialog({ organizationId, plantId, externalId, onClose }:
   });
   return (
     <Dialog title={texts.devices.register} onClose={onClose}>
-      <form
-        className="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          register.mutate(new FormData(event.currentTarget));
-        }}
-      >
+      <Form onSubmit={(values) => register.mutate(values)}>
         <label>
           {texts.messages.device}
           <input name="externalId" defaultValue={externalId} readOnly={externalId !== ""} required />
@@ -89,15 +84,8 @@ export function RegisterDialog({ organizationId, plantId, externalId, onClose }:
           {template ? texts.devices.signals(template.signals.length) : texts.devices.withoutTemplate}
         </p>
         <Failure error={templates.error ?? register.error} />
-        <div className="toolbar">
-          <button type="submit" className="primary" disabled={register.isPending}>
-            {texts.devices.register}
-          </button>
-          <button type="button" onClick={onClose}>
-            {texts.cancel}
-          </button>
-        </div>
-      </form>
+        <Buttons action={texts.devices.register} disabled={register.isPending} onCancel={onClose} />
+      </Form>
     </Dialog>
   );
 }

@@ -1,8 +1,9 @@
 import { age, dateTime } from "../format/times";
-import { useLocale } from "../i18n";
+import { useLocale, useTexts } from "../i18n";
 
 interface Props {
-  time: string;
+  /** null: it has never been. */
+  time: string | null;
   /** The present in epoch milliseconds. */
   now: number;
   timeZone: string;
@@ -13,6 +14,8 @@ interface Props {
 /** How long ago something was; the time itself is shown on hover. */
 export function Age({ time, now, timeZone, short = false }: Props) {
   const locale = useLocale();
+  const texts = useTexts();
+  if (time === null) return texts.fleet.never;
   return (
     <time dateTime={time} title={`${dateTime(time, timeZone, locale)} · ${dateTime(time, "UTC", locale)}`}>
       {age(time, now, locale, short ? "narrow" : "long")}

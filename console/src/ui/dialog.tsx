@@ -2,6 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { useTexts } from "../i18n";
 import { Failure } from "./failure";
+import { Buttons, Form } from "./form";
 
 interface DialogProps {
   title: string;
@@ -42,28 +43,15 @@ export function Confirm({ title, consequence, name, action, run, onClose }: Conf
   const mutation = useMutation({ mutationFn: run, onSuccess: onClose });
   return (
     <Dialog title={title} onClose={onClose}>
-      <form
-        className="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          mutation.mutate();
-        }}
-      >
+      <Form onSubmit={() => mutation.mutate()}>
         <p>{consequence}</p>
         <label>
           {texts.confirm.typeName(name)}
           <input value={typed} onChange={(event) => setTyped(event.target.value)} autoComplete="off" required />
         </label>
         <Failure error={mutation.error} />
-        <div className="toolbar">
-          <button type="submit" className="danger" disabled={typed !== name || mutation.isPending}>
-            {action}
-          </button>
-          <button type="button" onClick={onClose}>
-            {texts.cancel}
-          </button>
-        </div>
-      </form>
+        <Buttons action={action} isDangerous disabled={typed !== name || mutation.isPending} onCancel={onClose} />
+      </Form>
     </Dialog>
   );
 }

@@ -1,0 +1,47 @@
+import type { ReactNode } from "react";
+import { useTexts } from "../i18n";
+
+interface FormProps {
+  className?: string;
+  /** Called with the values of the fields, in place of the browser's own request. */
+  onSubmit: (values: FormData, form: HTMLFormElement) => void;
+  children: ReactNode;
+}
+
+/** A form whose fields keep their own values. */
+export function Form({ className = "form", onSubmit, children }: FormProps) {
+  return (
+    <form
+      className={className}
+      onSubmit={(event) => {
+        event.preventDefault();
+        onSubmit(new FormData(event.currentTarget), event.currentTarget);
+      }}
+    >
+      {children}
+    </form>
+  );
+}
+
+interface ButtonsProps {
+  /** Label of the button that submits the form. */
+  action: string;
+  isDangerous?: boolean;
+  disabled: boolean;
+  onCancel: () => void;
+}
+
+/** The buttons of a form in a dialog. */
+export function Buttons({ action, isDangerous = false, disabled, onCancel }: ButtonsProps) {
+  const texts = useTexts();
+  return (
+    <div className="toolbar">
+      <button type="submit" className={isDangerous ? "danger" : "primary"} disabled={disabled}>
+        {action}
+      </button>
+      <button type="button" onClick={onCancel}>
+        {texts.cancel}
+      </button>
+    </div>
+  );
+}

@@ -1,0 +1,41 @@
+import type { ReactNode } from "react";
+
+/** A heading of a column. */
+export type Heading =
+  | string
+  | {
+      label: string;
+      /** `number` aligns the heading as its numbers are, `hidden` is read by screen readers alone. */
+      kind?: "number" | "hidden";
+      /** Shown in place of the label. */
+      content?: ReactNode;
+    };
+
+interface Props {
+  headings: readonly Heading[];
+  /** The rows. */
+  children: ReactNode;
+}
+
+/** A table that scrolls sideways where the screen is narrow. */
+export function Table({ headings, children }: Props) {
+  return (
+    <div className="table">
+      <table>
+        <thead>
+          <tr>
+            {headings.map((heading) => {
+              const { label, kind, content } = typeof heading === "string" ? { label: heading } : heading;
+              return (
+                <th scope="col" key={label} className={kind === "number" ? "number" : undefined}>
+                  {content ?? (kind === "hidden" ? <span className="hidden">{label}</span> : label)}
+                </th>
+              );
+            })}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </div>
+  );
+}
