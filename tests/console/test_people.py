@@ -51,23 +51,38 @@ def test_a_person_is_invited_and_the_invitation_revoked(watched: Watched, admini
 def test_members_are_found_change_roles_and_leave(
     watched: Watched, service: Served, administrator: ConsoleUser, user: User
 ) -> None:
-    other = user()
+    other = user(organizations=0, name="Otto Other", joins=administrator.slugs)
     page = watched.page
-    [slug] = administrator.slugs
-    with httpx.Client(base_url=f"{service.url}/api/v1", headers=service.headers) as client:
-        found = client.get("/organizations", params={"limit": 100}).json()["data"]
-        organization = next(one["id"] for one in found if one["slug"] == slug)
-        joined = {"email": other.email, "role": "VIEWER"}
-        client.post("/invitations", json=joined, headers={"x-org-id": organization}).raise_for_status()
     open_screen(page, "People", "People")
-    page.get_by_label("Search name or address").fill(administrator.email)
-    member = page.get_by_role("row").filter(has_text=administrator.email)
-    expect(member).to_have_count(1)
-    # Nobody takes their own rights away by mistake.
-    expect(member.get_by_label("Role of Vera Viewer")).to_be_disabled()
-    expect(member.get_by_role("button", name="Remove")).to_have_count(0)
-    page.get_by_label("Search name or address").fill("nobody@example.com")
-    expect(member).to_have_count(0)
+    search = page.get_by_label("Search name or address")
+    own, found = (page.get_by_role("row").filter(has_text=one.email) for one in (administrator, other))
+    expect(own).to_have_count(1)
+    # Users cannot remove their own rights by mistake.
+    expect(own.get_by_label("Role of Vera Viewer")).to_be_disabled()
+    expect(own.get_by_role("button", name="Remove")).to_have_count(0)
+    search.fill("otto")
+    expect(own).to_have_count(0)
+    expect(found).to_have_count(1)
+
+    role = found.get_by_label("Role of Otto Other")
+    expect(role).to_have_value("VIEWER")
+    role.select_option("Administrator")
+    page.reload()
+    expect(role).to_have_value("ORG_ADMIN")
+
+    found.get_by_role("button", name="Remove").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Otto Other")
+    remove = dialog.get_by_role("button", name="Remove")
+    dialog.get_by_role("textbox").fill("Otto")
+    expect(remove).to_be_disabled()
+    dialog.get_by_role("textbox").fill("Otto Other")
+    remove.click()
+    expect(found).to_have_count(0)
+    expect(own).to_have_count(1)
+    with httpx.Client(base_url=f"{service.url}/api/v1") as client:
+        client.post("/auth/login", json={"email": other.email, "password": PASSWORD}).raise_for_status()
+        assert client.get("/organizations").json()["data"] == []
 
 
 def test_viewers_see_neither_people_nor_changes(watched: Watched, user: User) -> None:

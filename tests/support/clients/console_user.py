@@ -28,22 +28,29 @@ class ConsoleUser:
         page.wait_for_url(lambda url: "/console/login" not in url)
 
 
-def console_user(service: Served, database_url: str, *, role: str = "VIEWER", organizations: int = 1) -> ConsoleUser:
-    """Return a new user with this role in each of some new organisations."""
+def console_user(
+    service: Served,
+    database_url: str,
+    *,
+    role: str = "VIEWER",
+    organizations: int = 1,
+    name: str = "Vera Viewer",
+    joins: tuple[str, ...] = (),
+) -> ConsoleUser:
+    """Return a new user with this role in some new organisations and in those with the slugs `joins`."""
     with httpx.Client(base_url=f"{service.url}/api/v1", headers=service.headers) as client:
         email = f"{new_id()}@example.com"
-        made = client.post("/auth/register", json={"email": email, "name": "Vera Viewer", "password": PASSWORD})
+        made = client.post("/auth/register", json={"email": email, "name": name, "password": PASSWORD})
         made.raise_for_status()
-        user_id = made.json()["user"]["id"]
-        slugs = []
+        slugs = list(joins)
         for number in range(1, organizations + 1):
-            slug = f"org-{new_id().hex}"
-            joined = client.post("/organizations", json={"name": f"Organisation {number}", "slug": slug})
-            joined.raise_for_status()
-            with psycopg.connect(database_url) as db:
-                db.execute(
-                    "INSERT INTO membership (id, organization_id, user_id, role) VALUES (%s, %s, %s, %s)",
-                    (new_id(), joined.json()["id"], user_id, role),
-                )
-            slugs.append(slug)
+            slugs.append(f"org-{new_id().hex}")
+            client.post("/organizations", json={"name": f"Organisation {number}", "slug": slugs[-1]}).raise_for_status()
+    with psycopg.connect(database_url) as db:
+        for slug in slugs:
+            db.execute(
+                "INSERT INTO membership (id, organization_id, user_id, role)"
+                " SELECT %s, id, %s, %s FROM organization WHERE slug = %s",
+                (new_id(), made.json()["user"]["id"], role, slug),
+            )
     return ConsoleUser(email, tuple(slugs))
