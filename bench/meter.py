@@ -152,7 +152,7 @@ def span(commits: Sequence[tuple[float, int]], points_in_flight: int) -> Run:
         BenchFailed: The commits are too few.
     """
     if len(commits) < 2:
-        raise BenchFailed(f"{len(commits)} commits are too few to tell a rate")
+        raise BenchFailed(f"{len(commits)} commits are too few to measure a rate")
     stored = list(accumulate(points for _, points in commits))
     warm = (number for number, points in enumerate(stored) if 2 * points >= points_in_flight)
     first = min(next(warm, len(commits)), len(commits) - 2)

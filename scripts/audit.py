@@ -82,7 +82,7 @@ def judge(answers: Iterable[dict[str, Any]], exceptions: Iterable[dict[str, Any]
                 report.accepted.append(allowed[known.pop()])
             else:
                 fixed = ", ".join(advisory["fix_versions"]) or "no release"
-                report.found.append(f"{name} {package['version']}: {advisory['id']}, mended in {fixed}")
+                report.found.append(f"{name} {package['version']}: {advisory['id']}, fixed in {fixed}")
     return report
 
 

@@ -16,7 +16,7 @@ PASSWORD, NEW_PASSWORD = "Correct horse 1!", "quite another password"
 
 
 class Browser:
-    """Somebody's HTTP client: keeps cookies as a browser does, or a bearer token as a script does."""
+    """HTTP client of a user: keeps cookies as a browser does, or a bearer token as a script does."""
 
     def __init__(self, stack: RunningStack) -> None:
         self._http = httpx.Client(base_url=f"{stack.base_url}/api/v1", timeout=30)

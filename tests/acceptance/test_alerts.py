@@ -16,7 +16,7 @@ TOKEN = "ExponentPushToken[operator-phone]"
 
 
 def operator_of(fleet: Fleet) -> tuple[str, httpx.Client]:
-    """Somebody who was invited as an OPERATOR: the e-mail, and a client that is logged in."""
+    """A user who was invited as an OPERATOR: the e-mail, and a client that is logged in."""
     email = f"operator-{uuid4().hex[:8]}@example.com"
     organization = fleet.call("POST", "/invitations", {"email": email, "role": "OPERATOR"})["organizationId"]
     (invitation,) = wait_for(lambda: delivered(fleet.stack.home, email) or None)

@@ -25,7 +25,7 @@ from support.servers.trace_collector import Collector, trace_collector
 
 @dataclass
 class Watched:
-    """A running service that logs JSON and sends traces, and somebody logged in who acts in an organisation."""
+    """A running service that logs JSON and sends traces, and a logged-in user who acts in an organisation."""
 
     stack: RunningStack
     collector: Collector
@@ -187,7 +187,7 @@ def test_the_whole_log_is_json_even_when_the_database_is_killed(watched: Watched
         assert {"event", "level", "logger", "process", "timestamp"} <= line.keys(), line
     assert {line["process"] for line in lines} >= {"up", "serve", "gateway", "jobs", "postgres"}
     assert any("reason" in line for line in lines if line["event"] == "task failed"), "what ended with the database says why"
-    assert not [line for line in lines if "OperationalError" in line.get("exception", "")], "a traceback helps nobody there"
+    assert not [line for line in lines if "OperationalError" in line.get("exception", "")], "a traceback is of no use there"
 
 
 def answers(watched: Watched) -> bool:

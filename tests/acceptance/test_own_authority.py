@@ -62,7 +62,7 @@ async def test_plants_and_broker_stand_below_the_companys_root(own_stack: Runnin
     try:
         plant = fleet.plant("MTLS")
         assert plant.package["security"]["caCert"] == (ISSUING.pem + ROOT.pem).decode()
-        plant.package["security"]["caCert"] = ROOT.pem.decode()  # whoever trusts the root needs no more
+        plant.package["security"]["caCert"] = ROOT.pem.decode()  # a client that trusts the root needs no more
         async with await plant.connect() as connection:
             await connection.publish(plant.topic("status"), b'{"status":"ONLINE"}')
     finally:

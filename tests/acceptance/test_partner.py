@@ -1,4 +1,4 @@
-"""A trading partner with nothing but the answer that made his key: orders to a plant, their acks, what he reads."""
+"""A trading partner with nothing but the answer that made the key: orders to a plant, their acks, the data it reads."""
 
 import asyncio
 import contextlib
@@ -265,7 +265,7 @@ async def test_a_copy_does_not_carry_what_the_scope_forbids(trading: Partnership
                     assert key.endswith(".command.mode")
                     continue
                 ack = await partner.wait_for(body["messageId"])
-                # The broker shows nobody a BCC: the message counts for what its own key says, and once.
+                # The broker removes BCC from what it delivers: the message counts for its own routing key, and once.
                 assert ack.get("rejectionReason") == ("MALFORMED" if header == "CC" else None)
                 assert ack["commandType"] == "SITE_SETPOINT"
                 carried_out += header == "BCC"

@@ -18,7 +18,7 @@ from support.clients.fleet_under_test import Fleet, Plant, tls_context, wait_for
 METHODS = ("MTLS", "TOKEN", "PASSWORD")
 GUIDE = Path(__file__).parents[2] / "docs" / "device.md"
 NOTICED_SECONDS = 1
-"""Within which the ingest has heard of a change and worked off what came before it."""
+"""Within which the ingest has received a change and worked off what came before it."""
 
 
 def example(name: str) -> str:
@@ -162,7 +162,7 @@ async def renew(plant: Plant) -> None:
 
 
 async def revoke(plant: Plant) -> None:
-    """The connection ends within a second, and nobody comes back."""
+    """The connection ends within a second, and the plant does not log in again."""
     login = await asyncio.to_thread(lambda: plant.login)
     async with await plant.connect(login) as connection:
         plant.fleet.call("POST", f"/plants/{plant.id}/revoke")

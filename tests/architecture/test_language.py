@@ -7,7 +7,7 @@ words to use instead.
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,13 +31,16 @@ NAMES_OF_LIBRARIES = {("archive.py", "tell")}
 """(file, name) pairs that the project does not choose."""
 
 
-def texts_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the line number and text of everything that is read: whole pages, and strings and comments of source."""
+def texts_of(path: Path, begins: tuple[str, ...] = ("",)) -> Iterator[tuple[int, str]]:
+    """Yield the line number and text of everything that is read: whole pages, and strings and comments of source.
+
+    `begins` selects the strings and comments that begin with one of these.
+    """
     if path.suffix == ".md":
         yield from enumerate(path.read_text().splitlines(), start=1)
         return
     for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
-        if token.type in (tokenize.STRING, tokenize.COMMENT):
+        if token.type in (tokenize.STRING, tokenize.COMMENT) and token.string.startswith(begins):
             yield from enumerate(token.string.splitlines(), start=token.start[0])
 
 
@@ -48,21 +51,35 @@ def files() -> list[Path]:
     return sorted(path for path in pages + modules)
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_texts_are_plain(path: Path) -> None:
+def scripts() -> list[Path]:
+    """Return the modules beside the product. Their strings are data of all kinds; their docstrings and comments are checked."""
+    return [path for folder in ("tests", "bench", "scripts") for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def found_in(path: Path, texts: Iterable[tuple[int, str]]) -> list[str]:
     name = str(path.relative_to(ROOT))
-    found = [
+    return [
         f"{name}:{line}: {match[0]}: {text.strip()}"
-        for line, text in texts_of(path)
+        for line, text in texts
         for match in WORDS.finditer(text)
         if (name, match[0].lower()) not in EXCEPTIONS
     ]
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_texts_are_plain(path: Path) -> None:
+    found = found_in(path, texts_of(path))
+    assert not found, "\n".join(found)
+
+
+def test_docstrings_and_comments_of_tests_are_plain() -> None:
+    found = [one for path in scripts() for one in found_in(path, texts_of(path, ('"""', "#")))]
     assert not found, "\n".join(found)
 
 
 def test_names_are_plain() -> None:
     sources = [path for path in files() if path.suffix == ".py"]
-    sources += [path for folder in ("tests", "bench", "scripts") for path in sorted((ROOT / folder).rglob("*.py"))]
+    sources += scripts()
     found = {
         f"{path.relative_to(ROOT)}:{token.start[0]}: {token.string}"
         for path in sources

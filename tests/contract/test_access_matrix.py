@@ -86,7 +86,7 @@ async def headers_of(service: ApiService, identity: str) -> dict[str, str]:
 
 
 async def code_of(service: ApiService, endpoint: Endpoint, headers: dict[str, str]) -> str | None:
-    """The error code of a call with an id that is nobody's and, where a body is asked for, an empty one."""
+    """The error code of a call with an id that no record has and, where a body is asked for, an empty one."""
     organization = endpoint.caller.organization
     path = endpoint.path.replace(f"{{{organization}}}", headers.get("x-org-id", "")) if organization else endpoint.path
     path = re.sub(r"\{\w+\}", lambda _: str(new_id()), path)
@@ -156,7 +156,7 @@ async def test_internal_endpoints_are_closed_in_production(database_url: str, ho
 
 
 def test_a_wrong_answer_would_be_found() -> None:
-    """The expectation tells identities apart: nothing lets everybody in but public endpoints."""
+    """The expectation distinguishes identities: only public endpoints admit all of them."""
     kinds = {endpoint.caller.kind for endpoint in BUILT.values()}
     assert {CallerKind.PUBLIC, CallerKind.SESSION, CallerKind.ORG_MEMBER, CallerKind.SUPER_ADMIN} <= kinds
     for endpoint in BUILT.values():

@@ -272,7 +272,7 @@ def test_no_deviation_outlives_its_reason() -> None:
 
 
 def test_a_difference_would_be_found() -> None:
-    """The comparison can fail: a row changed in one place is told apart from its endpoint."""
+    """The comparison can fail: it finds a row that differs from its endpoint in one place."""
     row = ("POST", "/api/v1/organizations")
     schemas = JsonSchemas()
     endpoint: Endpoint = BUILT[row]

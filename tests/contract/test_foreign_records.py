@@ -1,7 +1,7 @@
 """Another organisation, and whatever belongs to it, answers exactly like one that does not exist.
 
 Every endpoint that works in an organisation is called by every role with the ids of another organisation's records and
-with ids that are nobody's; the answers are compared byte for byte, request id and time aside.
+with ids that no record has; the answers are compared byte for byte, request id and time aside.
 """
 
 import json
@@ -216,7 +216,7 @@ async def fill(world: World) -> None:
     await people.call("PATCH", f"/plants/{plant}", {"externalPlantId": "theirs"}, who=admin, org=theirs)
     settings = {"esmApiUrl": "http://192.0.2.1", "esmClientId": "theirs", "esmClientSecret": "s3cret"}
     answer = await people.call("POST", "/trading/config", settings, who=admin, org=theirs)
-    assert answer.status_code == 400, "nobody goes there"
+    assert answer.status_code == 400, "no ESM may be at an address of the documentation range"
     del settings["esmApiUrl"]
     assert (await people.call("POST", "/trading/config", settings, who=admin, org=theirs)).status_code == 200
     await people.execute(
@@ -267,7 +267,7 @@ async def test_foreign_records_answer_like_absent_ones(world: World, role: str) 
         absent = await world.answer(row, role, unknown, world.ours)
         takes_ids = bool(re.search(r"\{\w+\}", path_of(row) + json.dumps([BODIES.get(row), QUERIES.get(row)])))
         if takes_ids and shown(foreign, world.records) != shown(absent, unknown):
-            wrong.append(f"{row}: {shown(foreign)} for theirs, {shown(absent)} for nobody's")
+            wrong.append(f"{row}: {shown(foreign)} for theirs, {shown(absent)} for an unknown id")
         if "{" in path_of(row) and foreign.status_code < 400:
             wrong.append(f"{row}: {foreign.status_code} for theirs")
     assert wrong == []
@@ -283,7 +283,7 @@ async def test_a_foreign_organisation_answers_like_an_absent_one(world: World, r
         foreign = await world.answer(row, role, world.records, world.theirs)
         absent = await world.answer(row, role, world.records, new_id())
         if shown(foreign) != shown(absent) or foreign.json()["code"] != endpoint.caller.refusal:
-            wrong.append(f"{row}: {shown(foreign)} for theirs, {shown(absent)} for nobody's")
+            wrong.append(f"{row}: {shown(foreign)} for theirs, {shown(absent)} for an unknown id")
     assert wrong == []
     assert await world.state() == before
 
@@ -310,7 +310,7 @@ def path_of(row: Row) -> str:
 
 
 def test_every_row_that_takes_a_body_is_tried_with_one() -> None:
-    # A file names no record by its id, so it can name nobody else's.
+    # A file names no record by its id, so it can name none of another organisation.
     assert {row for row, endpoint in ROWS.items() if endpoint.body_type not in (None, bytes)} - BODIES.keys() == set()
 
 

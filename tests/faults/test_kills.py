@@ -44,7 +44,7 @@ async def test_one_kill_of_each_part_costs_nothing(victim: RunningStack, fleet: 
     await compare(load)
     kept = sum(len(sender.plant.refused()) for sender in load.senders)
     assert kept >= sum(sender.poison for sender in load.senders)
-    assert sum(sender.repeated for sender in load.senders) > 0  # so the kills did interrupt somebody
+    assert sum(sender.repeated for sender in load.senders) > 0  # so the kills did interrupt senders
 
 
 @pytest.mark.faults

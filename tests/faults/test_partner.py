@@ -21,7 +21,7 @@ from support.servers.running_stack import RunningStack
 
 PARTNERS = 2
 AWAY_SECONDS = 150
-"""More than two of the minutes for which the broker remembers what it was told of somebody's rights."""
+"""More than two of the minutes for which the broker caches answers about rights."""
 HISTORY = (
     "SELECT v.message_id, v.status, v.ack_status, count(*), count(c.id) FROM vcp_command v"
     " LEFT JOIN plant_command c ON c.id = v.id WHERE v.organization_id = %s GROUP BY 1, 2, 3"
@@ -69,7 +69,7 @@ async def orders_under_kills(victim: RunningStack, fleet: Fleet, folder: Path, n
         assert len(obeyed) == len(set(obeyed)) == len(orders), "each obeyed once"
         assert [command.power_kw for command in battery.obeyed] == [number % 50 for number in range(len(orders))], "in order"
         assert set(ledger.acks) == set(orders)
-        assert {tuple(acks) for acks in ledger.acks.values()} == {("ACCEPTED", "APPLIED")}, "told once of each step"
+        assert {tuple(acks) for acks in ledger.acks.values()} == {("ACCEPTED", "APPLIED")}, "one event for each step"
     everything = [order for orders in given for order in orders]
     histories = fleet.sql(HISTORY, [fleet.organization_id])
     assert sorted(row[0] for row in histories) == sorted(everything)
@@ -141,7 +141,7 @@ def test_a_hung_database_takes_no_partner_s_rights_and_gives_none(victim: Runnin
 async def test_orders_and_measurements_go_on_while_the_database_hangs(
     victim: RunningStack, fleet: Fleet, tmp_path: Path
 ) -> None:
-    """Nobody is cut off, though the broker asks about everybody's rights meanwhile; what was ordered is done afterwards."""
+    """No connection ends, though the broker asks about all rights meanwhile; what was ordered is done afterwards."""
     slug, battery = start_trading(fleet), Battery(fleet, add_template(fleet), tmp_path)
     created = await asyncio.to_thread(make_key, fleet)
     ledger, orders, stop = AckLedger(), list[str](), asyncio.Event()

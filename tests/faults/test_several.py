@@ -175,7 +175,7 @@ async def busy_under_kills(crowd: Several, fleet: Fleet, folder: Path, names: li
 
 
 def compare(site: Site) -> None:
-    """Every order and every command was obeyed once and has one history; partners were told once of each step."""
+    """Every order and every command was obeyed once and has one history; partners received each step once."""
     obeyed = [command.command_id for command in site.battery.obeyed]
     assert len(obeyed) == len(set(obeyed)), "obeyed twice"
     powers = [command.power_kw for command in site.battery.obeyed if command.type == "SITE_SETPOINT"]
@@ -197,7 +197,7 @@ def counts(fleet: Fleet, site: Site) -> bool:
 
 
 def notified(fleet: Fleet, email: str) -> list[tuple[Any, ...]]:
-    """What was written down about mails of alerts to somebody, that are sent."""
+    """The stored deliveries of alerts by mail to a user that are sent."""
     return fleet.sql(
         "SELECT n.id FROM notification_log n JOIN user_account u ON u.id = n.user_id"
         " WHERE u.email = %s AND n.channel = 'EMAIL' AND n.status = 'SENT'",

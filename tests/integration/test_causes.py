@@ -1,4 +1,4 @@
-"""What set work off goes with what is queued: into its row, and to whoever carries it out."""
+"""The cause of queued work is stored in its row and reaches the process that carries it out."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Browsers' reports: taken from anybody, kept as audit events, cut and cleaned, never in floods."""
+"""Browsers' reports: accepted without a login, kept as audit events, cut and cleaned, never in floods."""
 
 import json
 from collections.abc import AsyncIterator

@@ -396,7 +396,7 @@ async def test_redis_disk_and_permissions(well: Examination, stack: RunningStack
 def test_an_authorisation_request_about_an_unknown_user_leaves_no_trace(
     well: Examination, stack: RunningStack, database_url: str, home: Path
 ) -> None:
-    """Nobody can log in by such a name, and neither audit events nor counters tell of it."""
+    """No user can log in by such a name, and neither audit events nor counters mention it."""
     import httpx
 
     with served(database_url, home) as service, psycopg.connect(database_url, autocommit=True) as db:

@@ -1,4 +1,4 @@
-"""`/metrics` answers whatever is away, and names nobody."""
+"""`/metrics` answers whatever is away, and names no tenant or user."""
 
 import re
 from collections.abc import AsyncIterator

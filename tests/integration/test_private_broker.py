@@ -164,7 +164,7 @@ async def test_nothing_listens_beyond_loopback(node: Node) -> None:
 
 
 async def test_what_a_full_queue_drops_is_in_the_brokers_own_metrics(node: Node) -> None:
-    """Whoever publishes is not told; the alert about partners' lost events rests on this."""
+    """The publisher gets no error; the alert about partners' lost events depends on this."""
     settings, broker, _, _ = node
     connection = await aiormq.connect(broker.url)
     channel = await connection.channel()
@@ -227,7 +227,7 @@ async def test_a_killed_node_comes_back_with_its_durable_messages(node: Node) ->
     connection = await aiormq.connect(f"{broker.url}/plants")
     channel = await connection.channel()
     await channel.queue_declare("kept", durable=True)
-    await asyncio.sleep(3)  # a kill takes along what the broker was told to declare in the seconds before
+    await asyncio.sleep(3)  # a kill loses what the broker declared in the seconds before
     sent = await channel.basic_publish(b"1", routing_key="kept", properties=aiormq.spec.Basic.Properties(delivery_mode=2))
     assert isinstance(sent, aiormq.spec.Basic.Ack)
     [machine] = [process for process in processes_of(settings) if process.name() == "beam.smp"]

@@ -103,7 +103,7 @@ class TestPostgresql:
                 await connect(stranger)
             with pytest.raises(psycopg.OperationalError, match="does not match host name"):
                 await connect(files.authority, host="127.0.0.1")
-            assert await connect(None, query="?sslmode=require"), "whoever says so himself is believed"
+            assert await connect(None, query="?sslmode=require"), "a URL that asks for no verification is obeyed"
 
 
 def database_name(url: str) -> str:

@@ -43,7 +43,7 @@ def exception(until: str, id: str = "GHSA-1") -> dict[str, Any]:
     ("answers", "exceptions", "code", "says"),
     [
         ([answer()], [], 0, "nothing is known against 1 packages"),
-        ([answer("GHSA-1")], [], 1, "left 1.0: GHSA-1, mended in 1.1"),
+        ([answer("GHSA-1")], [], 1, "left 1.0: GHSA-1, fixed in 1.1"),
         ([answer("GHSA-1")], [exception("2026-11-21")], 0, "not called"),
         ([answer("GHSA-1")], [exception("2026-12-01", "CVE-2026-1")], 0, "not called"),
         ([answer("GHSA-1")], [exception("2026-11-20")], 1, "was good until 2026-11-20"),

@@ -1,4 +1,4 @@
-"""What somebody without the package index reads: not pip's words alone, which blame the version."""
+"""What a user without the package index reads: more than pip's message, which blames the version."""
 
 import shutil
 import subprocess

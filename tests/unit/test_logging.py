@@ -75,12 +75,12 @@ warnings.warn("a warning\\nof two lines")
 logging.getLogger("library").warning("wrong %d arguments", "x")
 structlog.get_logger("x").info("odd", value=object(), text="line\\nline \\u2028 \\x00", data=b"\\xff", nan=float("nan"))
 async def main():
-    task = asyncio.get_running_loop().create_task(nobody())
+    task = asyncio.get_running_loop().create_task(broken())
     await asyncio.sleep(0); await asyncio.sleep(0)
     del task; gc.collect()
     asyncio.get_running_loop().call_soon(fail, "in callback")
     await asyncio.sleep(0.01)
-async def nobody():
+async def broken():
     fail("in task")
 asyncio.run(main())
 fail("in main")

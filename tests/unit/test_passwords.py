@@ -1,4 +1,4 @@
-"""Password hashing: right, wrong, outdated, and nobody's."""
+"""Password hashing: right, wrong, outdated, and of an unknown user."""
 
 import asyncio
 import os

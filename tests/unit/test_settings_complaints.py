@@ -89,7 +89,7 @@ async def test_up_says_so_before_anything_else(monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.mark.parametrize("process", ["serve", "jobs"])
 def test_a_process_without_what_it_needs_says_what_to_set(process: str, home: Path) -> None:
-    """As somebody sees it who starts one by hand, or whose unit lacks a line: no traceback."""
+    """As shown to an operator who starts one by hand, or whose unit lacks a line: no traceback."""
     done = gridfleet(process, environment={"GRIDFLEET_HOME": home})
 
     assert done.returncode == 1
@@ -106,7 +106,7 @@ def test_a_server_that_is_not_named_is_not_looked_for_in_a_file(home: Path) -> N
 
 
 def test_the_first_start_does_not_begin_with_fatal(capsys: pytest.CaptureFixture[str]) -> None:
-    """PostgreSQL says so to whoever asks it whether it is ready, which is `gridfleet up` itself."""
+    """PostgreSQL answers so to the check for readiness, which `gridfleet up` itself makes."""
     Terminal().log("postgres", "FATAL:  the database system is starting up")
     Terminal().log("postgres", 'FATAL:  role "x" does not exist')
 

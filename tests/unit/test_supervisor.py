@@ -152,7 +152,7 @@ async def test_a_task_that_fails_or_returns_runs_again() -> None:
 
 
 async def test_a_task_that_waited_for_something_cancelled_is_started_again() -> None:
-    """As when a connection ends: nobody meant to end the task, and nobody else would start it."""
+    """As when a connection ends: the end of the task was not intended, and no other code would start it."""
     runs: list[int] = []
 
     async def waiting() -> None:

@@ -127,7 +127,7 @@ async def test_users_are_searched_and_counted(people: People) -> None:
     assert await found(q="%") == ["100%"]
     assert await found(q="\\") == ["back\\slash"]
     assert await found(q="test user") == ["root", *users]
-    assert await found(q="nobody at all") == []
+    assert await found(q="no record at all") == []
     assert await found(role="ADMIN") == ["root"]
     assert await found(role="USER", q="a") == list(users)
     assert await found(disabled="false", q="ada") == ["ada"]

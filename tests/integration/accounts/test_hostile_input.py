@@ -1,4 +1,4 @@
-"""Endpoints of accounts and lists over a fleet answer hostile input with the envelope, whoever sends it, and never fail."""
+"""Endpoints of accounts and lists over a fleet answer hostile input of every caller with the envelope, and never fail."""
 
 import base64
 import itertools
@@ -101,7 +101,7 @@ def is_envelope(answer: httpx.Response) -> bool:
 
 
 def path_of(row: tuple[str, str], **values: str) -> str:
-    """The path with ids that are nobody's, or with these."""
+    """The path with ids that no record has, or with these."""
     path = row[1].removeprefix("/api/v1")
     for name in ("id", "orgId", "memberId", "siteId", "token", "commandId", "templateId"):
         path = path.replace(f"{{{name}}}", values.get(name, str(uuid4())))

@@ -268,7 +268,7 @@ async def test_a_killed_worker_loses_no_mail(people: People) -> None:
     boss = await people.person()
     org = await people.organization(ORG_ADMIN=boss)
     await people.call("POST", "/invitations", {"email": "new@example.com"}, who=boss, org=org.id)
-    # What a worker leaves that is killed while it sends: a job that is being done by nobody.
+    # What a worker leaves that is killed while it sends: a job that no worker does.
     await people.execute("UPDATE procrastinate_jobs SET status = 'doing', worker_id = NULL")
     async with asyncio.timeout(60):  # a worker with nothing to do may end before its periodic jobs are queued
         while not (mails := await mails_to(people.service.state, "new@example.com")):

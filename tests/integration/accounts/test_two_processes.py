@@ -84,7 +84,7 @@ async def test_what_ends_here_has_ended_there(two: Two) -> None:
 
 
 def carry_out(two: Two, end: str, email: str, headers: Headers) -> httpx.Response:
-    """Ends somebody's access in the first process."""
+    """Ends a user's access in the first process."""
     match end:
         case "password":
             body = {"currentPassword": PASSWORD, "newPassword": NEW}

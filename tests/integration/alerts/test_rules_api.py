@@ -26,7 +26,7 @@ NEW = {"name": "Low battery", "metric": "soc", "condition": "LT", "threshold": 1
 
 @dataclass
 class Desk:
-    """Somebody in an organisation with one plant."""
+    """A user of an organisation with one plant."""
 
     service: ApiService
     plant: RecordedPlant

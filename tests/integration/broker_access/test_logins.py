@@ -25,7 +25,7 @@ METHODS = ("MTLS", "TOKEN", "PASSWORD")
 REFUSED = (BAD_CREDENTIALS, NOT_AUTHORISED)
 HOUR = timedelta(hours=1)
 NOTICED_SECONDS = 1
-"""Within which the ingest has heard of a change and worked off what came before it."""
+"""Within which the ingest has received a change and worked off what came before it."""
 
 
 @pytest.fixture(scope="module")
@@ -313,7 +313,7 @@ async def test_a_suspended_plant_connects_and_is_ignored(fleet: Fleet, method: s
 
 
 async def taken_again(plant: Plant, connection: lean_mqtt.Connection) -> None:
-    """Sends until one of the messages is stored; the ingest hears of changes a moment later."""
+    """Sends until one of the messages is stored; the ingest receives changes a moment later."""
     deadline = datetime.now(UTC) + timedelta(seconds=10)
     while "b" not in plant.latest():
         assert datetime.now(UTC) < deadline

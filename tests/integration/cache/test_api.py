@@ -22,7 +22,7 @@ CERTIFICATES = "/api/v1/plants/certificate-stats"
 
 @dataclass
 class Site:
-    """The service, a SuperAdmin, and his headers in an organisation."""
+    """The service, a SuperAdmin, and the headers of the SuperAdmin in an organisation."""
 
     service: ApiService
     admin: dict[str, str]

@@ -1,4 +1,4 @@
-"""Redis killed, frozen and back: nobody is refused for it, and nobody waits long."""
+"""Redis killed, frozen and back: no request is refused for it, and none waits long."""
 
 import asyncio
 import signal
@@ -16,7 +16,7 @@ from support.servers.api_service import ApiService, api_service
 from support.servers.redis_server import RedisServer
 
 LONG_SECONDS = 10.0
-"""Nothing here takes a second; a frozen server without bounds would keep everybody waiting for minutes."""
+"""Nothing here takes a second; a frozen server without bounds would keep every request waiting for minutes."""
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ async def test_a_server_that_was_restarted_between_two_questions_is_not_missed(o
 
 
 async def test_a_question_that_was_given_up_does_not_answer_another(own_redis: RedisServer) -> None:
-    """Else somebody would get what another organisation asked for."""
+    """Otherwise a caller would get what another organisation asked for."""
     link = RedisLink(own_redis.url)
     try:
         for number in range(5):
@@ -117,7 +117,7 @@ async def test_only_the_first_to_ask_waits(own_redis: RedisServer) -> None:
             await link.ping()
 
         async def never() -> None:
-            raise AssertionError("nobody is asked while it is away")
+            raise AssertionError("it is not asked while it is away")
 
         with structlog.testing.capture_logs() as lines:
             for _ in range(100):

@@ -229,7 +229,7 @@ async def test_a_plant_that_is_away_gets_the_command_when_its_session_goes_on(li
 
 
 async def test_a_plant_without_a_session_gets_the_command_once_it_has_subscribed(line: Line) -> None:
-    """Its command comes back from the broker, to nobody's alarm, and is tried again until the plant is there."""
+    """Its command comes back from the broker without an alert, and is sent again until the plant is there."""
     plant = await line.plant()
     unrouted = await line.unrouted()
     async with line.sender():

@@ -109,7 +109,7 @@ async def test_during_the_hour_after_a_rotation_both_secrets_verify(plant: Plant
     await send(connection, plant, {"time": now(), "fields": {"with_new": 1}}, key=new)
     wait_for(lambda: plant.latest().keys() >= {"with_old", "with_new"})
 
-    # The hour ends by itself: nothing tells the ingest.
+    # The hour ends without a notification to the ingest.
     plant.update_secret(previous_valid_until=datetime.now(UTC) + timedelta(seconds=1))
     await asyncio.sleep(SOON)
     await send(connection, plant, {"time": now(), "fields": {"too_late": 1}}, message_id="too-late")

@@ -25,7 +25,7 @@ async def test_a_plant_struck_out_while_its_batch_is_read_loses_nothing(bench: B
             new.message({"time": moment(1).isoformat(), "fields": {"a": 2}}),
         )
     )
-    while not reading.done():  # a change of the plant is heard of at every point at which the reading waits
+    while not reading.done():  # a change of the plant is received at every point at which the reading waits
         await asyncio.sleep(0)
         bench.pipeline.plant_cache.invalidate(str(known.id))
         bench.pipeline.plant_cache.invalidate(str(new.id))
@@ -41,7 +41,7 @@ async def test_what_was_read_before_a_change_is_not_remembered_after_it(bench: B
         await db.execute("LOCK TABLE telemetry_source")  # the reading has seen the devices and waits here for the sources
         reading = asyncio.create_task(bench.take(plant.message({"time": moment(0).isoformat(), "fields": {"a": 1}})))
         await asyncio.sleep(0.3)
-        await plant.add_device("NEW")  # tells the book, as the notification would
+        await plant.add_device("NEW")  # invalidates the cache, as the notification would
     await reading
 
     await bench.take(plant.message({"time": moment(1).isoformat(), "devices": [{"id": "NEW", "fields": {"a": 2}}]}))

@@ -93,7 +93,7 @@ async def test_a_storm_of_last_wills_is_a_row_a_plant_too(database: Database, be
     assert batch.results == {"accepted": PLANTS}
     assert count.statements <= 3
     assert count.updated["plant"] == PLANTS
-    assert notices == [], "nobody who remembers plants has to read them again"
+    assert notices == [], "no cache of plants has to read them again"
     async with database.transaction() as db:
         rows = await (await db.execute("SELECT DISTINCT status FROM plant")).fetchall()
     assert rows == [("OFFLINE",)]

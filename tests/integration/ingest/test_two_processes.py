@@ -15,7 +15,7 @@ from support.clients.fleet_under_test import Fleet, Plant, wait_for
 from support.clients.lean_mqtt import Connection
 
 SECONDS = 60.0
-"""A status that a process does not write, because it believes it to be stored, is not written later either, since each message
+"""A status that a process does not write, because it takes it for stored, is not written later either, since each message
 is sent once. So waiting for longer hides nothing on a busy machine."""
 
 QUICK_SECONDS = 5.0

@@ -273,7 +273,7 @@ async def test_an_old_message_is_refused_once_the_queue_was_seen_empty(line: Lin
     async with line.worker():
         await line.publish(aged(plant, 1, timedelta(minutes=20)))
         await until(lambda: all_dealt_with([plant], 1))
-        assert await plant.refusals() == []  # nobody can know that it did not wait
+        assert await plant.refusals() == []  # it cannot be known that it did not wait
         await asyncio.sleep(4)
         await line.publish(aged(plant, 2, timedelta(minutes=20)))
         await until(lambda: all_dealt_with([plant], 2))

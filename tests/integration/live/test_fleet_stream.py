@@ -295,7 +295,7 @@ async def test_an_organisation_has_a_bounded_number_of_feeds(service: ApiService
     assert (answer.status_code, answer.json()["code"]) == (429, "TOO_MANY_REQUESTS")
     streams.append(await opened(service, keys[0]))
     await closed(streams[1])
-    streams.append(await opened(service, keys[2]))  # instead of the one that nobody watches
+    streams.append(await opened(service, keys[2]))  # in place of the one that is not read
     await closed(*streams)
 
 

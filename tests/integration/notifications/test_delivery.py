@@ -458,7 +458,7 @@ async def test_a_delivery_keeps_what_caused_it(database: Database) -> None:
 
 
 async def test_only_the_newest_devices_of_a_user_are_notified(database: Database) -> None:
-    """Every alert is a delivery for each device: inventing devices without end would be a flood for everybody."""
+    """Every alert is a delivery for each device: inventing devices without end would be a flood for all organisations."""
     organization, user = await add_organization(database), await add_user(database)
     await add_member(database, organization.id, user.id, OrgRole.OPERATOR)
     tokens = [f"ExpoPushToken[{number}]" for number in range(53)]

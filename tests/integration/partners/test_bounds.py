@@ -191,7 +191,7 @@ async def test_the_management_interface_is_closed(acme: Organization, created: J
 
 
 async def test_an_exchange_bound_to_itself_delivers_once(acme: Organization, created: JsonObject) -> None:
-    """The one binding between exchanges that the broker cannot tell from a partner's rightful binding and publishing."""
+    """The one binding between exchanges that the broker takes for a partner's permitted binding and publishing."""
     vhost, own = created["apiKey"]["vhost"], f"{acme.slug}.once"
     async with acme.connected(created) as connection, acme.service_channel(vhost) as service:
         channel = await connection.channel()

@@ -84,7 +84,7 @@ async def test_an_event_that_was_not_worked_off_comes_again(vhost: Vhost) -> Non
     async with Partner(vhost.address) as partner, asyncio.timeout(20):
         events = partner.events(EventKind.ALERT)
         assert (await anext(events)).id == published
-        await events.aclose()  # as when whoever works it off fails
+        await events.aclose()  # as when the code that handles the events fails
         events = partner.events(EventKind.ALERT)
         assert (await anext(events)).id == published
         later = await vhost.publish(EventKind.ALERT, message="2")

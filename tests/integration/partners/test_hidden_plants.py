@@ -115,7 +115,7 @@ async def test_hidden_records_answer_like_absent_ones(site: Site) -> None:
         hidden, absent = await site.answer(row, site.hidden), await site.answer(row, unknown)
         names_ids = bool(re.search(r"\{\w+\}", row[1] + json.dumps([BODIES.get(row), QUERIES.get(row)])))
         if names_ids and shown(hidden, site.hidden) != shown(absent, unknown):
-            wrong.append(f"{row}: {shown(hidden)} for a hidden one, {shown(absent)} for nobody's")
+            wrong.append(f"{row}: {shown(hidden)} for a hidden one, {shown(absent)} for an unknown id")
         if "{plantId}" in row[1] or row[1].startswith("/api/v1/plants/{id}"):
             assert hidden.status_code in (400, 403, 404), (row, hidden.text)
     assert wrong == []

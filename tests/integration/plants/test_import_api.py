@@ -183,7 +183,7 @@ async def test_metadata_of_a_row_are_bounded_too(fleet: Fleet) -> None:
 
 
 async def test_a_file_of_nothing_but_columns_gets_a_short_answer(fleet: Fleet) -> None:
-    """The complaints of all its columns would be a hundred times what the caller sent, made while everybody else waits."""
+    """The complaints of all its columns would be a hundred times what the caller sent, made while all other requests wait."""
     status, error = await send(fleet, "name,serialNumber,type" + "," * 5_000)
 
     assert (status, error["code"]) == (400, "VALIDATION_ERROR")

@@ -64,7 +64,7 @@ async def test_metadata_may_hold_any_double(fleet: Fleet) -> None:
 
 
 async def test_metadata_are_bounded_wherever_they_are_given(fleet: Fleet) -> None:
-    """A page of a hundred plants with a megabyte each would hold up everybody who shares the process."""
+    """A page of a hundred plants with a megabyte each would hold up all requests of the process."""
     complaint = "metadata: must have at most 32768 bytes as JSON"
     much, enough = {"note": "x" * 32_768}, {"note": "x" * 32_700}
     plant = await fleet.plant(metadata=enough)

@@ -1,4 +1,4 @@
-"""What is kept of refused messages, and of devices that nobody has registered."""
+"""What is kept of refused messages, and of unregistered devices."""
 
 from datetime import timedelta
 from uuid import UUID

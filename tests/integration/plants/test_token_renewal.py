@@ -1,4 +1,4 @@
-"""A TOKEN plant gets its next MQTT token by a request that it signs, and nobody else does."""
+"""A TOKEN plant, and no other client, gets its next MQTT token by a request that it signs."""
 
 import asyncio
 import time

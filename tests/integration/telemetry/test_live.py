@@ -1,4 +1,4 @@
-"""The live view: what changes is told about a second later, and only to those who may still see it."""
+"""The live view: a change is sent about a second later, and only to callers who may still see it."""
 
 import asyncio
 import threading
@@ -134,7 +134,7 @@ async def test_many_watchers_share_the_reading(database: Database, monkeypatch: 
 async def test_watchers_outlive_a_database_that_does_not_do_its_work(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As while somebody repairs a table."""
+    """As while a table is repaired."""
     monkeypatch.setattr(live, "EVERY_SECONDS", 0.05)
     plant = await RecordedPlant.create(database)
     await plant.write(None, ["a"], {NOW: [1.0]})

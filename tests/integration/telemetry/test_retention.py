@@ -1,4 +1,4 @@
-"""Retention: nothing is lost that is still served, and nobody loses what others no longer keep."""
+"""Retention: nothing is lost that is still served, and no organisation loses what others no longer keep."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -71,7 +71,7 @@ async def test_settings_are_kept_and_the_secret_is_not_shown(strict: Fleet) -> N
 
 
 async def test_a_kept_secret_goes_to_no_other_server(strict: Fleet) -> None:
-    """Nobody is shown the secret, so nobody may have it sent to a server of his own: no ORG_ADMIN, no partner with a key."""
+    """No caller sees the secret, so none may have it sent to another server: no ORG_ADMIN, no partner with a key."""
     body = {"name": "K", "partnerId": "p", "scopes": ["trading:write", "trading:read"]}
     key = {"x-api-key": (await strict.call("POST", "/partner/api-keys", body))[1]["key"]}
     await strict.call("POST", CONFIG, COMPLETE)

@@ -282,7 +282,7 @@ async def test_a_plan_sent_twice_with_one_key_is_one_plan(fleet: Fleet, stand_in
     assert (status, answer["code"]) == (400, "BAD_REQUEST")
     assert (await fleet.call("POST", f"{path}/validate", PLAN, keyed))[1]["id"] != first[1]["id"], "another place"
     assert (await fleet.call("POST", path, PLAN, {**fleet.admin, "idempotency-key": "k1"}))[1]["id"] != first[1]["id"]
-    # One that never heard an answer is sent again, under the code that it had.
+    # A request that got no answer is sent again with the same code.
     await fleet.sql("UPDATE trading_config_change SET responded_at = NULL, result_code = NULL WHERE id = %s", first[1]["id"])
     again = (await fleet.call("POST", path, PLAN, keyed))[1]
     assert (again["id"], again["resultCode"]) == (first[1]["id"], "OK")
@@ -313,7 +313,7 @@ async def test_a_late_silence_does_not_undo_what_the_esm_said(fleet: Fleet, stan
     async with asyncio.timeout(10):
         while not stand_in.calls("PUT", "/plants/P1/config"):
             await asyncio.sleep(0.01)
-    second = (await fleet.call("POST", path, PLAN, keyed))[1]  # whoever asked has lost patience before we did
+    second = (await fleet.call("POST", path, PLAN, keyed))[1]  # the caller gave up before the service did
     assert (second["resultCode"], second["isError"]) == ("OK", False)
     stand_in.released.set()  # which ends the first without an answer
     assert (await first)[1] == second

@@ -1,4 +1,4 @@
-"""What is told, of whom, to whom: written in the transaction of its cause."""
+"""Which events of which plants which partners receive: written in the transaction of their cause."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ async def test_fresh_measurements_are_published_decoded(site: PartnerSite) -> No
         "devices": [{"id": "INV1", "values": {"p": 4.2, "fault": 1.0}}],
     }
     await site.plant.bench.take(message)
-    assert [event_id for event_id, _ in await events(site, "telemetry")] == [first, first], "told again with the same id"
+    assert [event_id for event_id, _ in await events(site, "telemetry")] == [first, first], "sent again with the same id"
 
 
 async def test_booleans_and_integers_are_published_as_numbers(site: PartnerSite) -> None:
@@ -149,7 +149,7 @@ async def test_without_a_subscription_no_event_is_written(site: PartnerSite) -> 
 
 
 async def test_a_notification_invalidates_the_subscriptions(site: PartnerSite) -> None:
-    """The gateway and the ingest hear of keys and queues by one channel."""
+    """The gateway and the ingest receive changes of keys and queues by one channel."""
     async with site.database.autocommit() as db:
         await db.execute("LISTEN partner_key_changed")
         await site.execute("UPDATE partner_queues SET enabled = false")
@@ -218,7 +218,7 @@ async def test_a_key_that_changes_while_a_batch_is_read_loses_no_measurements(si
     new = await bench.plant()
     await bench.take(site.plant.message({"time": ago(seconds=10), "fields": {"load": 1}}))
     async with bench.database.transaction() as db:
-        await db.execute("LOCK TABLE partner_queues")  # whether somebody listens to the new plant waits here
+        await db.execute("LOCK TABLE partner_queues")  # the look-up of the new plant's listeners waits here
         reading = asyncio.create_task(
             bench.take(
                 site.plant.message({"time": ago(seconds=5), "fields": {"load": 2}}),

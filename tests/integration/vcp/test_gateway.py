@@ -1,4 +1,4 @@
-"""Gateway processes over a real broker: who serves which vhost, what is taken, what is told, whoever comes and goes."""
+"""Gateway processes over a real broker: which process serves which vhost, what they take and send as others come and go."""
 
 import asyncio
 import json
@@ -363,7 +363,7 @@ async def test_events_keep_their_order_and_their_ids(market: Market, database: D
         async with asyncio.timeout(10):
             while await site.rows("SELECT 1 FROM partner_event"):
                 await asyncio.sleep(0.05)
-    assert [one["number"] for one in received] == list(range(700)), "another key's is not told"
+    assert [one["number"] for one in received] == list(range(700)), "another key's event does not arrive"
     assert [one["id"] for one in received] == [str(one.event_id) for one in events]
 
 

@@ -64,7 +64,7 @@ async def test_a_repeated_message_does_nothing_twice(site: PartnerSite) -> None:
     acknowledgements = await site.received()
     assert [one["ackStatus"] for one in acknowledgements] == ["ACCEPTED", "ACCEPTED", "APPLIED", "APPLIED"]
     assert acknowledgements[0] == acknowledgements[1]
-    assert acknowledgements[2] == acknowledgements[3], "told again with the same id"
+    assert acknowledgements[2] == acknowledgements[3], "sent again with the same id"
 
 
 async def test_a_message_id_belongs_to_one_message(site: PartnerSite) -> None:

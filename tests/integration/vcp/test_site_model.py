@@ -42,7 +42,7 @@ class Ordered:
 
 @dataclass
 class Plant:
-    """What a plant has carried out. None: nobody knows."""
+    """What a plant has carried out. None: unknown."""
 
     mode: str | None = "AUTO"
     schedule: int | None = None

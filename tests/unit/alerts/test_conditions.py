@@ -16,7 +16,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def rule(**changes: object) -> AlertRule:
-    """Below 10, unless told otherwise."""
+    """Below 10 by default."""
     members: dict[str, object] = {
         "id": new_id(),
         "organization_id": new_id(),
@@ -64,7 +64,7 @@ def points(steps: list[tuple[int, int]]) -> list[Point]:
 
 
 def model(chosen: AlertRule, run: list[Point]) -> tuple[list[int], list[int]]:
-    """(times of alerts, times of clearing), told value by value without a cooldown."""
+    """(times of alerts, times of clearing), value by value without a cooldown."""
     raised: list[int] = []
     cleared: list[int] = []
     since: int | None = None

@@ -179,7 +179,7 @@ HELLO = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2
 
 
 async def test_a_name_that_is_rebound_is_connected_to_as_it_was_resolved() -> None:
-    """Resolved once: the listener that the name leads to afterwards, on the same port, never hears from us."""
+    """Resolved once: the listener that the name leads to afterwards, on the same port, never receives a request."""
     public = Listener("127.0.0.2", HELLO)
     private = socket.socket()
     private.bind(("127.0.0.1", public.port))

@@ -1,4 +1,4 @@
-"""Nothing that `send` has accepted is lost, whoever is killed."""
+"""Nothing that `send` has accepted is lost, whichever process is killed."""
 
 import asyncio
 import json

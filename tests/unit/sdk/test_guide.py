@@ -1,4 +1,4 @@
-"""What `docs/device.md` tells people to run does what it says."""
+"""The commands of `docs/device.md` do what the page says."""
 
 import asyncio
 import json

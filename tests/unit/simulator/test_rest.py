@@ -1,4 +1,4 @@
-"""The REST client logs in once, again when its token dies, waits when told to, and says what went wrong."""
+"""The REST client logs in once, again when its token expires, waits when the answer says so, and says what went wrong."""
 
 import json
 from collections.abc import Iterator

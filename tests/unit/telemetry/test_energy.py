@@ -20,7 +20,7 @@ HOUR = 3_600 * SECOND
         ([5.0, 5.0, 7.5], 2.5),
         ([100.0, 110.0, 3.0, 8.0], 15),  # a reset: 10, then 5 from the new value on
         ([100.0, 110.0, 0.0, 110.0, 112.0], 12),  # one reading of nothing, taken back
-        ([100.0, 110.0, 0.0], 10),  # nobody knows yet whether this is a reset; neither adds anything
+        ([100.0, 110.0, 0.0], 10),  # not yet known whether this is a reset; neither adds anything
         ([100.0, 110.0, 109.0, 110.0, 111.0], 11),  # jitter
         ([100.0, 90.0, 80.0, 95.0, 104.0], 4),  # a smaller fall counts again from where it fell
         ([100.0, 9_999.0, 101.0, 102.0], 2),  # one reading far too high, taken back

@@ -35,7 +35,7 @@ def heading(kind: CommandKind, **members: Any) -> Heading:
 
 
 def judged(kind: CommandKind, where: Site, **members: Any) -> Instruction | str:
-    """What the plant is told, or the reason against it."""
+    """The command to the plant, or the reason against it."""
     try:
         verified = Verified(heading(kind, **members), CommandType.SITE_SETPOINT, members.get("deviceId"))
         check_site(verified, where, NOW)
