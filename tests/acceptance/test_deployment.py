@@ -20,8 +20,8 @@ import yaml
 from typer.main import get_command
 
 from gridfleet.cli import application
+from gridfleet.domains.telemetry.retention.limits import Days, apply_retention
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
-from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.configuration import ACCOUNT, ADVANCED, TLS_CIPHERS, configuration_lines

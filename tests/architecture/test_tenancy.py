@@ -133,10 +133,13 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "values_page values_by_second frames_page count_values count_points extent buckets wide_buckets _role_sources",
     ),
     "telemetry/rollups/store": (
-        "roll-ups and retention treat the sources of all organisations alike; `reach` is read with ids of `sources`",
+        "roll-ups treat the sources of all organisations alike; `reach` is read with ids of `sources`",
         "advance_watermark dirty_sources take_dirty set_aside set_aside_hours layouts_to_recompute _recompute_hours"
-        " _recompute_days reach limits rolled_up_before move_start earliest_start sources_that_start_later set_limits"
-        " delete_dirty note_energy correct_starts",
+        " _recompute_days reach delete_dirty note_energy",
+    ),
+    "telemetry/retention/store": (
+        "retention treats the sources of all organisations alike",
+        "limits rolled_up_before move_start earliest_start sources_that_start_later set_limits correct_starts",
     ),
     "trading/store": (
         "jobs sync the plants of all ESMs, and delete what was not saved; a plan's record moves with its plant",
@@ -164,8 +167,12 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/events/store": ("the gateway serves the vhosts of all partners", "queues"),
     "vcp/sites/store": (
         "the gateway issues what is due at all sites",
-        "open_site lock_site lock_many read_locked save_site delete_intervals insert_intervals list_ids claim_due_intervals"
-        " mark_done reopen_intervals end_schedules end_overrides start_fallbacks correct_silence intervals_of",
+        "open_site lock_site lock_many read_locked save_site delete_intervals insert_intervals mark_done reopen_intervals"
+        " intervals_of",
+    ),
+    "vcp/sites/due/store": (
+        "the gateway issues what is due at all sites",
+        "list_ids claim_due_intervals end_schedules end_overrides start_fallbacks correct_silence",
     ),
     "vcp/sites/changes": ("the gateway takes the commands of all partners", "change_site"),
 }

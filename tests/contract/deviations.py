@@ -6,7 +6,7 @@ is listed here that the contract states.
 
 from typing import Final
 
-from gridfleet.domains.notifications.push_tokens import EXPO_PATTERN
+from gridfleet.domains.notifications.push_tokens.registration import EXPO_PATTERN
 
 Row = tuple[str, str]
 

@@ -20,7 +20,7 @@ from gridfleet.api.http import (
     session,
     super_admin,
 )
-from gridfleet.domains.notifications import logs, preferences, push_tokens
+from gridfleet.domains.notifications import logs, preferences
 from gridfleet.domains.notifications.models import (
     Channel,
     DeliveryFilter,
@@ -32,6 +32,7 @@ from gridfleet.domains.notifications.models import (
     QuietHours,
     Severity,
 )
+from gridfleet.domains.notifications.push_tokens import registration as push_tokens
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page

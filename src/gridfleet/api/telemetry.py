@@ -20,9 +20,9 @@ from gridfleet.domains.telemetry.history.columns import (
     columns_json,
 )
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
-from gridfleet.domains.telemetry.history.latest import latest_json
 from gridfleet.domains.telemetry.history.models import Bucket, ColumnBucket, HistoryQuery, Page, TelemetryPoint
 from gridfleet.domains.telemetry.history.queries import open_history
+from gridfleet.domains.telemetry.latest.queries import latest_json
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 

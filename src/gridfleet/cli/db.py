@@ -98,7 +98,7 @@ def retention(
     """Set how long an organisation keeps telemetry. Omitted options use the deployment's setting."""
     import asyncio
 
-    from gridfleet.domains.telemetry.rollups.retention import set_retention
+    from gridfleet.domains.telemetry.retention.limits import set_retention
     from gridfleet.kernel.db import open_database
 
     async def change() -> None:

@@ -5,8 +5,8 @@ from procrastinate import App
 from gridfleet.domains.telemetry.energy.recomputation import keep_energy
 from gridfleet.domains.telemetry.frames.writer import Partitions
 from gridfleet.domains.telemetry.power.refresh import refresh_all
+from gridfleet.domains.telemetry.retention.limits import Days, apply_retention
 from gridfleet.domains.telemetry.rollups.recomputation import correct_watermark, ensure_partitions_ahead, roll_up
-from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.settings import Settings

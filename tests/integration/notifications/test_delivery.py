@@ -25,7 +25,7 @@ from gridfleet.domains.notifications.channels.sms import SmsChannel
 from gridfleet.domains.notifications.delivery import NotificationWorker
 from gridfleet.domains.notifications.logs import list_deliveries
 from gridfleet.domains.notifications.models import Channel, NotificationLog, NotificationStatus, Outgoing
-from gridfleet.domains.notifications.push_tokens import delete_token, register_token
+from gridfleet.domains.notifications.push_tokens.registration import delete_token, register_token
 from gridfleet.domains.notifications.queue import NotificationContent, notify_members
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.cause import at_work

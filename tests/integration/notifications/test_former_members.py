@@ -12,7 +12,7 @@ from gridfleet.domains.notifications.channels.sms import SmsChannel
 from gridfleet.domains.notifications.delivery import NotificationWorker
 from gridfleet.domains.notifications.logs import list_deliveries
 from gridfleet.domains.notifications.models import Channel, NotificationLog
-from gridfleet.domains.notifications.push_tokens import register_token
+from gridfleet.domains.notifications.push_tokens.registration import register_token
 from gridfleet.domains.notifications.queue import NotificationContent, notify_members
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.db import Database

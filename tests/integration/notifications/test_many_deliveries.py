@@ -1,7 +1,7 @@
 """The notifications of one transaction have a bound: ingest queues them while the messages of all plants wait."""
 
 from gridfleet.domains.notifications.models import Channel
-from gridfleet.domains.notifications.push_tokens import register_token
+from gridfleet.domains.notifications.push_tokens.registration import register_token
 from gridfleet.domains.notifications.queue import Notice, NotificationContent, notify_each
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.db import Database

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from gridfleet.cli import application
 from gridfleet.domains.audit.models import Event
 from gridfleet.domains.audit.recorder import record
+from gridfleet.domains.telemetry.retention.limits import Days, apply_retention
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
-from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
 from gridfleet.jobs.schedule import build_app
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.clock import utc_now

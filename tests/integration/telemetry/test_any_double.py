@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from gridfleet.domains.telemetry.history.buckets import read_buckets
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
-from gridfleet.domains.telemetry.history.latest import latest_points
 from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, HistoryQuery
 from gridfleet.domains.telemetry.history.queries import open_history
 from gridfleet.domains.telemetry.history.series import plant_series
+from gridfleet.domains.telemetry.latest.queries import latest_points
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel.db import Database
 from support.builders.telemetry_records import RecordedPlant

@@ -11,9 +11,10 @@ import httpx
 import pytest
 
 from gridfleet.domains.plants.errors import PlantNotFound
-from gridfleet.domains.telemetry.history import latest, live
+from gridfleet.domains.telemetry.history import live
 from gridfleet.domains.telemetry.history.live import LiveValues, ValueChanges
 from gridfleet.domains.telemetry.history.models import TelemetryPoint
+from gridfleet.domains.telemetry.latest import queries as latest
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database

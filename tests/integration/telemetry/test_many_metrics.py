@@ -13,11 +13,11 @@ import pytest
 from gridfleet.domains.telemetry.energy.today import energy_of_day
 from gridfleet.domains.telemetry.history import raw, series, store
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
-from gridfleet.domains.telemetry.history.latest import latest_json, latest_points
 from gridfleet.domains.telemetry.history.live import LiveValues
 from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery
 from gridfleet.domains.telemetry.history.queries import open_history
 from gridfleet.domains.telemetry.history.store import SourceRow
+from gridfleet.domains.telemetry.latest.queries import latest_json, latest_points
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import TooManyRequests, ValidationFailed
 from support.builders.telemetry_records import RecordedPlant, allowed

@@ -8,8 +8,8 @@ from gridfleet.domains.telemetry.history.buckets import read_buckets
 from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, HistoryQuery
 from gridfleet.domains.telemetry.history.queries import open_device_history, open_history
 from gridfleet.domains.telemetry.history.series import plant_series
+from gridfleet.domains.telemetry.retention.limits import Days, apply_retention, set_retention
 from gridfleet.domains.telemetry.rollups.recomputation import correct_watermark, roll_up
-from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention, set_retention
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from support.builders.telemetry_records import RecordedPlant

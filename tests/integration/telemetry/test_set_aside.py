@@ -16,9 +16,9 @@ from gridfleet.domains.telemetry.frames.deletion import erase_deleted
 from gridfleet.domains.telemetry.history.buckets import read_buckets
 from gridfleet.domains.telemetry.history.models import Bucket
 from gridfleet.domains.telemetry.history.series import plant_series
+from gridfleet.domains.telemetry.retention.limits import Days, apply_retention
 from gridfleet.domains.telemetry.rollups import recomputation
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
-from gridfleet.domains.telemetry.rollups.retention import Days, apply_retention
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.settings import Settings

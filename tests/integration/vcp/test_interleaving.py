@@ -12,7 +12,7 @@ from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.domains.vcp.intake import take_command
 from gridfleet.domains.vcp.models import Inbound
 from gridfleet.domains.vcp.scheduler import steer
-from gridfleet.domains.vcp.sites.store import DueInterval, Selection, claim_due_intervals
+from gridfleet.domains.vcp.sites.due.store import DueInterval, Selection, claim_due_intervals
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id

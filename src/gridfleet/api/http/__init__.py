@@ -17,17 +17,15 @@ from gridfleet.api.http.endpoint import SA, S, endpoint, internal_endpoint
 from gridfleet.api.http.inputs import (
     NOT_NULL,
     As,
-    CursorQuery,
     Email,
     Input,
     Metadata,
-    PageQuery,
     Pattern,
-    SpanQuery,
     TimeZone,
     omitted,
 )
 from gridfleet.api.http.pages import PAGE_TYPES, POLICY, page, page_file, read_page
+from gridfleet.api.http.queries import CursorQuery, PageQuery, SpanQuery
 from gridfleet.api.http.responses import Asset, Message, Stream
 from gridfleet.api.state import AppState
 

@@ -7,8 +7,7 @@ authentication → organisation → role or scope → path ids → query and bod
 import asyncio
 import re
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -41,6 +40,7 @@ from gridfleet.api.http.responses import (
     StreamedResponse,
     entity_tag,
 )
+from gridfleet.api.http.router import Node
 from gridfleet.api.state import AppState
 from gridfleet.kernel import metrics, tracing
 from gridfleet.kernel.caller import OrgScope
@@ -87,7 +87,7 @@ class Application:
         self._access_log = open_access_log(state.settings.log_level, json=state.settings.log_format == "json")
         self._headers = security_headers(state.settings.base_url)
         self._cross_origin = CrossOrigin(state.settings.cors_origins)
-        self._routes = _Node()
+        self._routes = Node[BoundEndpoint]()
         for endpoint in endpoints:
             self._routes.add(endpoint, BoundEndpoint(endpoint, state))
 
@@ -151,62 +151,6 @@ class Application:
             return error_response(call, self._headers, MethodNotAllowed(methods))
         allowed: list[Header] = [(b"x-request-id", call.request_id.encode()), (b"allow", ", ".join(methods).encode())]
         return Response(204, allowed + self._headers)
-
-
-_ANY: Final = "/"
-"""The segment of a path parameter. No segment of a request contains it."""
-_REST: Final = "//"
-"""The segment of a path parameter that takes the rest of the path."""
-
-
-@dataclass(slots=True)
-class _Node:
-    """One segment of the paths."""
-
-    children: "dict[str, _Node]" = field(default_factory=dict)
-    endpoints: "dict[str, BoundEndpoint]" = field(default_factory=dict)
-
-    @property
-    def path(self) -> str:
-        """The path of its endpoints."""
-        return next(iter(self.endpoints.values())).path
-
-    @property
-    def methods(self) -> list[str]:
-        """The methods that a request of this path may have."""
-        return sorted({"OPTIONS", *self.endpoints, *(["HEAD"] if self.bound("HEAD") else [])})
-
-    def bound(self, method: str) -> "BoundEndpoint | None":
-        """Return the endpoint of a method. That of HEAD is the one of GET, unless it has an effect."""
-        found = self.endpoints.get("GET" if method == "HEAD" else method)
-        return None if found is not None and found.has_effect and method == "HEAD" else found
-
-    def find(self, segments: Sequence[str]) -> "tuple[_Node, list[str]]":
-        """Return the node of a path, and the values of its parameters. A node without endpoints means that no route matches."""
-        node, values = self, list[str]()
-        rest: tuple[_Node, list[str]] = _NOWHERE, []
-        for position, segment in enumerate(segments):
-            if _REST in node.children:
-                rest = node.children[_REST], [*values, "/".join(segments[position:])]
-            child = node.children.get(segment)
-            if child is None:
-                child = node.children.get(_ANY)
-                values.append(segment)
-            if child is None:
-                return rest
-            node = child
-        return (node, values) if node.endpoints else rest
-
-    def add(self, endpoint: Endpoint, bound: "BoundEndpoint") -> None:
-        """Add a path below this node."""
-        node = self
-        for segment in filter(None, endpoint.path.split("/")):
-            key = segment if not segment.startswith("{") else _REST if segment.endswith("*}") else _ANY
-            node = node.children.setdefault(key, _Node())
-        node.endpoints[endpoint.method] = bound
-
-
-_NOWHERE: Final = _Node()
 
 
 class BoundEndpoint:

@@ -7,10 +7,10 @@ PostgreSQL can represent. `complaints.py` words the mistakes.
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from msgspec import UNSET
 from pydantic import (
@@ -21,7 +21,6 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     ValidationError,
-    field_validator,
 )
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
@@ -40,23 +39,21 @@ from gridfleet.domains.identity.emails import is_address
 from gridfleet.kernel.db import json_size
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import parse_uuid
-from gridfleet.kernel.pagination import CursorPaging, Paging, TimeKey, decode_cursor
 from gridfleet.kernel.time_zones import is_time_zone
 
 __all__ = [
     "MAX_DEPTH",
     "NOT_NULL",
     "As",
-    "CursorQuery",
     "Email",
     "Input",
     "Metadata",
-    "PageQuery",
     "Pattern",
     "TimeZone",
     "omitted",
     "read",
     "read_query",
+    "refuse",
 ]
 
 MAX_DEPTH: Final = 32
@@ -115,7 +112,7 @@ class Pattern:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Return the schema of the text with this check."""
         found = re.compile(self.expression).search
-        return no_info_after_validator_function(lambda text: text if found(text) else _refuse(self.rule), handler(source))
+        return no_info_after_validator_function(lambda text: text if found(text) else refuse(self.rule), handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Return the JSON Schema with the expression."""
@@ -155,12 +152,13 @@ def _checked(record: Any) -> Any:
     return record
 
 
-def _refuse(complaint: str) -> Any:
+def refuse(complaint: str) -> Any:
+    """Raise the error of a validator. Returns nothing, so that it can end a conditional expression."""
     raise ValueError(complaint)
 
 
 def _email(text: str) -> str:
-    return text if is_address(text) else _refuse("must be an e-mail address")
+    return text if is_address(text) else refuse("must be an e-mail address")
 
 
 Email = Annotated[str, Field(max_length=254, json_schema_extra={"format": "email"}), AfterValidator(_email)]
@@ -168,7 +166,7 @@ Email = Annotated[str, Field(max_length=254, json_schema_extra={"format": "email
 
 
 def _time_zone(name: str) -> str:
-    return name if is_time_zone(name) else _refuse("must be the name of an IANA time zone, such as Europe/Prague")
+    return name if is_time_zone(name) else refuse("must be the name of an IANA time zone, such as Europe/Prague")
 
 
 TimeZone = Annotated[str, Field(max_length=64), AfterValidator(_time_zone)]
@@ -176,7 +174,7 @@ TimeZone = Annotated[str, Field(max_length=64), AfterValidator(_time_zone)]
 
 
 def _bounded(value: dict[str, Any]) -> dict[str, Any]:
-    return value if json_size(value) <= _MAX_METADATA else _refuse(f"must have at most {_MAX_METADATA} bytes as JSON")
+    return value if json_size(value) <= _MAX_METADATA else refuse(f"must have at most {_MAX_METADATA} bytes as JSON")
 
 
 Metadata = Annotated[dict[str, Any], AfterValidator(_bounded)]
@@ -266,7 +264,7 @@ def _text(value: Any) -> Any:
 
 def _untrimmed(value: Any) -> Any:
     if isinstance(value, str) and _CONTROL.search(value):
-        _refuse("must not contain control characters")
+        refuse("must not contain control characters")
     return value
 
 
@@ -359,54 +357,3 @@ def _check_free(value: Any, path: str, found: list[str], depth: int) -> None:
             if isinstance(name, str) and _CONTROL.search(name) and len(found) < MAX_COMPLAINTS:
                 found.append(f"{path}: must not have control characters in a field name")
             _check_free(element, below(path, name), found, depth + 1)
-
-
-MAX_PAGE: Final = 1_000
-"""The database reads all records before a page: 100,000 at most. Beyond this, a list needs a filter."""
-
-
-class PageQuery(Input):
-    """Query of a paged list. Subclasses add filters."""
-
-    page: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 1
-    limit: Annotated[int, Field(ge=1, le=100)] = 20
-
-    @property
-    def paging(self) -> Paging:
-        """The requested page."""
-        return Paging(self.page, self.limit)
-
-
-class SpanQuery(Input):
-    """Query of a list by time: `from` inclusive, `to` exclusive. Combined with `PageQuery` or `CursorQuery`."""
-
-    since: datetime | None = Field(alias="from", default=None)
-    until: datetime | None = Field(alias="to", default=None)
-
-    def complaints(self) -> Iterator[str]:
-        """Yield a complaint if the span is not positive."""
-        if self.since is not None and self.until is not None and self.since >= self.until:
-            yield "from: must be before to"
-
-
-class CursorQuery(Input):
-    """Query of a list with a cursor. Subclasses add filters, and `key` if the list is not ordered by time and id."""
-
-    key: ClassVar[Any] = TimeKey
-    cursor: Annotated[str, Field(max_length=500)] | None = None
-    limit: Annotated[int, Field(ge=1, le=100)] = 20
-
-    @field_validator("cursor")
-    @classmethod
-    def _check_cursor(cls, text: str | None) -> str | None:
-        try:
-            if text is not None:
-                decode_cursor(text, cls.key)
-        except ValueError:
-            _refuse("must be the `nextCursor` of a page of this list")
-        return text
-
-    @property
-    def paging(self) -> CursorPaging[Any]:
-        """The requested page."""
-        return CursorPaging(self.limit, None if self.cursor is None else decode_cursor(self.cursor, self.key))

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from gridfleet.api.http import Input, PageQuery, S, endpoint, org_member
 from gridfleet.domains.plants.commands import dispatch
+from gridfleet.domains.plants.commands.listing import queries
 from gridfleet.domains.plants.commands.models import PlantCommand
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
@@ -57,4 +58,4 @@ async def list_commands(
     org: OrgScope, db: Connection, plant_id: UUID, external_id: str, query: PageQuery
 ) -> Page[PlantCommand]:
     """List the commands to a sub-device with their states, newest first."""
-    return await dispatch.list_commands(db, org, plant_id, external_id, query.paging)
+    return await queries.list_commands(db, org, plant_id, external_id, query.paging)

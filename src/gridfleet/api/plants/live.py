@@ -9,9 +9,9 @@ from uuid import UUID
 from gridfleet.api.http import Call, S, Stream, endpoint, org_member
 from gridfleet.api.http.json_out import to_json
 from gridfleet.api.streams import StreamQuery, event, event_stream
-from gridfleet.domains.telemetry.history.latest import MOST_IN_LOOP
 from gridfleet.domains.telemetry.history.live import ValueChanges
 from gridfleet.domains.telemetry.history.models import TelemetryPoint
+from gridfleet.domains.telemetry.latest.queries import MOST_IN_LOOP
 from gridfleet.kernel.caller import OrgRole, OrgScope
 
 

@@ -3,8 +3,8 @@
 from uuid import UUID
 
 from gridfleet.api.http import S, endpoint, org_member
-from gridfleet.domains.telemetry.history.latest import latest_signals
 from gridfleet.domains.telemetry.history.models import LatestSignal
+from gridfleet.domains.telemetry.latest.queries import latest_signals
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from gridfleet.domains.fleet.plants.listing import list_fleet
 from gridfleet.domains.fleet.plants.models import FleetFilter, FleetPaging, FleetPlant
 from gridfleet.domains.live.models import LiveCommand
-from gridfleet.domains.plants.commands.dispatch import find_commands
+from gridfleet.domains.plants.commands.listing.queries import find_commands
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 

@@ -14,6 +14,7 @@ from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.channels.outcome import Outcome, Sender
 from gridfleet.domains.notifications.channels.push import DEVICE_NOT_REGISTERED, ExpoPush
 from gridfleet.domains.notifications.models import Channel, Outgoing
+from gridfleet.domains.notifications.push_tokens import store as push_tokens
 from gridfleet.domains.notifications.quiet_hours import quiet_until
 from gridfleet.kernel import metrics
 from gridfleet.kernel.cause import at_work
@@ -149,7 +150,7 @@ class NotificationWorker:
                 result = "failed"
                 is_current = await store.mark_failed(db, delivery.id, delivery.attempts, outcome.error)
                 if outcome.error.startswith(DEVICE_NOT_REGISTERED):
-                    await store.drop_tokens(db, [delivery.address])
+                    await push_tokens.drop_tokens(db, [delivery.address])
             else:
                 result = "retried"
                 wait = self._waits[min(delivery.attempts, len(self._waits)) - 1]
@@ -192,7 +193,7 @@ class NotificationWorker:
                     continue
                 await store.mark_undelivered(db, delivery_id, outcome.error)
                 if outcome.error.startswith(DEVICE_NOT_REGISTERED):
-                    await store.drop_tokens(db, [token])
+                    await push_tokens.drop_tokens(db, [token])
             metrics.NOTIFICATIONS.labels(Channel.PUSH.lower(), "failed").inc()
 
     async def _fail_receipt(self, one: tuple[UUID, str, str], error: Exception) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
-from psycopg.rows import class_row, kwargs_row
+from psycopg.rows import kwargs_row
 from psycopg.types.json import Jsonb
 from pydantic.alias_generators import to_camel
 
@@ -18,7 +18,6 @@ from gridfleet.domains.notifications.models import (
     NotificationPreferences,
     NotificationStatus,
     Outgoing,
-    PushToken,
     QuietHours,
     Severity,
 )
@@ -26,7 +25,6 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import assignments, fetch_count, fetch_value
 from gridfleet.kernel.pagination import Paging
 
-_TOKEN = ", ".join(PushToken.__struct_fields__)
 _LOG = ", ".join(NotificationLog.__struct_fields__)
 _RECIPIENT = "m.role IN ('ORG_ADMIN', 'OPERATOR')"
 _SEVERITIES: Final = {channel: f"{channel.lower()}_severities" for channel in Channel}
@@ -98,45 +96,6 @@ def _outgoing(**row: Any) -> Outgoing:
     row["channel"] = Channel(row["channel"])
     row["quiet_hours"] = row["quiet_hours"] and msgspec.convert(row["quiet_hours"], QuietHours)
     return Outgoing(**row)
-
-
-async def register_token(db: Connection, token_id: UUID, user_id: UUID, token: str, platform: str | None) -> PushToken:
-    """Register the token for this user, also if another user had it before, and return it."""
-    cursor = db.cursor(row_factory=class_row(PushToken))
-    await cursor.execute(
-        "INSERT INTO push_token (id, user_id, token, platform) VALUES (%s, %s, %s, %s)"
-        " ON CONFLICT (token) DO UPDATE SET user_id = excluded.user_id, platform = excluded.platform"
-        f" RETURNING {_TOKEN}",
-        (token_id, user_id, token, platform),
-    )
-    registered = await cursor.fetchone()
-    assert registered is not None
-    return registered
-
-
-async def keep_newest_tokens(db: Connection, user_id: UUID, beside: UUID, most: int) -> None:
-    """Delete a user's tokens except the token with the id `beside` and the `most` newest others."""
-    await db.execute(
-        "DELETE FROM push_token WHERE id IN"
-        " (SELECT id FROM push_token WHERE user_id = %s AND id <> %s ORDER BY created_at DESC, id DESC OFFSET %s)",
-        (user_id, beside, most),
-    )
-
-
-async def owner_of_token(db: Connection, token: str) -> UUID | None:
-    """Return the user that has the token, or None."""
-    return await fetch_value(db, "SELECT user_id FROM push_token WHERE token = %s", (token,))
-
-
-async def delete_token(db: Connection, user_id: UUID, token: str) -> bool:
-    """Delete a user's token. Returns False if they do not have it."""
-    cursor = await db.execute("DELETE FROM push_token WHERE token = %s AND user_id = %s", (token, user_id))
-    return cursor.rowcount == 1
-
-
-async def drop_tokens(db: Connection, tokens: Sequence[str]) -> None:
-    """Delete tokens that the push service reports as unregistered."""
-    await db.execute("DELETE FROM push_token WHERE token = ANY(%s)", (list(tokens),))
 
 
 async def count_addresses(db: Connection, organization_ids: Sequence[UUID]) -> dict[AddressKey, int]:

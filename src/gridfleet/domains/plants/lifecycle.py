@@ -80,7 +80,7 @@ async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     plant = await require_plant(db, org, plant_id)
     if plant.lifecycle_status is Lifecycle.DECOMMISSIONED:
         raise PlantStateForbids("The plant is DECOMMISSIONED already.")
-    serials = await store.certificate_serials(db, org, plant_id)
+    serials = await credentials.certificate_serials(db, org, plant_id)
     await publish_status_changes(db, await store.decommission(db, org, plant_id))
     await credentials.delete(db, org, plant_id)
     await sub_devices.clear_status_of(db, org, plant_id)
@@ -99,7 +99,7 @@ async def delete_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
         PlantNotFound: There is no such plant.
     """
     plant = await require_plant(db, org, plant_id)
-    serials = await store.certificate_serials(db, org, plant_id)
+    serials = await credentials.certificate_serials(db, org, plant_id)
     # The deletion locks the plant's rows in any order, but acknowledgements lock open commands in the order of their
     # ids: ending the commands first prevents a deadlock.
     await end_open_commands(db, org, plant_id, utc_now(), PLANT_DELETED)

@@ -299,44 +299,6 @@ async def delete(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     await db.execute("DELETE FROM plant WHERE id = %s AND organization_id = %s", (plant_id, org.organization_id))
 
 
-async def certificate_serials(db: Connection, org: OrgScope, plant_id: UUID) -> list[str]:
-    """Return the serial numbers of the current certificate and the previous one, as far as they exist."""
-    cursor = await db.execute(
-        "SELECT certificate_serial_number, previous_certificate_serial_number FROM plant"
-        " WHERE id = %s AND organization_id = %s",
-        (plant_id, org.organization_id),
-    )
-    return [serial for serial in await cursor.fetchone() or () if serial is not None]
-
-
-async def replace_certificate(
-    db: Connection, org: OrgScope, plant_id: UUID, certificate: IssuedCertificate, previous_valid_until: datetime
-) -> None:
-    """Make the certificate the current one, and the current one the previous one."""
-    await db.execute(
-        "UPDATE plant SET previous_certificate_serial_number = certificate_serial_number,"
-        " previous_certificate_valid_until = least(%(until)s, certificate_expires_at),"
-        " certificate_serial_number = %(serial)s, certificate_fingerprint = %(fingerprint)s,"
-        " certificate_expires_at = %(expires)s, updated_at = now() WHERE id = %(id)s AND organization_id = %(org)s",
-        {
-            "id": plant_id,
-            "org": org.organization_id,
-            "serial": certificate.serial_number,
-            "fingerprint": certificate.fingerprint,
-            "expires": certificate.expires_at,
-            "until": previous_valid_until,
-        },
-    )
-
-
-async def record_rotation(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """Record that the plant's HMAC secret was replaced now."""
-    await db.execute(
-        "UPDATE plant SET secret_rotated_at = now(), updated_at = now() WHERE id = %s AND organization_id = %s",
-        (plant_id, org.organization_id),
-    )
-
-
 async def record_presence(
     db: Connection,
     seen: Iterable[tuple[UUID, datetime, str, float | None, str | None, datetime | None, str | None]],

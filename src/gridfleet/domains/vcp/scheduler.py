@@ -15,8 +15,8 @@ from gridfleet.domains.vcp.confirmation import store as confirmation
 from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, RETRY, issue_due, own_command
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
 from gridfleet.domains.vcp.rules import power_fits
-from gridfleet.domains.vcp.sites import store
-from gridfleet.domains.vcp.sites.store import DueInterval, Selection
+from gridfleet.domains.vcp.sites.due import store
+from gridfleet.domains.vcp.sites.due.store import DueInterval, Selection
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import CommandType
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.domains.plants.commands.powers import applied_powers
+from gridfleet.domains.plants.commands.listing.powers import applied_powers
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.telemetry.energy.metering import metered_energy

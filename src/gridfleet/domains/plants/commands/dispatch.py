@@ -1,6 +1,6 @@
-"""Issue commands to sub-devices, and list them."""
+"""Issue commands to sub-devices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -16,8 +16,7 @@ from gridfleet.domains.device_templates.parameters import find_action, parameter
 from gridfleet.domains.plants.commands import store
 from gridfleet.domains.plants.commands.clocks import issue_time
 from gridfleet.domains.plants.commands.errors import ActionNotInTemplate
-from gridfleet.domains.plants.commands.expiry import as_of
-from gridfleet.domains.plants.commands.models import CommandType, NewCommand, PlantCommand, Requester
+from gridfleet.domains.plants.commands.models import CommandType, NewCommand, Requester
 from gridfleet.domains.plants.errors import PlantNotFound, SubDeviceNotFound
 from gridfleet.domains.plants.models import Lifecycle
 from gridfleet.domains.plants.registry import get_plant
@@ -28,9 +27,8 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import Forbidden, TooManyRequests
 from gridfleet.kernel.ids import new_id
-from gridfleet.kernel.pagination import Page, Paging
 
-__all__ = ["MAX_PARAMS_BYTES", "MAX_WAITING", "find_commands", "issue_device_command", "list_commands"]
+__all__ = ["MAX_PARAMS_BYTES", "MAX_WAITING", "issue_device_command"]
 
 MAX_PARAMS_BYTES: Final = 64 * 1024
 """The largest size of a command's parameters as JSON."""
@@ -83,24 +81,6 @@ async def issue_device_command(
     subject = Subject(SubjectType.COMMAND, command.id, plant_id)
     await record_in(db, org, Event.COMMAND_ISSUED, subject, {"externalId": device.external_id, "action": action_name})
     return command.id
-
-
-async def list_commands(db: Connection, org: OrgScope, plant_id: UUID, external_id: str, paging: Paging) -> Page[PlantCommand]:
-    """Return one page of the commands to a sub-device, newest first.
-
-    Raises:
-        SubDeviceNotFound: There is no such sub-device.
-    """
-    device = await get_sub_device(db, org, plant_id, external_id)
-    now = utc_now()
-    commands = await store.page(db, org, device.id, paging)
-    return Page.of([as_of(command, now) for command in commands], await store.count(db, org, device.id), paging)
-
-
-async def find_commands(db: Connection, org: OrgScope, command_ids: Sequence[UUID]) -> list[PlantCommand]:
-    """Return those of the commands that exist and whose plants the caller may see."""
-    now = utc_now()
-    return [as_of(command, now) for command in await store.find_many(db, org, command_ids)]
 
 
 async def _declared(db: Connection, device: SubDevice, action_name: str, params: Mapping[str, Any]) -> Action:

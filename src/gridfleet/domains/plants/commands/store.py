@@ -10,34 +10,19 @@ from psycopg.rows import class_row, kwargs_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.plants.commands.models import (
-    AppliedPower,
     CommandLife,
     CommandReason,
     CommandStatus,
     DueCommand,
     NewCommand,
-    PlantCommand,
-    Requester,
     Transition,
 )
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count, fetch_value
-from gridfleet.kernel.pagination import Paging
 
-_POWER = (
-    "SELECT issued_at, finished_at, type, (instruction->>'powerKw')::float8 AS power_kw,"
-    " (instruction->'params'->>'durationSeconds')::float8 AS duration_seconds FROM plant_command c"
-    " WHERE plant_id = %(plant)s AND type IN ('SITE_SETPOINT', 'MODE_CHANGE', 'EMERGENCY') AND status = 'APPLIED'"
-    " AND EXISTS (SELECT FROM plant p WHERE p.id = c.plant_id AND p.organization_id = %(org)s)"
-)
 _LIFE = ", ".join(CommandLife.__struct_fields__)
-_OF_DEVICE = "sub_device_id = %(device)s AND EXISTS (SELECT FROM plant p WHERE p.id = plant_id AND p.organization_id = %(org)s)"
-
-
-MOST_POWERS = 50_000
-"""The most setpoints and modes that are read at once: one every few seconds for two days."""
 
 
 def _reason(value: Any) -> CommandReason | None:
@@ -55,17 +40,6 @@ def json_of(reason: CommandReason | None) -> Jsonb | None:
 def _json_of_cause(request_id: str | None) -> Jsonb | None:
     cause = current_cause(request_id)
     return None if cause is None else Jsonb(cause)
-
-
-def _command(instruction: dict[str, Any], requester_type: str, requester_id: str | None, **row: Any) -> PlantCommand:
-    row["status"] = CommandStatus(row["status"])
-    row["reason"] = _reason(row["reason"])
-    return PlantCommand(
-        action=instruction.get("action"),
-        params=instruction.get("params"),
-        requested_by=Requester(requester_type, requester_id),
-        **row,
-    )
 
 
 def _life(**row: Any) -> CommandLife:
@@ -137,66 +111,6 @@ async def insert_relayed(db: Connection, commands: Sequence[NewCommand], most_wa
         f" LIMIT {most}) AS waiting) < {most}"
     )
     return await _insert(db, commands, condition, {"most": most_waiting})
-
-
-async def applied_powers(
-    db: Connection, org: OrgScope, plant_id: UUID, since: datetime, until: datetime, lookback: timedelta
-) -> list[AppliedPower]:
-    """Return the setpoints and modes issued from `since` to `until` that the plant has applied, in the order of their issue.
-
-    The last one before `since` is included if it was issued within `lookback`.
-    """
-    cursor = db.cursor(row_factory=class_row(AppliedPower))
-    await cursor.execute(
-        f"({_POWER} AND issued_at >= %(since)s::timestamptz - %(lookback)s::interval AND issued_at < %(since)s"
-        " ORDER BY issued_at DESC, id DESC LIMIT 1)"
-        f" UNION ALL ({_POWER} AND issued_at >= %(since)s AND issued_at < %(until)s ORDER BY issued_at, id LIMIT %(most)s)",
-        {
-            "plant": plant_id,
-            "org": org.organization_id,
-            "lookback": lookback,
-            "since": since,
-            "until": until,
-            "most": MOST_POWERS,
-        },
-    )
-    return await cursor.fetchall()
-
-
-async def page(db: Connection, org: OrgScope, sub_device_id: UUID, paging: Paging) -> list[PlantCommand]:
-    """Return one page of the commands to a sub-device, newest first."""
-    cursor = db.cursor(row_factory=kwargs_row(_command))
-    await cursor.execute(
-        "SELECT id, plant_id, target AS external_id, instruction, status, issued_at, expires_at, sent_at, received_at,"
-        f" finished_at, reason, requester_type, requester_id FROM plant_command WHERE {_OF_DEVICE}"
-        " ORDER BY issued_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
-        {"device": sub_device_id, "org": org.organization_id, "limit": paging.limit, "offset": paging.offset},
-    )
-    return await cursor.fetchall()
-
-
-async def find_many(db: Connection, org: OrgScope, command_ids: Sequence[UUID]) -> list[PlantCommand]:
-    """Return those of the commands whose plants the caller may see, oldest first."""
-    cursor = db.cursor(row_factory=kwargs_row(_command))
-    await cursor.execute(
-        "SELECT c.id, c.plant_id, c.target AS external_id, c.instruction, c.status, c.issued_at, c.expires_at, c.sent_at,"
-        " c.received_at, c.finished_at, c.reason, c.requester_type, c.requester_id"
-        " FROM plant_command c JOIN plant p ON p.id = c.plant_id WHERE c.id = ANY(%(ids)s) AND p.organization_id = %(org)s"
-        " AND (%(plants)s::uuid[] IS NULL OR p.id = ANY(%(plants)s)) ORDER BY c.issued_at, c.id",
-        {
-            "ids": list(command_ids),
-            "org": org.organization_id,
-            "plants": None if org.plant_ids is None else list(org.plant_ids),
-        },
-    )
-    return await cursor.fetchall()
-
-
-async def count(db: Connection, org: OrgScope, sub_device_id: UUID) -> int:
-    """Return the number of commands that were issued to the sub-device."""
-    return await fetch_count(
-        db, f"SELECT count(*) FROM plant_command WHERE {_OF_DEVICE}", {"device": sub_device_id, "org": org.organization_id}
-    )
 
 
 async def count_waiting(db: Connection, org: OrgScope, plant_id: UUID, limit: int) -> int:

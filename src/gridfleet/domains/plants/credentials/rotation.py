@@ -9,7 +9,6 @@ import msgspec
 
 from gridfleet.domains.audit.models import Event, Subject
 from gridfleet.domains.audit.recorder import record_in
-from gridfleet.domains.plants import store as plants
 from gridfleet.domains.plants.connections import queue_closing_of_certificate
 from gridfleet.domains.plants.credentials import store
 from gridfleet.domains.plants.errors import PlantStateForbids
@@ -72,7 +71,7 @@ async def rotate_secret(db: Connection, org: OrgScope, keyring: Keyring, plant_i
         previous,
         valid_until,
     )
-    await plants.record_rotation(db, org, plant_id)
+    await store.record_rotation(db, org, plant_id)
     await record_in(db, org, Event.PLANT_SECRET_ROTATED, Subject.plant(plant_id))
     return RotatedSecret(new.hex(), valid_until)
 
@@ -90,9 +89,9 @@ async def renew_certificate(db: Connection, org: OrgScope, authority: Authority,
     plant = await require_plant(db, org, plant_id)
     if plant.auth_method is not AuthMethod.MTLS or plant.lifecycle_status is not Lifecycle.ACTIVE:
         raise PlantStateForbids("Only an ACTIVE plant whose authMethod is MTLS has a certificate to renew.")
-    current, *older = await plants.certificate_serials(db, org, plant_id)
+    current, *older = await store.certificate_serials(db, org, plant_id)
     issued = authority.issue_client(str(plant_id))
-    await plants.replace_certificate(db, org, plant_id, issued, utc_now() + OVERLAP)
+    await store.replace_certificate(db, org, plant_id, issued, utc_now() + OVERLAP)
     await store.delete_package(db, org, plant_id)
     await record_in(db, org, Event.PLANT_CERTIFICATE_RENEWED, Subject.plant(plant_id))
     await queue_closing_of_certificate(db, org.organization_id, plant_id, current, OVERLAP)

@@ -19,8 +19,8 @@ import psycopg_pool
 import structlog
 
 from gridfleet.domains.plants.errors import PlantNotFound
-from gridfleet.domains.telemetry.history.latest import latest_points
 from gridfleet.domains.telemetry.history.models import TelemetryPoint
+from gridfleet.domains.telemetry.latest.queries import latest_points
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import TooManyRequests

@@ -14,6 +14,7 @@ from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
 from gridfleet.domains.vcp.models import Site
 from gridfleet.domains.vcp.rules import written_intervals
 from gridfleet.domains.vcp.sites import store as sites
+from gridfleet.domains.vcp.sites.due.store import Selection
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
@@ -28,7 +29,7 @@ RETRY: Final = timedelta(seconds=10)
 """Delay before the next attempt when a command is not queued because too many others wait for the plant."""
 
 
-async def issue_due(db: Connection, now: datetime, limit: int, selection: sites.Selection) -> int:
+async def issue_due(db: Connection, now: datetime, limit: int, selection: Selection) -> int:
     """Issue what is due at up to `limit` of the selected sites.
 
     Returns:

@@ -8,7 +8,7 @@ from uuid import UUID
 from psycopg.rows import class_row, kwargs_row
 
 from gridfleet.domains.vcp.confirmation.models import HeldSetpoint, Kind, Predecessor, Unconfirmed
-from gridfleet.domains.vcp.sites.store import SELECTED, Selection
+from gridfleet.domains.vcp.sites.due.store import SELECTED, Selection
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count
 from gridfleet.protocol.envelope import CommandType

@@ -11,12 +11,14 @@ from gridfleet.domains.plants.commands.errors import CommandNotFound
 from gridfleet.domains.plants.commands.expiry import as_of
 from gridfleet.domains.plants.commands.listing import store
 from gridfleet.domains.plants.commands.listing.models import CommandDetailed, CommandFilter, CommandStep, ListedCommand
+from gridfleet.domains.plants.commands.models import PlantCommand
+from gridfleet.domains.plants.sub_devices.registry import get_sub_device
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.pagination import MOST_COUNTED, CursorPage, CursorPaging, TimeKey
+from gridfleet.kernel.pagination import MOST_COUNTED, CursorPage, CursorPaging, Page, Paging, TimeKey
 
-__all__ = ["get_command", "list_all_commands"]
+__all__ = ["find_commands", "get_command", "list_all_commands", "list_commands"]
 
 
 async def list_all_commands(
@@ -50,3 +52,21 @@ async def get_command(db: Connection, org: OrgScope, command_id: UUID) -> Comman
 async def _with_names(db: Connection, org: OrgScope, commands: Sequence[ListedCommand]) -> list[ListedCommand]:
     names = await actor_names(db, org, [command.requested_by.id for command in commands])
     return [replace(command, requested_by_name=names.get(command.requested_by.id)) for command in commands]
+
+
+async def list_commands(db: Connection, org: OrgScope, plant_id: UUID, external_id: str, paging: Paging) -> Page[PlantCommand]:
+    """Return one page of the commands to a sub-device, newest first.
+
+    Raises:
+        SubDeviceNotFound: There is no such sub-device.
+    """
+    device = await get_sub_device(db, org, plant_id, external_id)
+    now = utc_now()
+    commands = await store.page_of_device(db, org, device.id, paging)
+    return Page.of([as_of(command, now) for command in commands], await store.count_of_device(db, org, device.id), paging)
+
+
+async def find_commands(db: Connection, org: OrgScope, command_ids: Sequence[UUID]) -> list[PlantCommand]:
+    """Return those of the commands that exist and whose plants the caller may see."""
+    now = utc_now()
+    return [as_of(command, now) for command in await store.find_many(db, org, command_ids)]

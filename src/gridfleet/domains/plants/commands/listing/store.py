@@ -1,22 +1,31 @@
-"""SQL of the list of commands over all plants.
+"""SQL of lists of commands: of all plants, of a sub-device, and of a plant's powers.
 
 A command belongs to the organisation that its plant had when it was issued. It is listed there while the plant stays in it.
 """
 
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import msgspec
-from psycopg.rows import kwargs_row
+from psycopg.rows import class_row, kwargs_row
 
 from gridfleet.domains.plants.chosen_plants import ChosenPlants
 from gridfleet.domains.plants.commands.listing.models import CommandFilter, CommandStep, ListedCommand
-from gridfleet.domains.plants.commands.models import OPEN, CommandReason, CommandStatus, CommandType, Requester
+from gridfleet.domains.plants.commands.models import (
+    OPEN,
+    AppliedPower,
+    CommandReason,
+    CommandStatus,
+    CommandType,
+    PlantCommand,
+    Requester,
+)
 from gridfleet.kernel.caller import ActorType, OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count
-from gridfleet.kernel.pagination import CursorPaging, TimeKey
+from gridfleet.kernel.pagination import CursorPaging, Paging, TimeKey
 
 _COLUMNS = (
     "c.id, c.plant_id, p.name AS plant_name, c.type, c.target AS external_id, c.instruction->>'action' AS action,"
@@ -42,6 +51,7 @@ _BY_PLANT = (
     "unnest(%(plants)s::uuid[]) AS w (plant_id) CROSS JOIN LATERAL (SELECT c.id, c.issued_at FROM plant_command c"
     " WHERE c.plant_id = w.plant_id AND c.type = ANY(%(types)s)"
 )
+_OF_DEVICE = "sub_device_id = %(device)s AND EXISTS (SELECT FROM plant p WHERE p.id = plant_id AND p.organization_id = %(org)s)"
 
 
 def _reason(value: Any) -> CommandReason | None:
@@ -53,6 +63,17 @@ def _command(requester_type: str, requester_id: str | None, **row: Any) -> Liste
     row["type"] = CommandType(row["type"])
     row["reason"] = _reason(row["reason"])
     return ListedCommand(requested_by=Requester(requester_type, requester_id), requested_by_name=None, **row)
+
+
+def _plant_command(instruction: dict[str, Any], requester_type: str, requester_id: str | None, **row: Any) -> PlantCommand:
+    row["status"] = CommandStatus(row["status"])
+    row["reason"] = _reason(row["reason"])
+    return PlantCommand(
+        action=instruction.get("action"),
+        params=instruction.get("params"),
+        requested_by=Requester(requester_type, requester_id),
+        **row,
+    )
 
 
 def _with_instruction(instruction: dict[str, Any], **row: Any) -> tuple[ListedCommand, dict[str, Any]]:
@@ -150,3 +171,73 @@ async def steps(db: Connection, org: OrgScope, command_id: UUID) -> list[Command
         {"id": command_id, "org": org.organization_id, "order": list(CommandStatus)},
     )
     return await cursor.fetchall()
+
+
+_POWER = (
+    "SELECT issued_at, finished_at, type, (instruction->>'powerKw')::float8 AS power_kw,"
+    " (instruction->'params'->>'durationSeconds')::float8 AS duration_seconds FROM plant_command c"
+    " WHERE plant_id = %(plant)s AND type IN ('SITE_SETPOINT', 'MODE_CHANGE', 'EMERGENCY') AND status = 'APPLIED'"
+    " AND EXISTS (SELECT FROM plant p WHERE p.id = c.plant_id AND p.organization_id = %(org)s)"
+)
+MOST_POWERS = 50_000
+"""The most setpoints and modes that are read at once: one every few seconds for two days."""
+
+
+async def applied_powers(
+    db: Connection, org: OrgScope, plant_id: UUID, since: datetime, until: datetime, lookback: timedelta
+) -> list[AppliedPower]:
+    """Return the setpoints and modes issued from `since` to `until` that the plant has applied, in the order of their issue.
+
+    The last one before `since` is included if it was issued within `lookback`.
+    """
+    cursor = db.cursor(row_factory=class_row(AppliedPower))
+    await cursor.execute(
+        f"({_POWER} AND issued_at >= %(since)s::timestamptz - %(lookback)s::interval AND issued_at < %(since)s"
+        " ORDER BY issued_at DESC, id DESC LIMIT 1)"
+        f" UNION ALL ({_POWER} AND issued_at >= %(since)s AND issued_at < %(until)s ORDER BY issued_at, id LIMIT %(most)s)",
+        {
+            "plant": plant_id,
+            "org": org.organization_id,
+            "lookback": lookback,
+            "since": since,
+            "until": until,
+            "most": MOST_POWERS,
+        },
+    )
+    return await cursor.fetchall()
+
+
+async def page_of_device(db: Connection, org: OrgScope, sub_device_id: UUID, paging: Paging) -> list[PlantCommand]:
+    """Return one page of the commands to a sub-device, newest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_plant_command))
+    await cursor.execute(
+        "SELECT id, plant_id, target AS external_id, instruction, status, issued_at, expires_at, sent_at, received_at,"
+        f" finished_at, reason, requester_type, requester_id FROM plant_command WHERE {_OF_DEVICE}"
+        " ORDER BY issued_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
+        {"device": sub_device_id, "org": org.organization_id, "limit": paging.limit, "offset": paging.offset},
+    )
+    return await cursor.fetchall()
+
+
+async def find_many(db: Connection, org: OrgScope, command_ids: Sequence[UUID]) -> list[PlantCommand]:
+    """Return those of the commands whose plants the caller may see, oldest first."""
+    cursor = db.cursor(row_factory=kwargs_row(_plant_command))
+    await cursor.execute(
+        "SELECT c.id, c.plant_id, c.target AS external_id, c.instruction, c.status, c.issued_at, c.expires_at, c.sent_at,"
+        " c.received_at, c.finished_at, c.reason, c.requester_type, c.requester_id"
+        " FROM plant_command c JOIN plant p ON p.id = c.plant_id WHERE c.id = ANY(%(ids)s) AND p.organization_id = %(org)s"
+        " AND (%(plants)s::uuid[] IS NULL OR p.id = ANY(%(plants)s)) ORDER BY c.issued_at, c.id",
+        {
+            "ids": list(command_ids),
+            "org": org.organization_id,
+            "plants": None if org.plant_ids is None else list(org.plant_ids),
+        },
+    )
+    return await cursor.fetchall()
+
+
+async def count_of_device(db: Connection, org: OrgScope, sub_device_id: UUID) -> int:
+    """Return the number of commands that were issued to the sub-device."""
+    return await fetch_count(
+        db, f"SELECT count(*) FROM plant_command WHERE {_OF_DEVICE}", {"device": sub_device_id, "org": org.organization_id}
+    )

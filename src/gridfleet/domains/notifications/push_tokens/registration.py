@@ -5,8 +5,8 @@ from typing import Final
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record
-from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.models import PushToken
+from gridfleet.domains.notifications.push_tokens import store
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed

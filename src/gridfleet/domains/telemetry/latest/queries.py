@@ -11,11 +11,11 @@ from uuid import UUID
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.sub_devices.registry import get_sub_device
 from gridfleet.domains.telemetry.frames.models import MAX_LAYOUT_METRICS
-from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.formats import points_json
 from gridfleet.domains.telemetry.history.models import KeyedPosition, LatestSignal, LayoutIndex, Newest, TelemetryPoint
 from gridfleet.domains.telemetry.history.series import layouts_of
-from gridfleet.domains.telemetry.history.store import LatestRow
+from gridfleet.domains.telemetry.latest import store
+from gridfleet.domains.telemetry.latest.store import LatestRow
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import TooManyRequests

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from gridfleet.domains.plants.commands import store
+from gridfleet.domains.plants.commands.listing import store
 from gridfleet.domains.plants.commands.models import AppliedPower
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection

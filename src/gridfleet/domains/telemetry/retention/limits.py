@@ -11,7 +11,8 @@ from uuid import UUID
 
 import structlog
 
-from gridfleet.domains.telemetry.rollups import store
+from gridfleet.domains.telemetry.retention import store
+from gridfleet.domains.telemetry.rollups import store as rollups
 from gridfleet.domains.telemetry.rollups.models import Days, Kept
 from gridfleet.kernel.clock import days_before
 from gridfleet.kernel.db import Connection, Database
@@ -31,7 +32,7 @@ async def apply_retention(database: Database, deployment: Days, now: datetime) -
     """Delete data that is too old at `now`. Returns False if roll-ups are being computed; nothing was done then."""
     today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     async with database.transaction() as db:
-        if not await store.lock(db):
+        if not await rollups.lock(db):
             return False
         for kept in (_RAW, _MINUTES, _QUARTERS):
             await store.correct_starts(db, kept, now)

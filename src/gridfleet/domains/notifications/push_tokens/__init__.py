@@ -1,0 +1,1 @@
+"""The devices that users have registered for push messages."""

@@ -1,0 +1,1 @@
+"""The newest value of every metric."""

@@ -1,0 +1,78 @@
+"""SQL of the newest values."""
+
+from datetime import datetime
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from gridfleet.domains.telemetry.history.store import SourceRow
+from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_count
+
+_LATEST: Final = "s.id, s.external_id, l.id, l.digest, t.time, t.vals, t.times"
+
+
+class LatestRow(NamedTuple):
+    """The newest values of one source in one layout; `times` is None while all values have the time `time`."""
+
+    source: SourceRow
+    time: datetime
+    values: list[float | None]
+    times: list[datetime | None] | None
+
+
+async def latest_of_plant(db: Connection, org: OrgScope, plant_id: UUID, limit: int | None) -> list[LatestRow] | None:
+    """Return the newest values of a plant and its existing sub-devices, up to `limit` rows; None if there is no such plant.
+
+    The plant's own values come first, then by external id; within a source the newest layout comes first.
+    """
+    cursor = db.cursor(binary=True)
+    await cursor.execute(
+        f"SELECT {_LATEST} FROM plant p LEFT JOIN (telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
+        " JOIN telemetry_layout l ON l.id = t.layout_id) ON s.plant_id = p.id AND s.organization_id = p.organization_id"
+        " AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL)"
+        " WHERE p.id = %(plant)s AND p.organization_id = %(org)s AND (%(allowed)s::uuid[] IS NULL OR p.id = ANY(%(allowed)s))"
+        ' ORDER BY s.external_id COLLATE "C" NULLS FIRST, l.id DESC LIMIT %(limit)s::bigint',
+        {
+            "plant": plant_id,
+            "org": org.organization_id,
+            "allowed": None if org.plant_ids is None else list(org.plant_ids),
+            "limit": limit,
+        },
+    )
+    rows = await cursor.fetchall()
+    return [_latest(*row) for row in rows if row[0] is not None] if rows else None
+
+
+async def count_latest(db: Connection, org: OrgScope, plant_id: UUID) -> int:
+    """Return the number of positions in the rows that `latest_of_plant` returns."""
+    return await fetch_count(
+        db,
+        "SELECT coalesce(sum(cardinality(t.vals)), 0) FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
+        " WHERE s.plant_id = %s AND s.organization_id = %s AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL)",
+        (plant_id, org.organization_id),
+    )
+
+
+async def latest_of_device(db: Connection, org: OrgScope, sub_device_id: UUID) -> list[LatestRow]:
+    """Return the newest values of one sub-device; the newest layout comes first."""
+    cursor = db.cursor(binary=True)
+    await cursor.execute(
+        f"SELECT {_LATEST} FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
+        " JOIN telemetry_layout l ON l.id = t.layout_id"
+        " WHERE s.sub_device_id = %s AND s.organization_id = %s ORDER BY l.id DESC",
+        (sub_device_id, org.organization_id),
+    )
+    return [_latest(*row) for row in await cursor.fetchall()]
+
+
+def _latest(
+    source_id: int,
+    external_id: str | None,
+    layout_id: int,
+    digest: bytes,
+    time: datetime,
+    values: list[float | None],
+    times: list[datetime | None] | None,
+) -> LatestRow:
+    return LatestRow(SourceRow(source_id, external_id, layout_id, digest, len(values)), time, values, times)

@@ -1,0 +1,1 @@
+"""How long telemetry is kept, and the deletion of what is older."""

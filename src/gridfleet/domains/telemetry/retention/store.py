@@ -1,0 +1,115 @@
+"""SQL of retention: the times from which sources have data, deletion, and partitions."""
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from uuid import UUID
+
+from gridfleet.domains.telemetry.rollups.models import Days, Kept
+from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_value
+
+
+async def limits(db: Connection, deployment: Days) -> list[tuple[UUID, Days]]:
+    """Return every organisation that has telemetry, with its retention."""
+    cursor = await db.execute(
+        "SELECT s.organization_id, coalesce(r.raw_days, %s), coalesce(r.minute_days, %s), coalesce(r.quarter_days, %s)"
+        " FROM (SELECT DISTINCT organization_id FROM telemetry_source) AS s"
+        " LEFT JOIN telemetry_retention r USING (organization_id)",
+        (deployment.raw, deployment.minute, deployment.quarter),
+    )
+    return [(row[0], Days(*row[1:])) for row in await cursor.fetchall()]
+
+
+async def rolled_up_before(db: Connection, organization_id: UUID) -> datetime:
+    """Return the time before which all frames of an organisation are in the roll-ups, except hours that are set aside."""
+    cursor = await db.execute(
+        "SELECT least(sealed_before, (SELECT min(d.hour) FROM telemetry_dirty d JOIN telemetry_source s ON s.id = d.source_id"
+        " WHERE s.organization_id = %s AND d.hour >= s.raw_from AND NOT EXISTS (SELECT FROM telemetry_set_aside a"
+        " WHERE a.source_id = d.source_id AND a.hour = d.hour))) FROM telemetry_seal",
+        (organization_id,),
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    before: datetime = row[0]
+    return before
+
+
+async def move_start(db: Connection, kept: Kept, organization_id: UUID, start: datetime) -> None:
+    """Record that the organisation's sources have no data before `start`; the start never moves back.
+
+    A source keeps everything from the day of its first hour that is set aside.
+    """
+    await db.execute(
+        f"UPDATE telemetry_source s SET {kept.column} = kept.start FROM (SELECT id, least(%s, (SELECT"
+        " date_bin('1 day', min(a.hour), 'epoch') FROM telemetry_set_aside a WHERE a.source_id = t.id)) AS start"
+        f" FROM telemetry_source t WHERE organization_id = %s) AS kept WHERE s.id = kept.id AND s.{kept.column} < kept.start",
+        (start, organization_id),
+    )
+
+
+async def correct_starts(db: Connection, kept: Kept, now: datetime) -> None:
+    """Replace every start in the future, which retention has written by a clock that was ahead, by the present hour.
+
+    What is older was deleted then. Data before a start is neither read nor rolled up.
+    """
+    await db.execute(
+        f"UPDATE telemetry_source SET {kept.column} = date_bin('1 hour', %(now)s::timestamptz, 'epoch')"
+        f" WHERE {kept.column} > %(now)s",
+        {"now": now},
+    )
+
+
+async def earliest_start(db: Connection, kept: Kept) -> datetime | None:
+    """Return the earliest start of the data of any source; None without sources."""
+    return await fetch_value(db, f"SELECT min({kept.column}) FROM telemetry_source")
+
+
+async def sources_that_start_later(db: Connection, kept: Kept, start: datetime) -> list[tuple[int, datetime]]:
+    """Return the sources whose data starts after `start`, with their starts."""
+    cursor = await db.execute(f"SELECT id, {kept.column} FROM telemetry_source WHERE {kept.column} > %s", (start,))
+    return await cursor.fetchall()
+
+
+async def oldest_before(db: Connection, kept: Kept, sources: Sequence[int], start: datetime) -> datetime | None:
+    """Return the time of the oldest data of these sources before `start`; None if there is none."""
+    # Source by source; otherwise the planner reads the whole table for the minimum.
+    return await fetch_value(
+        db,
+        f"SELECT min(o.first) FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL (SELECT {kept.time} AS first"
+        f" FROM {kept.table} WHERE source_id = s.id AND {kept.time} < %s ORDER BY {kept.time} LIMIT 1) AS o",
+        (list(sources), start),
+        prepare=False,
+    )
+
+
+async def delete_before(db: Connection, kept: Kept, sources: Sequence[int], start: datetime) -> None:
+    """Delete the data of these sources before `start`."""
+    await db.execute(
+        f"DELETE FROM {kept.table} WHERE source_id = ANY(%s) AND {kept.time} < %s", (list(sources), start), prepare=False
+    )
+
+
+async def partitions(db: Connection, kept: Kept) -> list[tuple[str, date]]:
+    """Return names and first days of the partitions, oldest first."""
+    cursor = await db.execute(
+        "SELECT c.relname, to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
+        " WHERE i.inhparent = %s::regclass AND c.relname ~ '_\\d{8}$' ORDER BY 2",
+        (kept.table,),
+    )
+    return await cursor.fetchall()
+
+
+async def drop_partition(db: Connection, name: str) -> None:
+    """Drop a partition."""
+    await db.execute("SELECT drop_telemetry_partition(%s)", (name,))
+
+
+async def set_limits(db: Connection, slug: str, raw: int | None, minute: int | None, quarter: int | None) -> bool:
+    """Set an organisation's retention in days; None uses the deployment's. Returns whether the organisation exists."""
+    cursor = await db.execute(
+        "INSERT INTO telemetry_retention (organization_id, raw_days, minute_days, quarter_days)"
+        " SELECT id, %s::int, %s::int, %s::int FROM organization WHERE slug = %s ON CONFLICT (organization_id) DO UPDATE"
+        " SET raw_days = excluded.raw_days, minute_days = excluded.minute_days, quarter_days = excluded.quarter_days",
+        (raw, minute, quarter, slug),
+    )
+    return cursor.rowcount == 1

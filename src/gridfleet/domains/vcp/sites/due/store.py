@@ -1,0 +1,175 @@
+"""SQL of what becomes due at sites."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+from psycopg.rows import kwargs_row
+
+from gridfleet.domains.vcp.models import Constraints
+from gridfleet.kernel.db import Connection
+
+_SKIP = "FOR KEY SHARE OF p SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED"
+
+
+class Selection(NamedTuple):
+    """The sites to claim: those in `only`, or all if it is None, without those in `without`."""
+
+    only: Sequence[UUID] | None = None
+    without: Sequence[UUID] = ()
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of SELECTED."""
+        return {"only": None if self.only is None else list(self.only), "without": list(self.without)}
+
+
+SELECTED = "(%(only)s::uuid[] IS NULL OR s.plant_id = ANY(%(only)s)) AND s.plant_id <> ALL(%(without)s::uuid[])"
+
+
+_DUE = (
+    "i.done_at IS NULL AND i.start_at <= %(now)s AND s.schedule_active"
+    " AND (i.end_at <= %(now)s OR (p.lifecycle_status = 'ACTIVE'"
+    " AND (s.override_mode IS NULL OR s.override_expires_at <= %(now)s)))"
+)
+# No step is longer than a week, like the intervals.
+_EARLIER_STEP = (
+    "SELECT FROM plant_command c WHERE c.plant_id = ended.plant_id AND c.issued_at > %(now)s - interval '7 days'"
+    " AND c.type = 'SITE_SETPOINT' AND c.instruction->'schedule' <> ended.schedule"
+    " AND c.issued_at + make_interval(secs => (c.instruction->'params'->>'durationSeconds')::float8) > %(now)s"
+    " AND c.status NOT IN ('REJECTED', 'FAILED', 'EXPIRED')"
+)
+
+
+class DueInterval(NamedTuple):
+    """A schedule step that is due, with the limits of its site."""
+
+    plant_id: UUID
+    end_at: datetime
+    power_kw: float
+    schedule_id: str
+    schedule_revision: int
+    constraints: Constraints
+
+
+def _due(**row: Any) -> DueInterval:
+    row["constraints"] = msgspec.convert(row["constraints"], Constraints)
+    return DueInterval(**row)
+
+
+async def list_ids(db: Connection, without: Sequence[UUID]) -> dict[UUID, list[UUID]]:
+    """Return the plants of all sites other than those in `without`, by organisation."""
+    cursor = await db.execute(
+        "SELECT p.organization_id, array_agg(p.id ORDER BY p.id) FROM vcp_site s JOIN plant p ON p.id = s.plant_id"
+        " WHERE s.plant_id <> ALL(%s) GROUP BY 1",
+        (list(without),),
+    )
+    return dict(await cursor.fetchall())
+
+
+async def claim_due_intervals(db: Connection, now: datetime, limit: int, selection: Selection) -> list[DueInterval]:
+    """Claim intervals and mark them as done. Their sites stay locked.
+
+    These are the intervals that have begun at sites of ACTIVE plants without an override, and all that have ended.
+    """
+    times = {"now": now, "limit": limit, **selection.parameters}
+    cursor = await db.execute(
+        "SELECT s.plant_id FROM vcp_interval i JOIN vcp_site s ON s.plant_id = i.plant_id JOIN plant p ON p.id = i.plant_id"
+        f" WHERE {_DUE} AND {SELECTED} ORDER BY i.start_at LIMIT %(limit)s {_SKIP}",
+        times,
+    )
+    locked = list({row[0] for row in await cursor.fetchall()})
+    if not locked:
+        return []
+    due = db.cursor(row_factory=kwargs_row(_due))
+    await due.execute(
+        f"WITH done AS (UPDATE vcp_interval i SET done_at = %(now)s FROM vcp_site s, plant p"
+        f" WHERE i.plant_id = ANY(%(locked)s) AND s.plant_id = i.plant_id AND p.id = i.plant_id AND {_DUE} RETURNING i.*)"
+        " SELECT d.plant_id, d.end_at, d.power_kw, s.schedule_id, s.schedule_revision, s.constraints"
+        " FROM done d JOIN vcp_site s ON s.plant_id = d.plant_id ORDER BY d.start_at",
+        {**times, "locked": locked},
+    )
+    return await due.fetchall()
+
+
+async def end_schedules(db: Connection, now: datetime, limit: int, selection: Selection) -> int:
+    """End the schedules whose last interval is over. Returns how many sites were checked.
+
+    A schedule that the plant has not confirmed stays to be confirmed while the plant may have a step of an earlier one, which
+    ends with it.
+    """
+    over = "s.schedule_active AND NOT EXISTS (SELECT FROM vcp_interval i WHERE i.plant_id = s.plant_id AND i.end_at > %(now)s)"
+    cursor = await db.execute(
+        f"SELECT s.plant_id FROM vcp_site s WHERE {over} AND {SELECTED} LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED",
+        {"now": now, "limit": limit, **selection.parameters},
+    )
+    locked = [row[0] for row in await cursor.fetchall()]
+    if locked:
+        await db.execute(
+            "WITH ended AS (UPDATE vcp_site s SET schedule_active = false, silent_from = greatest(s.silent_from,"
+            " (SELECT max(end_at) FROM vcp_interval i WHERE i.plant_id = s.plant_id))"
+            f" WHERE s.plant_id = ANY(%(locked)s) AND {over}"
+            " RETURNING s.plant_id,"
+            " jsonb_build_object('scheduleId', s.schedule_id, 'revision', s.schedule_revision) AS schedule),"
+            " confirmed AS (DELETE FROM vcp_unconfirmed u USING ended WHERE u.plant_id = ended.plant_id"
+            f" AND (u.kind = 'STEP' OR u.kind = 'SCHEDULE' AND NOT EXISTS ({_EARLIER_STEP})))"
+            " DELETE FROM vcp_interval i USING ended WHERE i.plant_id = ended.plant_id",
+            {"locked": locked, "now": now},
+        )
+    return len(locked)
+
+
+async def end_overrides(db: Connection, now: datetime, limit: int, selection: Selection) -> list[UUID]:
+    """Lock up to `limit` of the selected sites whose override is over, and end it. Returns their plants.
+
+    Their setpoints end too: the plants dropped them when they received the override.
+    """
+    cursor = await db.execute(
+        "SELECT s.plant_id FROM vcp_site s JOIN plant p ON p.id = s.plant_id WHERE s.override_expires_at <= %(now)s"
+        f" AND {SELECTED} ORDER BY s.override_expires_at LIMIT %(limit)s {_SKIP}",
+        {"now": now, "limit": limit, **selection.parameters},
+    )
+    locked = [row[0] for row in await cursor.fetchall()]
+    if locked:
+        await db.execute(
+            "UPDATE vcp_site SET silent_from = greatest(silent_from, override_expires_at), override_mode = NULL,"
+            " override_set_by = NULL, override_set_at = NULL, override_expires_at = NULL, override_command_id = NULL,"
+            " override_power_kw = NULL, setpoint_ends_at = NULL, setpoint_command_id = NULL WHERE plant_id = ANY(%s)",
+            (locked,),
+        )
+    return locked
+
+
+async def start_fallbacks(db: Connection, now: datetime, limit: int, selection: Selection) -> list[UUID]:
+    """Lock up to `limit` of the selected sites whose partner has been silent for the time of their fallback, and start it.
+
+    The time counts from the end of an override, a schedule or a setpoint with a duration, if one holds. Returns the plants.
+    """
+    cursor = await db.execute(
+        "SELECT s.plant_id FROM vcp_site s JOIN plant p ON p.id = s.plant_id WHERE s.fallback_mode IS NOT NULL"
+        " AND s.fallback_after_seconds IS NOT NULL AND s.fallback_since IS NULL AND s.override_mode IS NULL"
+        " AND NOT s.schedule_active AND greatest(s.silent_from, s.setpoint_ends_at)"
+        " + make_interval(secs => s.fallback_after_seconds) <= %(now)s"
+        f" AND {SELECTED} ORDER BY s.silent_from LIMIT %(limit)s {_SKIP}",
+        {"now": now, "limit": limit, **selection.parameters},
+    )
+    locked = [row[0] for row in await cursor.fetchall()]
+    if locked:
+        await db.execute("UPDATE vcp_site SET fallback_since = %s WHERE plant_id = ANY(%s)", (now, locked))
+    return locked
+
+
+async def correct_silence(db: Connection) -> int:
+    """Replace every `silent_from` in the future, which a clock that was ahead has written, by the present.
+
+    A setpoint that was accepted at that time ends earlier by the same difference. Returns the number of sites.
+    """
+    cursor = await db.execute(
+        "UPDATE vcp_site s SET silent_from = now(), setpoint_ends_at = CASE WHEN s.setpoint_ends_at > s.silent_from"
+        " THEN s.setpoint_ends_at - (s.silent_from - now()) ELSE s.setpoint_ends_at END"
+        " FROM (SELECT plant_id FROM vcp_site WHERE silent_from > now() + interval '1 minute'"
+        " FOR NO KEY UPDATE SKIP LOCKED) AS ahead WHERE s.plant_id = ahead.plant_id"
+    )
+    return cursor.rowcount
