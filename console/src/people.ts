@@ -29,6 +29,11 @@ export const SUBJECTS: readonly AuditSubject[] = [
 
 const MOST = 100;
 
+/** Return what of a link to the people of an organisation the page understands. */
+export function peopleSearch({ q }: Record<string, unknown>): { q?: string | undefined } {
+  return typeof q === "string" && q !== "" && q.length <= 100 ? { q } : {};
+}
+
 /** The members of an organisation whose name or address contains `q`, the first hundred. */
 export function membersQuery(organizationId: string, q: string) {
   return queryOptions({

@@ -12,6 +12,7 @@ import { ApiError } from "./api/error";
 import { hasSession } from "./api/session-clock";
 import { fleetSearch } from "./fleet";
 import { findOrganization, firstOrganization } from "./organizations";
+import { peopleSearch } from "./people";
 import { auditSearch } from "./screens/audit-search";
 import { energySearch } from "./screens/plant-energy-search";
 import { historySearch } from "./screens/plant-history-search";
@@ -127,6 +128,7 @@ const partners = createRoute({
 const people = createRoute({
   getParentRoute: () => organization,
   path: "/people",
+  validateSearch: peopleSearch,
   component: lazyRouteComponent(() => import("./screens/people"), "PeopleScreen"),
 });
 

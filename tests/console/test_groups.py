@@ -2,24 +2,16 @@
 
 from collections.abc import Callable
 
-import psycopg
 from playwright.sync_api import expect
 
-from gridfleet.kernel.ids import new_id
-from support.clients.console_user import ConsoleUser
+from support.clients.console_user import ConsoleUser, add_plants
 from support.clients.watched_page import Watched
 
 
 def test_a_group_is_created_filled_and_deleted(watched: Watched, user: Callable[..., ConsoleUser], database_url: str) -> None:
     page = watched.page
     member = user(role="OPERATOR")
-    with psycopg.connect(database_url) as db:
-        for name in ("Barn", "Barn roof", "Mill"):
-            db.execute(
-                "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method)"
-                " SELECT %s, id, %s, %s, 'GATEWAY', 'TOKEN' FROM organization WHERE slug = %s",
-                (new_id(), name, f"SN {name}", member.slugs[0]),
-            )
+    add_plants(database_url, member.slugs[0], "Barn", "Barn roof", "Mill")
     member.log_in(page)
     page.get_by_role("link", name="Groups", exact=True).click()
     expect(page.get_by_text("There are no groups.")).to_be_visible()

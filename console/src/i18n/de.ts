@@ -51,6 +51,14 @@ export const de: Catalogue = {
     language: "Sprache",
     skip: "Zum Inhalt springen",
   },
+  finder: {
+    open: "Suchen",
+    keys: "Strg K",
+    title: "Anlage, Person oder Seite suchen",
+    text: "Name, Seriennummer oder Adresse",
+    page: "Seite",
+    none: "Nichts gefunden.",
+  },
   role: { VIEWER: "Betrachter", OPERATOR: "Betreiber", ORG_ADMIN: "Administrator" },
   status: { ONLINE: "Online", OFFLINE: "Offline", UNKNOWN: "Nie gesehen" },
   lifecycle: {

@@ -48,6 +48,14 @@ export const en = {
     language: "Language",
     skip: "Skip to the content",
   },
+  finder: {
+    open: "Find",
+    keys: "Ctrl K",
+    title: "Find a plant, a person or a page",
+    text: "Name, serial number or address",
+    page: "Page",
+    none: "Nothing was found.",
+  },
   role: { VIEWER: "Viewer", OPERATOR: "Operator", ORG_ADMIN: "Administrator" },
   status: { ONLINE: "Online", OFFLINE: "Offline", UNKNOWN: "Never seen" },
   lifecycle: {

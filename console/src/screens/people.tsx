@@ -32,7 +32,8 @@ function Members() {
   const texts = useTexts();
   const queryClient = useQueryClient();
   const { user, organization } = route.useRouteContext();
-  const [q, setQ] = useState("");
+  const { q = "" } = route.useSearch();
+  const navigate = route.useNavigate();
   const [removing, setRemoving] = useState<Member | null>(null);
   const members = useQuery(membersQuery(organization.id, q));
   const reload = () => queryClient.invalidateQueries({ queryKey: [organization.id, "members"] });
@@ -58,7 +59,8 @@ function Members() {
           aria-label={texts.people.search}
           placeholder={texts.people.search}
           value={q}
-          onChange={(event) => setQ(event.target.value)}
+          maxLength={100}
+          onChange={(event) => navigate({ search: { q: event.target.value || undefined }, replace: true })}
         />
       </div>
       <Failure error={members.error ?? change.error} />

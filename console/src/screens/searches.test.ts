@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { alertSearch } from "../alerts";
+import { peopleSearch } from "../people";
 import { auditSearch } from "./audit-search";
 import { newPlantSearch } from "./plant-new-search";
 
@@ -15,6 +16,13 @@ test("a later step needs a plant", () => {
 test("a link to changes keeps what exists", () => {
   expect(auditSearch({ subject: "PLANT", page: "3" })).toEqual({ subject: "PLANT", page: 3 });
   expect(auditSearch({ subject: "NOTHING", page: -1 })).toEqual({});
+});
+
+test("a link to people keeps a text of a possible length", () => {
+  expect(peopleSearch({ q: "otto" })).toEqual({ q: "otto" });
+  expect(peopleSearch({ q: "" })).toEqual({});
+  expect(peopleSearch({ q: "x".repeat(101) })).toEqual({});
+  expect(peopleSearch({ q: 5 })).toEqual({});
 });
 
 test("a link to alerts keeps what exists", () => {

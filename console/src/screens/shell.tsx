@@ -4,10 +4,11 @@ import { api, dataOf } from "../api/client";
 import { noteSession } from "../api/session-clock";
 import { LANGUAGES, type Language, setLanguage, useLanguage, useTexts } from "../i18n";
 import { useFleetStream } from "../live";
+import { menuOf } from "../menu";
 import { allOrganizations } from "../organizations";
-import { mayAct } from "../session";
 import { setTheme, THEMES, type Theme, useTheme } from "../theme";
 import { Mark } from "../ui/mark";
+import { Finder } from "./finder";
 
 const route = getRouteApi("/inside/o/$slug");
 
@@ -27,29 +28,13 @@ export function Shell() {
           <Mark /> {texts.appName}
         </p>
         <OrganizationSwitcher />
+        <Finder />
         <nav aria-label={texts.menu.label}>
-          <Link to="/o/$slug/fleet" params={{ slug }}>
-            {texts.menu.fleet}
-          </Link>
-          <Link to="/o/$slug/alerts" params={{ slug }}>
-            {texts.menu.alerts}
-          </Link>
-          <Link to="/o/$slug/groups" params={{ slug }}>
-            {texts.menu.groups}
-          </Link>
-          {mayAct(user, organization, "ORG_ADMIN") && (
-            <>
-              <Link to="/o/$slug/partners" params={{ slug }}>
-                {texts.menu.partners}
-              </Link>
-              <Link to="/o/$slug/people" params={{ slug }}>
-                {texts.menu.people}
-              </Link>
-              <Link to="/o/$slug/audit" params={{ slug }}>
-                {texts.menu.audit}
-              </Link>
-            </>
-          )}
+          {menuOf(texts, user, organization).map(({ to, label }) => (
+            <Link key={to} to={to} params={{ slug }}>
+              {label}
+            </Link>
+          ))}
         </nav>
         <AccountMenu />
       </header>

@@ -54,3 +54,16 @@ def console_user(
                 (new_id(), made.json()["user"]["id"], role, slug),
             )
     return ConsoleUser(email, tuple(slugs))
+
+
+def add_plants(database_url: str, slug: str, *names: str) -> list[str]:
+    """Register TOKEN plants with these names in an organisation. Returns their ids."""
+    ids = [new_id() for _ in names]
+    with psycopg.connect(database_url) as db:
+        for plant_id, name in zip(ids, names, strict=True):
+            db.execute(
+                "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method)"
+                " SELECT %s, id, %s, %s, 'GATEWAY', 'TOKEN' FROM organization WHERE slug = %s",
+                (plant_id, name, f"SN {name}", slug),
+            )
+    return [str(plant_id) for plant_id in ids]
