@@ -67,3 +67,14 @@ def add_plants(database_url: str, slug: str, *names: str) -> list[str]:
                 (plant_id, name, f"SN {name}", slug),
             )
     return [str(plant_id) for plant_id in ids]
+
+
+def add_group(database_url: str, slug: str, name: str) -> str:
+    """Create a group without plants in an organisation. Returns its id."""
+    group_id = new_id()
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "INSERT INTO plant_group (id, organization_id, name) SELECT %s, id, %s FROM organization WHERE slug = %s",
+            (group_id, name, slug),
+        )
+    return str(group_id)

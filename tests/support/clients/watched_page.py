@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Request
 
 _AXE = Path(__file__).parents[3] / "console" / "node_modules" / "axe-core" / "axe.min.js"
 
@@ -15,8 +15,13 @@ class Watched:
         self.page = page
         self.allowed: list[str] = []
         self._messages: list[str] = []
+        self._waiting: set[Request] = set()
         page.on("console", lambda message: self._note(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: self._note(str(error)))
+
+        page.on("request", lambda request: self._waiting.add(request) if request.resource_type != "eventsource" else None)
+        for ended in ("requestfinished", "requestfailed"):
+            page.on(ended, self._waiting.discard)
 
     def _note(self, text: str) -> None:
         self._messages.append(text)
@@ -25,6 +30,13 @@ class Watched:
         """Raise AssertionError for errors, warnings and violations of the policy that the page has caused."""
         found = [text for text in self._messages if not any(part in text for part in self.allowed)]
         assert not found, found
+
+    def wait_until_loaded(self) -> None:
+        """Wait until the page has no request in flight, streams aside, for 100 ms."""
+        while True:
+            self.page.wait_for_timeout(100)
+            if not self._waiting:
+                return
 
     def check_accessibility(self) -> None:
         """Raise AssertionError with what axe finds on the page as it is."""

@@ -1,0 +1,77 @@
+"""Every page of the console opens for every role without an error, and shows no action that the role may not take."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+from playwright.sync_api import expect
+
+from support.clients.console_user import ConsoleUser, add_group, add_plants
+from support.clients.watched_page import Watched
+
+ROUTER = Path(__file__).parents[2] / "console" / "src" / "router.tsx"
+ROLES = ("VIEWER", "OPERATOR", "ORG_ADMIN", "SUPER_ADMIN")
+PAGES = {
+    "/login": "VIEWER",
+    "/forgot": "VIEWER",
+    "/": "VIEWER",
+    "/o/$slug": "VIEWER",
+    "/o/$slug/fleet": "VIEWER",
+    "/o/$slug/alerts": "VIEWER",
+    "/o/$slug/groups": "VIEWER",
+    "/o/$slug/groups/$groupId": "VIEWER",
+    "/o/$slug/partners": "ORG_ADMIN",
+    "/o/$slug/people": "ORG_ADMIN",
+    "/o/$slug/audit": "ORG_ADMIN",
+    "/o/$slug/me": "VIEWER",
+    "/o/$slug/plants/new": "ORG_ADMIN",
+    "/o/$slug/plants/$plantId": "VIEWER",
+    "/o/$slug/plants/$plantId/live": "VIEWER",
+    "/o/$slug/plants/$plantId/history": "VIEWER",
+    "/o/$slug/plants/$plantId/energy": "VIEWER",
+    "/o/$slug/plants/$plantId/devices": "VIEWER",
+    "/o/$slug/plants/$plantId/messages": "VIEWER",
+    "/o/$slug/plants/$plantId/credentials": "VIEWER",
+}
+"""The path of each page, and the least role that may see what it shows."""
+
+
+def test_every_page_is_visited() -> None:
+    parents = {
+        name: (parent, path)
+        for name, parent, path in re.findall(
+            r'const (\w+) = createRoute\(\{\s*getParentRoute: \(\) => (\w+),\s*(?:path: "([^"]*)"|id: "[^"]*")',
+            ROUTER.read_text(),
+        )
+    }
+
+    def path_of(name: str) -> str:
+        parent, path = parents[name]
+        return (path_of(parent) if parent in parents else "") + path.rstrip("/")
+
+    assert {path_of(name) or "/" for name in parents} == PAGES.keys()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_page_opens(watched: Watched, user: Callable[..., ConsoleUser], database_url: str, role: str) -> None:
+    page = watched.page
+    made = user(role="VIEWER" if role == "SUPER_ADMIN" else role)
+    if role == "SUPER_ADMIN":
+        with psycopg.connect(database_url) as db:
+            db.execute("UPDATE user_account SET is_super_admin = true WHERE email = %s", (made.email,))
+    slug = made.slugs[0]
+    [plant] = add_plants(database_url, slug, "Winery")
+    values = {"slug": slug, "plantId": plant, "groupId": add_group(database_url, slug, "Wineries")}
+    watched.allowed.append("status of 403")
+    made.log_in(page)
+    for path, least in PAGES.items():
+        page.goto("/console" + re.sub(r"\$(\w+)", lambda found: values[found[1]], path))
+        refusal = page.get_by_role("alert")
+        if ROLES.index(role) >= ROLES.index(least):
+            expect(page.get_by_role("heading", level=1)).to_be_visible()
+            watched.wait_until_loaded()
+            expect(refusal).to_have_count(0)
+        else:
+            expect(refusal.first).to_be_visible()
