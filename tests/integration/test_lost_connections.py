@@ -8,6 +8,7 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 from gridfleet.kernel.broker import connection
 from gridfleet.kernel.broker.connection import LOG_VHOST, fail_when_closed, open_channel
 from gridfleet.kernel.isolation import is_poison
+from gridfleet.protocol import amqp
 from support.servers.broker_line import BrokerLine, broker_line
 from support.servers.broker_node import BrokerNode
 
@@ -57,6 +58,24 @@ async def test_the_end_of_a_consumer_is_noticed(broker: BrokerNode) -> None:
         await other.queue_delete("consumed")
         with pytest.raises(ConnectionError, match="consumer"):
             await asyncio.wait_for(waiting, 30)
+
+
+async def test_a_broker_that_opens_no_connection_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have hung until its machine was reset, which then knows nothing of the connection."""
+    monkeypatch.setattr(amqp, "CONNECT_SECONDS", 0.5)
+    left = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        left.set()
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server, asyncio.timeout(30):
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(ConnectionError, match="did not open"):
+            async with open_channel(f"amqp://guest:guest@127.0.0.1:{port}", LOG_VHOST):
+                raise AssertionError("there is no broker")
+        await left.wait()
 
 
 async def ignore(_: DeliveredMessage) -> None:

@@ -1,6 +1,7 @@
 """The AMQP connection that the service and the partner's client use."""
 
 import asyncio
+from typing import Final
 
 import aiormq
 from aiormq.abc import ExceptionType, TimeoutType
@@ -8,6 +9,12 @@ from aiormq.connection import TransportFactory
 from aiormq.exceptions import AMQPConnectionError, AMQPError
 
 __all__ = ["Connection", "open_connection"]
+
+CONNECT_SECONDS: Final = 30.0
+"""How long a broker may take to open a connection. Heartbeats begin after that.
+
+Without a limit, a client would wait for ever for a machine that hung, and was then reset and knows nothing of the connection.
+"""
 
 
 class Connection(aiormq.Connection):
@@ -38,5 +45,9 @@ async def open_connection(url: str, transport: TransportFactory | None = None) -
         AMQPError, OSError: The broker is unreachable or refuses.
     """
     connection = Connection(url, transport_factory=transport)
-    await connection.connect()
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await connection.connect()
+    except TimeoutError as error:
+        raise ConnectionError(f"the broker did not open the connection within {CONNECT_SECONDS:g} s") from error
     return connection
