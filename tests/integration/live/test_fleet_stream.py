@@ -465,6 +465,30 @@ async def test_a_stream_ends_with_its_session_although_the_client_has_a_key(
     assert await stream.named_event(20) is None
 
 
+async def test_a_stream_ends_with_its_key_while_others_get_commands(
+    service: ApiService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The feed reads these commands all the time, and has nothing to show."""
+    monkeypatch.setattr(feeds, "TICK_SECONDS", 0.5)
+    database = service.state.database
+    plant = await RecordedPlant.create(database)
+    shown = await add_plant(database, plant.organization_id)
+    _, key = await key_headers(database, plant.organization_id, ["telemetry:read", "commands:read"], [shown])
+    stream = await opened(service, key)
+
+    async def command_on() -> None:
+        while True:
+            await add_command(service, plant)
+            await asyncio.sleep(0.05)
+
+    async with running(command_on()):
+        await asyncio.sleep(2)
+        await sql(service, "UPDATE partner_key SET revoked_at = now()")
+        service.state.access.invalidate("*")
+        assert await stream.named_event(20) is None
+    await stream.task
+
+
 async def test_many_watchers_cost_one_read(service: ApiService, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = 0
     read = feeds.live_plants

@@ -30,6 +30,7 @@ from gridfleet.domains.organizations.actors import may_read_names
 from gridfleet.domains.plants.changes import Change, ChangeKind, ChangeStream
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.due_work import wait_at_most
 from gridfleet.kernel.errors import TooManyRequests
 
 __all__ = ["Encode", "FleetChanges"]
@@ -39,7 +40,7 @@ log = structlog.get_logger(__name__)
 TURN_SECONDS: Final = 0.25
 """How far apart the reads of a feed are, at least."""
 TICK_SECONDS: Final = 2.0
-"""After this time without a change each watcher gets an empty piece, so that it can check its rights."""
+"""After this time without an event each watcher gets an empty piece, so that it can check its rights."""
 SUMMARY_SECONDS: Final = 5.0
 """How far apart the summaries of a feed are, at least."""
 MOST_PLANTS: Final = 500
@@ -225,6 +226,7 @@ class _Feed:
         self.left_at = time.monotonic()
         self.ended = False
         self.woken = asyncio.Event()
+        self._woken_at = time.monotonic()
         self._kinds = key.kinds
         self._org = org
         self._transaction = transaction
@@ -275,6 +277,7 @@ class _Feed:
         """Let all watchers read."""
         self.woken.set()
         self.woken = asyncio.Event()
+        self._woken_at = time.monotonic()
 
     def position_after(self, last_id: str | None) -> int | None:
         """Return the number of the turn after the one with this id; None if it is not kept, or the id is another feed's."""
@@ -317,14 +320,13 @@ class _Feed:
         """Read what changes until there have been no watchers for some time."""
         self._is_lost = False  # what was missed before the connection, no watcher has seen
         while self.watchers or time.monotonic() - self.left_at < IDLE_SECONDS:
-            try:
-                async with asyncio.timeout(TICK_SECONDS):
-                    await self._is_due.wait()
-            except TimeoutError:
+            await wait_at_most(self._is_due, TICK_SECONDS)
+            is_quiet = not self._is_due.is_set()
+            if is_quiet or time.monotonic() - self._woken_at > TICK_SECONDS:
                 self._drop_old()
                 self.wake()
-                if not self._summary_due:
-                    continue
+            if is_quiet and not self._summary_due:
+                continue
             self._is_due.clear()
             try:
                 await self._take_turn()
