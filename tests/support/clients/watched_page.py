@@ -18,10 +18,10 @@ class Watched:
         self._waiting: set[Request] = set()
         page.on("console", lambda message: self._note(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: self._note(str(error)))
-
         page.on("request", lambda request: self._waiting.add(request) if request.resource_type != "eventsource" else None)
         for ended in ("requestfinished", "requestfailed"):
-            page.on(ended, self._waiting.discard)
+            # Playwright cannot attach what it needs to a method of a built-in type.
+            page.on(ended, lambda request: self._waiting.discard(request))
 
     def _note(self, text: str) -> None:
         self._messages.append(text)
