@@ -43,6 +43,7 @@ def screens(plant_id: str) -> dict[str, str]:
     plant = f"o/{SLUG}/plants/{plant_id}"
     return {
         "fleet": f"o/{SLUG}/fleet",
+        "fleet-map": f"o/{SLUG}/fleet?view=map",
         "alerts": f"o/{SLUG}/alerts?status=%5B%22ACTIVE%22%2C%22ACKNOWLEDGED%22%2C%22RESOLVED%22%5D",
         "plant-live": f"{plant}/live",
         "plant-history": f"{plant}/history?last=24h",

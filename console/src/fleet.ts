@@ -1,4 +1,5 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { SEVERITIES } from "./alerts";
 import { apiOf, dataOf, given } from "./api/client";
 import type { components } from "./api/schema";
 
@@ -12,7 +13,6 @@ export type Severity = components["schemas"]["Severity"];
 const PAGE = 200;
 const MOST_REFETCHED = 3;
 const STATUSES: readonly Status[] = ["ONLINE", "OFFLINE", "UNKNOWN"];
-const SEVERITIES: readonly Severity[] = ["INFO", "WARNING", "CRITICAL", "EMERGENCY"];
 export const CONDITIONS: readonly AlertCondition[] = ["ANY", ...SEVERITIES, "NONE"];
 const SORTS: readonly Sort[] = [
   "name",
@@ -28,13 +28,16 @@ const SORTS: readonly Sort[] = [
   "alert",
 ];
 
-/** What the URL says about the list: filters and order. */
+/** What the URL says about the list: filters and order, and whether it is shown as a map. */
 export interface FleetSearch {
   q?: string | undefined;
   status?: Status[] | undefined;
   alert?: AlertCondition | undefined;
   sort?: Sort | undefined;
   order?: "asc" | "desc" | undefined;
+  view?: "map" | undefined;
+  /** The part of the world that the map shows, as `textOfView` writes it; otherwise all plants. */
+  at?: string | undefined;
 }
 
 /** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
@@ -49,6 +52,8 @@ export function fleetSearch(search: Record<string, unknown>): FleetSearch {
     alert: CONDITIONS.find((one) => one === search.alert),
     sort: SORTS.find((one) => one === search.sort),
     order: search.order === "desc" ? "desc" : undefined,
+    view: search.view === "map" ? "map" : undefined,
+    at: typeof search.at === "string" ? search.at.slice(0, 100) : undefined,
   };
 }
 
@@ -63,7 +68,8 @@ export function summaryQuery(organizationId: string) {
 }
 
 /** The plants that match, page by page. */
-export function plantsQuery(organizationId: string, search: FleetSearch) {
+export function plantsQuery(organizationId: string, { q, status, alert, sort, order }: FleetSearch) {
+  const search = { q, status, alert, sort, order };
   return infiniteQueryOptions({
     queryKey: [organizationId, "fleet", "plants", search],
     queryFn: ({ signal, pageParam }) =>

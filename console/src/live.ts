@@ -4,6 +4,7 @@ import { useEffect, useState } from "react";
 import { renewSession } from "./api/client";
 import type { components } from "./api/schema";
 import { type FleetPlant, type FleetSummary, summaryQuery } from "./fleet";
+import { placesQuery, withStates } from "./places";
 
 type PlantPage = components["schemas"]["FleetPlantPage"];
 
@@ -100,6 +101,7 @@ function applyEvent(queryClient: QueryClient, organizationId: string, name: stri
     queryClient.setQueriesData<InfiniteData<PlantPage>>({ queryKey: [organizationId, "fleet", "plants"] }, (list) =>
       withPlants(list, changed),
     );
+    queryClient.setQueryData(placesQuery(organizationId).queryKey, (places) => withStates(places, changed));
     for (const id of changed.keys()) {
       invalidate("plant", id);
       invalidate("latest", id);

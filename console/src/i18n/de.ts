@@ -387,6 +387,26 @@ export const de: Catalogue = {
       SANDBOX_PLANT: "Anlagen der Sandbox",
     },
   },
+  map: {
+    title: "Karte",
+    list: "Liste",
+    view: "Darstellung der Anlagen",
+    all: "Alle zeigen",
+    nearer: "Vergrößern",
+    farther: "Verkleinern",
+    keys: "Pfeiltasten bewegen die Karte, Plus und Minus ändern die Größe. Die Liste zeigt dieselben Anlagen.",
+    count: (text, count) => (count === 1 ? "1 Anlage auf der Karte" : `${text} Anlagen auf der Karte`),
+    troubled: (text) => `${text} mit Störung`,
+    withoutPlace: (text, count) =>
+      count === 1
+        ? "1 Anlage hat keine Koordinaten: Sie ist in der Liste."
+        : `${text} Anlagen haben keine Koordinaten: Sie sind in der Liste.`,
+    namesOnly: "Auf der Karte findet die Suche Namen, keine Seriennummern.",
+    orWorse: "oder schlimmer",
+    ring: "Ein Ring zeigt den Anteil der Anlagen mit Störung: offline, oder mit Warnung oder schlimmer.",
+    chosen: "Anlagen hier",
+    others: (count) => `und ${count} weitere`,
+  },
   pager: {
     label: "Seiten",
     before: "Neuere",

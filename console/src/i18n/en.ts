@@ -374,6 +374,26 @@ export const en = {
       SANDBOX_PLANT: "Plants of the sandbox",
     },
   },
+  map: {
+    title: "Map",
+    list: "List",
+    view: "How the plants are shown",
+    all: "Show all",
+    nearer: "Zoom in",
+    farther: "Zoom out",
+    keys: "Arrow keys move the map, plus and minus zoom. The list shows the same plants.",
+    count: (text: string, count: number) => (count === 1 ? "1 plant on the map" : `${text} plants on the map`),
+    troubled: (text: string) => `${text} with trouble`,
+    withoutPlace: (text: string, count: number) =>
+      count === 1
+        ? "1 plant has no coordinates: it is in the list."
+        : `${text} plants have no coordinates: they are in the list.`,
+    namesOnly: "On the map, the search finds names, not serial numbers.",
+    orWorse: "or worse",
+    ring: "A ring shows the share of plants with trouble: offline, or with a warning or worse.",
+    chosen: "Plants here",
+    others: (count: number) => `and ${count} more`,
+  },
   pager: {
     label: "Pages",
     before: "Newer",

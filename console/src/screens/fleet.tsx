@@ -1,7 +1,7 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { type ReactNode, useEffect, useRef, useState } from "react";
+import { lazy, type ReactNode, Suspense, useEffect, useRef, useState } from "react";
 import {
   CONDITIONS,
   type FleetPlant,
@@ -17,9 +17,11 @@ import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
+import { LoadingPage } from "../ui/pages";
 import { AlertState, PlantState } from "../ui/state";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
+const FleetMapScreen = lazy(async () => ({ default: (await import("./fleet-map")).FleetMapScreen }));
 const ROW = 53;
 const KILO = 1000;
 
@@ -27,6 +29,7 @@ const KILO = 1000;
 export function FleetScreen() {
   const texts = useTexts();
   const { slug } = route.useParams();
+  const { view } = route.useSearch();
   const { user, organization } = route.useRouteContext();
   const summary = useQuery(summaryQuery(organization.id));
   const isEmpty = summary.data?.plants === 0;
@@ -51,7 +54,13 @@ export function FleetScreen() {
         <>
           <Tiles />
           <Filters />
-          <Plants />
+          {view === "map" ? (
+            <Suspense fallback={<LoadingPage />}>
+              <FleetMapScreen />
+            </Suspense>
+          ) : (
+            <Plants />
+          )}
         </>
       )}
     </>
@@ -123,12 +132,15 @@ function Tile({ label, value, note }: { label: string; value: string; note?: str
 
 function FilterTile({ label, value, search }: { label: string; value: string; search: FleetSearch }) {
   const { slug } = route.useParams();
-  const isCurrent = JSON.stringify(clean(route.useSearch())) === JSON.stringify(clean(search));
+  const current = route.useSearch();
+  const isCurrent = JSON.stringify(clean(current)) === JSON.stringify(clean(search));
   return (
     <Link
       to="/o/$slug/fleet"
       params={{ slug }}
-      search={search}
+      search={{ ...search, view: current.view }}
+      // Otherwise each of them with fewer filters than the page would be the current one too.
+      activeOptions={{ exact: true }}
       className="tile"
       aria-current={isCurrent ? "true" : undefined}
     >
@@ -138,8 +150,8 @@ function FilterTile({ label, value, search }: { label: string; value: string; se
   );
 }
 
-function clean(search: FleetSearch): [string, unknown][] {
-  return Object.entries(search)
+function clean({ view: _view, at: _at, ...filters }: FleetSearch): [string, unknown][] {
+  return Object.entries(filters)
     .filter(([, value]) => value !== undefined)
     .sort(([a], [b]) => a.localeCompare(b));
 }
@@ -200,6 +212,19 @@ function Filters() {
           ))}
         </select>
       </label>
+      <fieldset className="choices">
+        <legend className="hidden">{texts.map.view}</legend>
+        {([undefined, "map"] as const).map((view) => (
+          <button
+            key={view ?? "list"}
+            type="button"
+            aria-pressed={search.view === view}
+            onClick={() => navigate({ search: ({ at: _at, ...before }) => ({ ...before, view }) })}
+          >
+            {view === "map" ? texts.map.title : texts.map.list}
+          </button>
+        ))}
+      </fieldset>
     </search>
   );
 }

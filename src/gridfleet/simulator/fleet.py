@@ -72,8 +72,9 @@ def _design(number: int, seed: int) -> SimulatedSite:
         auth_method=_METHODS[(number - 1) % len(_METHODS)],
         design=PlantDesign(
             seed=chance.getrandbits(32),
-            latitude=round(chance.uniform(35, 52), 4),
-            longitude=round(chance.uniform(-8, 25), 4),
+            # Central Europe: most of it is land.
+            latitude=round(chance.uniform(45.5, 52), 4),
+            longitude=round(chance.uniform(5, 22), 4),
             pvs=pvs,
             batteries=tuple(batteries),
             base_load_w=int(peak_w * chance.uniform(0.01, 0.04)),

@@ -150,7 +150,9 @@ async def _create_plant(api: Api, org: str, site: SimulatedSite, serial_number: 
         "serialNumber": serial_number,
         "type": "CONTROLLER",
         "authMethod": site.auth_method,
-        "metadata": {"simulated": True, "latitude": site.design.latitude, "longitude": site.design.longitude},
+        "latitude": site.design.latitude,
+        "longitude": site.design.longitude,
+        "metadata": {"simulated": True},
     }
     created: dict[str, Any] = await api.post("/plants", body, org)
     return created

@@ -1,0 +1,62 @@
+import { queryOptions } from "@tanstack/react-query";
+import { SEVERITIES } from "./alerts";
+import { apiOf, dataOf, given } from "./api/client";
+import type { components } from "./api/schema";
+import type { FleetPlant, FleetSearch } from "./fleet";
+
+export type Place = components["schemas"]["Place"];
+export type Places = Pick<components["schemas"]["Places"], "features" | "withoutPlace">;
+
+/** All plants of a fleet that have coordinates. */
+export function placesQuery(organizationId: string) {
+  return queryOptions({
+    queryKey: [organizationId, "fleet", "places"],
+    queryFn: async ({ signal }): Promise<Places> => {
+      const features: Place[] = [];
+      let cursor: string | undefined;
+      for (;;) {
+        const query = given({ cursor });
+        const page = await dataOf(apiOf(organizationId).GET("/api/v1/fleet/places", { params: { query }, signal }));
+        features.push(...page.features);
+        if (page.nextCursor === null) return { features, withoutPlace: page.withoutPlace };
+        cursor = page.nextCursor;
+      }
+    },
+    // The stream changes states; coordinates and new plants are read again.
+    refetchInterval: 60_000,
+  });
+}
+
+/** Return whether a plant is one that an operator looks for: it is offline, or has an alert with at least a warning. */
+export function isTroubled({ properties: { status, worstAlert } }: Place): boolean {
+  return status === "OFFLINE" || (worstAlert !== null && worstAlert !== "INFO");
+}
+
+/** Return the places that match the filters of the list. A place has no serial number, so that a text is sought in names alone. */
+export function matching(places: readonly Place[], { q, status, alert }: FleetSearch): Place[] {
+  const text = q?.toLowerCase() ?? "";
+  const least = alert === undefined || alert === "ANY" || alert === "NONE" ? 0 : SEVERITIES.indexOf(alert);
+  return places.filter(({ properties }) => {
+    const severity = properties.worstAlert === null ? -1 : SEVERITIES.indexOf(properties.worstAlert);
+    return (
+      properties.name.toLowerCase().includes(text) &&
+      (status === undefined || status.includes(properties.status)) &&
+      (alert === undefined || (alert === "NONE" ? severity < 0 : severity >= least))
+    );
+  });
+}
+
+/** Return the places with the new state of plants that changed. */
+export function withStates(places: Places | undefined, changed: ReadonlyMap<string, FleetPlant>): Places | undefined {
+  return (
+    places && {
+      ...places,
+      features: places.features.map((place) => {
+        const plant = changed.get(place.id);
+        if (plant === undefined) return place;
+        const { name, status, lifecycleStatus, worstAlert } = plant;
+        return { ...place, properties: { name, status, lifecycleStatus, worstAlert } };
+      }),
+    }
+  );
+}
