@@ -90,6 +90,25 @@ async def test_the_plants_of_a_large_fleet_do_not_delay_those_of_others(
     assert sorted(plant_id for turn in turns for plant_id in turn) == sorted(fleet + others)
 
 
+async def test_after_a_long_refresh_fewer_plants_are_refreshed_at_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200 plants of 500 devices each kept an ingest process from everything else for seconds, again and again."""
+    turns: list[int] = []
+
+    async def note_turn(_: Connection, plant_ids: Sequence[UUID]) -> None:
+        turns.append(len(plant_ids))
+        await asyncio.sleep(0.005 * len(plant_ids))
+
+    monkeypatch.setattr(refresh, "refresh_power", note_turn)
+    refresher = refresh.PowerRefresher(database)
+    refresher.note(new_id(), [new_id() for _ in range(400)])
+    async with running(refresher.run()), asyncio.timeout(60):
+        while len(turns) < 2:
+            await asyncio.sleep(0.05)
+    assert turns == [200, 100]
+
+
 async def test_a_process_that_takes_over_reads_what_the_other_stored(bench: Bench) -> None:
     plant = await bench.plant(["PV1", "PV2"])
     await send(bench, plant, PV1=3.0)

@@ -1,5 +1,6 @@
 """Newest power and energy of plants, from their newest values."""
 
+import tracemalloc
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -161,6 +162,30 @@ async def test_a_deleted_plant_has_no_row(plant: RecordedPlant) -> None:
     async with plant.database.transaction() as db:
         await db.execute("DELETE FROM plant WHERE id = %s", (plant.id,))
     assert await refresh(plant) == {}
+
+
+async def test_what_a_refresh_holds_does_not_grow_with_other_names(database: Database) -> None:
+    """200 plants with 500 devices of 200 names each made a refresh hold 20 million values, and their names, at once."""
+    plants = []
+    for others in (0, 198):
+        plant = await RecordedPlant.create(database)
+        await plant.add_device("GRID")
+        for number in range(50):
+            await plant.add_device(f"PV{number}")
+            names = [Metric(f"own-{number}-{other}", "") for other in range(others)]
+            await plant.write(f"PV{number}", [*PV, *names], {utc_now(): [1_000.0, 1.0, *([2.0] * others)]})
+        plants.append(plant)
+        await refresh(plant)
+    held = []
+    for plant in plants:
+        tracemalloc.start()
+        try:
+            row = await refresh(plant)
+            held.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert row["pv_kw"] == 50.0
+    assert held[1] < 2 * held[0]
 
 
 async def test_a_plant_with_thousands_of_devices_is_read_in_part(plant: RecordedPlant) -> None:

@@ -1,5 +1,6 @@
 """Metrics of plants by their role, and the sources that measure their energy."""
 
+import tracemalloc
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -9,7 +10,7 @@ import pytest
 from gridfleet.domains.device_templates.catalogue import create_template
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.device_templates.models import DeviceType, Signal, SignalRole, TemplateLevel
-from gridfleet.domains.telemetry.roles import energy_meters, role_metrics
+from gridfleet.domains.telemetry.roles import energy_meters, meters_of_plants, role_metrics
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
@@ -147,3 +148,24 @@ async def test_a_scope_reaches_its_own_plants_alone(plant: RecordedPlant) -> Non
         assert await role_metrics(db, other.org, [plant.id, other.id]) == {}
         assert await role_metrics(db, member(plant.organization_id, frozenset()), [plant.id]) == {}
         assert (await role_metrics(db, plant.org, [plant.id, other.id])).keys() == {plant.id}
+
+
+async def test_what_is_held_does_not_grow_with_the_names_of_other_metrics(database: Database) -> None:
+    """A plant may have 100,000 names, and the energies of 50 plants are computed at once."""
+    held = []
+    for others in (0, 198):
+        plant = await RecordedPlant.create(database)
+        for number in range(50):
+            await plant.add_device(f"PV{number}")
+            names = [Metric(f"own-{number}-{other}", "") for other in range(others)]
+            await plant.write(f"PV{number}", [*POWER_AND_ENERGY, *names], {NOW: [1.0] * (2 + others)})
+        async with database.transaction() as db:
+            await meters_of_plants(db, [])
+            tracemalloc.start()
+            try:
+                meters = (await meters_of_plants(db, [plant.id]))[plant.id]
+                held.append(tracemalloc.get_traced_memory()[1])
+            finally:
+                tracemalloc.stop()
+        assert len(meters) == 50
+    assert held[1] < 2 * held[0]

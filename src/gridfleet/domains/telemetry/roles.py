@@ -5,11 +5,11 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.device_templates.models import SignalRole
 from gridfleet.domains.device_templates.roles import GRID_DEVICE, GRID_ROLES, signal_roles
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.models import LayoutIndex, LayoutSource
-from gridfleet.domains.telemetry.history.series import layouts_of
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
@@ -65,33 +65,38 @@ async def role_metrics(db: Connection, org: OrgScope, plant_ids: Sequence[UUID])
     The metrics of deleted sub-devices are included. A metric has the role that the template of the sub-device with its external
     id gives to its key now, also for values of earlier templates.
     """
-    return await _by_plant(db, await store.role_sources(db, org, plant_ids))
+    return _by_plant(await store.role_sources(db, org, plant_ids))
 
 
 async def meters_of_plants(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[EnergyMeter]]:
     """Return what measures the energy of plants of any organisation."""
-    metrics = await _by_plant(db, await store.role_sources_of_all(db, plant_ids))
+    metrics = _by_plant(await store.role_sources_of_all(db, plant_ids))
     return {plant_id: energy_meters(found) for plant_id, found in metrics.items()}
 
 
-async def _by_plant(db: Connection, rows: Sequence[store.RoleSourceRow]) -> dict[UUID, list[RoleMetric]]:
-    layouts = await layouts_of(db, (row.source for row in rows))
+def _by_plant(rows: Sequence[store.RoleSourceRow]) -> dict[UUID, list[RoleMetric]]:
+    layouts: dict[tuple[int, tuple[str, ...]], LayoutIndex] = {}
     by_source: dict[int, list[store.RoleSourceRow]] = {}
     for row in rows:
-        by_source.setdefault(row.source.id, []).append(row)
+        by_source.setdefault(row.source_id, []).append(row)
     found: dict[UUID, list[RoleMetric]] = {}
     for source_id, group in by_source.items():
         first = group[0]
-        roles = signal_roles(first.roles, first.source.external_id)
-        source = LayoutSource(source_id, first.source.external_id, tuple(layouts[row.source.layout_id] for row in group))
-        metrics = [
-            RoleMetric(role, source, key)
-            for key, role in roles.items()
-            if any(_has_value(layouts[row.source.layout_id], row.values, key) for row in group)
-        ]
-        if metrics:
+        roles = signal_roles(first.roles, first.external_id)
+        source = LayoutSource(source_id, first.external_id, tuple(_layout(row, layouts) for row in group))
+        reported = {key for row in group for key in row.keys}
+        if metrics := [RoleMetric(role, source, key) for key, role in roles.items() if key in reported]:
             found.setdefault(first.plant_id, []).extend(metrics)
     return found
+
+
+def _layout(row: store.RoleSourceRow, known: dict[tuple[int, tuple[str, ...]], LayoutIndex]) -> LayoutIndex:
+    """Return the part of the row's layout that the row names. Sources with the same part share it."""
+    part = (row.layout_id, tuple(row.keys))
+    if (layout := known.get(part)) is None:
+        metrics = {number: Metric(key, unit) for number, key, unit in zip(row.positions, row.keys, row.units, strict=True)}
+        layout = known[part] = LayoutIndex(row.layout_id, metrics, dict(zip(row.keys, row.positions, strict=True)))
+    return layout
 
 
 def energy_meters(metrics: Iterable[RoleMetric]) -> list[EnergyMeter]:
@@ -122,8 +127,3 @@ def _meters(energy: Energy, metrics: Sequence[RoleMetric]) -> list[EnergyMeter]:
     of_devices = [meter for meter in meters if meter.source.external_id is not None]
     only_devices_count = any(meter.counters for meter in of_devices) and not any(meter.counters for meter in own)
     return own if own and not only_devices_count else of_devices
-
-
-def _has_value(layout: LayoutIndex, values: Sequence[float | None], key: str) -> bool:
-    position = layout.positions.get(key)
-    return position is not None and values[position] is not None

@@ -108,10 +108,10 @@ class HistoryQuery:
 
 @dataclass(frozen=True)
 class LayoutIndex:
-    """A layout for readers: its metrics in the order of their positions, and the position (from 0) of each key."""
+    """A layout for readers, or a part of it: its metrics by position (from 0), and the position of each key."""
 
     id: int
-    metrics: tuple[Metric, ...]
+    metrics: Sequence[Metric] | Mapping[int, Metric]
     positions: Mapping[str, int]
 
     @cached_property

@@ -35,15 +35,20 @@ class SourceRow(NamedTuple):
 
 
 class RoleSourceRow(NamedTuple):
-    """A source of a plant with one of its layouts and its newest values in it.
+    """A source of a plant with one of its layouts, and those of the layout's metrics that have had a value and may have a role.
 
     `roles` are those that the template of the device with its external id declares now, by key; None without a template.
+    `positions` count from 0. Each list has an entry for each metric.
     """
 
     plant_id: UUID
     roles: dict[str, str] | None
-    source: SourceRow
-    values: list[float | None]
+    source_id: int
+    external_id: str | None
+    layout_id: int
+    keys: list[str]
+    units: list[str]
+    positions: list[int]
 
 
 class ValuesPage(NamedTuple):
@@ -118,16 +123,22 @@ async def role_sources_of_all(db: Connection, plant_ids: Sequence[UUID]) -> list
 async def _role_sources(
     db: Connection, plant_ids: Sequence[UUID], condition: str, parameters: dict[str, Any]
 ) -> list[RoleSourceRow]:
-    cursor = db.cursor(binary=True)
+    # The metrics are chosen here, because a plant decides how many others are beside them: 200 in each layout, each with a name
+    # of its own.
+    cursor = db.cursor(row_factory=class_row(RoleSourceRow), binary=True)
     await cursor.execute(
-        "SELECT p.id, m.roles, s.id, s.external_id, l.id, l.digest, t.vals"
+        "SELECT p.id AS plant_id, m.roles, s.id AS source_id, s.external_id, l.id AS layout_id, v.*"
         " FROM plant p JOIN telemetry_source s ON s.plant_id = p.id AND s.organization_id = p.organization_id"
         " JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
         " LEFT JOIN sub_device d ON d.plant_id = p.id AND d.external_id = s.external_id LEFT JOIN device_template m"
-        " ON m.id = CASE WHEN s.external_id IS NULL THEN p.template_id ELSE d.template_id END"
+        " ON m.id = CASE WHEN s.external_id IS NULL THEN p.template_id ELSE d.template_id END CROSS JOIN LATERAL"
+        " (SELECT array_agg(u.key) AS keys, array_agg(u.unit) AS units, array_agg(u.number::int - 1) AS positions"
+        " FROM unnest(l.metrics, l.units, t.vals) WITH ORDINALITY AS u (key, unit, value, number)"
+        " WHERE u.value IS NOT NULL AND CASE WHEN m.roles <> '{}' THEN m.roles ? u.key"
+        " ELSE u.key = ANY(%(standard)s::text[]) END) AS v"
         " WHERE p.id = ANY(%(wanted)s::uuid[]) AND CASE WHEN m.roles <> '{}'"
         " THEN m.roles ?| l.metrics ELSE (s.external_id = %(grid)s OR starts_with(s.external_id, %(pv)s))"
-        f" AND l.metrics && %(standard)s::text[] END{condition} ORDER BY s.id DESC, l.id DESC",
+        f" AND l.metrics && %(standard)s::text[] END AND v.keys IS NOT NULL{condition} ORDER BY s.id DESC, l.id DESC",
         {
             "wanted": list(plant_ids),
             **parameters,
@@ -136,10 +147,7 @@ async def _role_sources(
             "standard": list(STANDARD_KEYS),
         },
     )
-    return [
-        RoleSourceRow(plant_id, roles, SourceRow(source_id, external_id, layout_id, digest, len(values)), values)
-        for plant_id, roles, source_id, external_id, layout_id, digest, values in await cursor.fetchall()
-    ]
+    return await cursor.fetchall()
 
 
 async def layouts(db: Connection, layout_ids: Sequence[int]) -> list[tuple[bytes, LayoutIndex]]:

@@ -2,23 +2,22 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final
 from uuid import UUID
 
 import structlog
 
 from gridfleet.domains.device_templates.models import SignalRole
-from gridfleet.domains.device_templates.roles import GRID_DEVICE, signal_roles
+from gridfleet.domains.device_templates.roles import signal_roles
 from gridfleet.domains.telemetry.energy.arithmetic import limited
 from gridfleet.domains.telemetry.frames.models import microseconds
-from gridfleet.domains.telemetry.history.models import LayoutIndex
-from gridfleet.domains.telemetry.history.series import layouts_of
 from gridfleet.domains.telemetry.power import store
 from gridfleet.domains.telemetry.power.counting import count_energy
 from gridfleet.domains.telemetry.power.models import EnergyState, Reading
 from gridfleet.domains.telemetry.power.newest import newest_power
-from gridfleet.domains.telemetry.power.store import PowerRow, ReadingRow
+from gridfleet.domains.telemetry.power.store import CAPACITY_KEY, PowerRow, ReadingRow
 from gridfleet.domains.telemetry.units import SIZES
 from gridfleet.kernel.db import Connection, Database, limit_statements
 from gridfleet.kernel.isolation import SECONDS_OF_SEVERAL, may_be_poison, took_too_long
@@ -27,11 +26,11 @@ __all__ = ["PowerRefresher", "refresh_all", "refresh_power"]
 
 log = structlog.get_logger(__name__)
 
-_CAPACITY: Final = "capacity"
-"""Key of a battery's usable capacity, which has no role of its own."""
 _AT_ONCE: Final = 200
 _SHORTEST_SECONDS: Final = 1.0
 _LONGEST_SECONDS: Final = 5.0
+_LONG_SECONDS: Final = 0.5
+"""Time of a refresh after which the next one has half as many plants: part of it is spent without a pause."""
 _REST: Final = 30
 """How many times longer than a refresh the pause after it is, so that ingest loses at most 3 % of its time."""
 
@@ -58,9 +57,10 @@ class PowerRefresher:
     async def run(self) -> None:
         """Refresh noted plants until cancelled. After an error the next run continues."""
         loop = asyncio.get_running_loop()
+        most = _AT_ONCE
         while True:
             await self._woken.wait()
-            chosen = self._choose()
+            chosen = self._choose(most)
             began = loop.time()
             try:
                 await _refresh_each(self._database, list(chosen))
@@ -70,12 +70,14 @@ class PowerRefresher:
                 raise
             if not self._waiting:
                 self._woken.clear()
-            await asyncio.sleep(min(max(_SHORTEST_SECONDS, _REST * (loop.time() - began)), _LONGEST_SECONDS))
+            seconds = loop.time() - began
+            most = max(1, most // 2) if seconds > _LONG_SECONDS else min(2 * most, _AT_ONCE)
+            await asyncio.sleep(min(max(_SHORTEST_SECONDS, _REST * seconds), _LONGEST_SECONDS))
 
-    def _choose(self) -> dict[UUID, UUID | None]:
-        """Remove the next plants and return them with their organisations: one of each organisation, then a second, etc."""
+    def _choose(self, most: int) -> dict[UUID, UUID | None]:
+        """Remove up to `most` plants and return them with their organisations: one of each organisation, then a second, etc."""
         chosen: dict[UUID, UUID | None] = {}
-        while self._waiting and len(chosen) < _AT_ONCE:
+        while self._waiting and len(chosen) < most:
             organization_id = next(iter(self._waiting))
             plants = self._waiting.pop(organization_id)
             plant_id = next(iter(plants))
@@ -122,11 +124,9 @@ async def _refresh_each(database: Database, plant_ids: Sequence[UUID]) -> None:
 async def refresh_power(db: Connection, plant_ids: Sequence[UUID]) -> None:
     """Write the newest power and energy of these plants. Their rows are locked until the transaction ends."""
     states = await store.lock(db, plant_ids)
-    rows = await store.reading_rows(db, plant_ids)
-    layouts = await layouts_of(db, (row.source for row in rows))
     readings: dict[UUID, list[Reading]] = {plant_id: [] for plant_id in plant_ids}
-    for row in rows:
-        readings[row.plant_id].extend(_readings(row, layouts[row.source.layout_id]))
+    for row in await store.reading_rows(db, plant_ids):
+        readings[row.plant_id].extend(_readings(row))
     await store.save(db, [_power_row(plant_id, states.get(plant_id), found) for plant_id, found in readings.items()])
 
 
@@ -135,53 +135,21 @@ def _power_row(plant_id: UUID, state: EnergyState | None, readings: Sequence[Rea
     return PowerRow(plant_id, newest_power(newest), count_energy(state, newest))
 
 
-class _Pick(NamedTuple):
-    """A position with a role, and what its values are multiplied by."""
-
-    role: SignalRole | None
-    key: str
-    position: int
-    factor: float
-
-
-_pick_cache: dict[tuple[str, int, bytes], tuple[_Pick, ...]] = {}
-_MOST_CACHED: Final = 10_000
+def _readings(row: ReadingRow) -> Iterator[Reading]:
+    roles = signal_roles(None, row.external_id) if row.roles in (None, "{}") else _declared(row.roles)
+    has_capacity = SignalRole.SOC in roles.values()
+    for key, unit, value, time in zip(row.keys, row.units, row.values, row.times, strict=True):
+        role = roles.get(key)
+        if role is not None or (has_capacity and key == CAPACITY_KEY):
+            factor = _factor(role, unit)
+            measured = value if factor == 1.0 else limited(value * factor)
+            yield Reading(role, row.source_id, row.external_id, key, measured, microseconds(time))
 
 
-def _readings(row: ReadingRow, layout: LayoutIndex) -> Iterable[Reading]:
-    newest = microseconds(row.time)
-    for pick in _picks(row, layout):
-        value = row.values[pick.position]
-        moment = row.time if row.times is None else row.times[pick.position]
-        if value is not None and moment is not None:
-            yield Reading(
-                pick.role,
-                row.source.id,
-                row.source.external_id,
-                pick.key,
-                value if pick.factor == 1.0 else limited(value * pick.factor),
-                newest if row.times is None else microseconds(moment),
-            )
-
-
-def _picks(row: ReadingRow, layout: LayoutIndex) -> tuple[_Pick, ...]:
-    """Return the positions with a role in a layout. They are cached: thousands of devices have the same template."""
-    external_id = row.source.external_id
-    declared = row.roles if row.roles not in (None, "{}") else f"{external_id == GRID_DEVICE}"
-    key = (declared, layout.id, row.source.digest)
-    picks = _pick_cache.get(key)
-    if picks is None:
-        roles: dict[str, SignalRole | None] = dict(signal_roles(json.loads(row.roles or "{}"), external_id))
-        if SignalRole.SOC in roles.values():
-            roles.setdefault(_CAPACITY, None)
-        if len(_pick_cache) >= _MOST_CACHED:
-            _pick_cache.clear()
-        picks = _pick_cache[key] = tuple(
-            _Pick(role, key, layout.positions[key], _factor(role, layout.metrics[layout.positions[key]].unit))
-            for key, role in roles.items()
-            if key in layout.positions
-        )
-    return picks
+@lru_cache(maxsize=1_000)
+def _declared(roles: str) -> dict[str, SignalRole]:
+    """Return the roles of a template by key. They are cached: thousands of devices have the same template."""
+    return signal_roles(json.loads(roles), None)
 
 
 def _factor(role: SignalRole | None, unit: str) -> float:

@@ -6,31 +6,35 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
+from psycopg.rows import class_row
 
 from gridfleet.domains.device_templates.roles import GRID_DEVICE, PV_PREFIX, STANDARD_KEYS
-from gridfleet.domains.telemetry.history.store import SourceRow
 from gridfleet.domains.telemetry.power.models import EnergyState, NewestPower
 from gridfleet.kernel.db import Connection
 
-__all__ = ["MOST_OF_PLANT", "PowerRow", "ReadingRow"]
+__all__ = ["CAPACITY_KEY", "MOST_OF_PLANT", "PowerRow", "ReadingRow"]
+
+CAPACITY_KEY: Final = "capacity"
+"""Key of a battery's usable capacity, which has no role of its own."""
 
 MOST_OF_PLANT: Final = 500
 """The most rows of a plant that are read, so that a plant with thousands of devices does not delay the others."""
 
 
 class ReadingRow(NamedTuple):
-    """The newest values of a source in one layout that has a metric with a role.
+    """The newest values of a source in one layout, of metrics that may have a role, and of its capacity.
 
-    `roles` is the JSON of the roles that its template declares; None without a template. `times` is None while all values have
-    the time `time`.
+    `roles` is the JSON of the roles that its template declares; None without a template. Each list has an entry for each value.
     """
 
     plant_id: UUID
     roles: str | None
-    source: SourceRow
-    time: datetime
-    values: list[float | None]
-    times: list[datetime | None] | None
+    source_id: int
+    external_id: str | None
+    keys: list[str]
+    units: list[str]
+    values: list[float]
+    times: list[datetime]
 
 
 class PowerRow(NamedTuple):
@@ -55,30 +59,35 @@ async def lock(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, EnergySt
 async def reading_rows(db: Connection, plant_ids: Sequence[UUID]) -> list[ReadingRow]:
     """Return the newest values of plants and their existing sub-devices, of each source the oldest layout first.
 
-    Of a plant with more than `MOST_OF_PLANT` rows the oldest ones are returned.
+    Of a plant with more than `MOST_OF_PLANT` rows the oldest ones are returned. The metrics are chosen here, because a plant
+    decides how many others are beside them: 200 in each layout, each with a name of its own.
     """
-    cursor = db.cursor(binary=True)
+    cursor = db.cursor(row_factory=class_row(ReadingRow), binary=True)
     await cursor.execute(
-        "SELECT p.id, r.* FROM plant p CROSS JOIN LATERAL (SELECT m.roles::text, s.id, s.external_id, l.id, l.digest,"
-        " t.time, t.vals, t.times FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
+        "SELECT p.id AS plant_id, r.roles::text, r.source_id, r.external_id, v.* FROM plant p CROSS JOIN LATERAL"
+        " (SELECT m.roles, s.id AS source_id, s.external_id, l.metrics, l.units, t.time, t.vals, t.times"
+        " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
         " JOIN telemetry_layout l ON l.id = t.layout_id LEFT JOIN sub_device d ON d.id = s.sub_device_id"
         " LEFT JOIN device_template m ON m.id = CASE WHEN s.external_id IS NULL THEN p.template_id ELSE d.template_id END"
         " WHERE s.plant_id = p.id AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL) AND CASE WHEN m.roles <> '{}'"
         " THEN m.roles ?| l.metrics ELSE (s.external_id = %(grid)s OR starts_with(s.external_id, %(pv)s))"
-        " AND l.metrics && %(standard)s::text[] END ORDER BY s.id, l.id LIMIT %(most)s) AS r"
-        " WHERE p.id = ANY(%(plants)s::uuid[])",
+        " AND l.metrics && %(standard)s::text[] END ORDER BY s.id, l.id LIMIT %(most)s) AS r CROSS JOIN LATERAL"
+        " (SELECT array_agg(u.key) AS keys, array_agg(u.unit) AS units, array_agg(u.value) AS values,"
+        " array_agg(coalesce(u.at, r.time)) AS times"
+        " FROM unnest(r.metrics, r.units, r.vals, r.times) AS u (key, unit, value, at)"
+        " WHERE u.value IS NOT NULL AND CASE WHEN r.roles <> '{}' THEN r.roles ? u.key OR u.key = %(capacity)s"
+        " ELSE u.key = ANY(%(standard)s::text[]) END) AS v"
+        " WHERE p.id = ANY(%(plants)s::uuid[]) AND v.keys IS NOT NULL",
         {
             "plants": list(plant_ids),
             "grid": GRID_DEVICE,
             "pv": PV_PREFIX,
             "standard": list(STANDARD_KEYS),
+            "capacity": CAPACITY_KEY,
             "most": MOST_OF_PLANT,
         },
     )
-    return [
-        ReadingRow(plant_id, roles, SourceRow(source_id, external_id, layout_id, digest, len(values)), time, values, times)
-        for plant_id, roles, source_id, external_id, layout_id, digest, time, values, times in await cursor.fetchall()
-    ]
+    return await cursor.fetchall()
 
 
 async def save(db: Connection, rows: Sequence[PowerRow]) -> None:
