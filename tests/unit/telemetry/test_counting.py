@@ -60,6 +60,13 @@ def test_the_same_readings_again_add_nothing(values: list[float], again: int) ->
     assert counted(*repeated) == counted(*batches)
 
 
+@pytest.mark.parametrize("misread", [1e10, 2.0**64, 3.4e38, float_info.max])
+def test_a_misread_counter_leaves_the_energy_of_the_day(misread: float) -> None:
+    readings = [1_000.0, 1_010.0, misread, 1_011.0]
+    state = counted(*((NOON + n * MINUTE, {("PV1", "energy_produced"): value}) for n, value in enumerate(readings)))
+    assert state.counted[0] == pytest.approx(counter_increase(readings), abs=1e-3) == 11.0
+
+
 def test_a_power_without_a_counter_is_integrated() -> None:
     hours = [NOON + n * MINUTE for n in range(61)]
     state = counted(*((time, {("PV1", "pv_power"): 6.0, ("GRID", "grid_power"): -3.0}) for time in hours))

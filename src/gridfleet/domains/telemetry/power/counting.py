@@ -16,6 +16,10 @@ __all__ = ["count_energy"]
 _ORDER: Final = {energy: index for index, energy in enumerate(Energy)}
 _BEFORE_MIDNIGHT_US: Final = 3_600_000_000
 _DAY_US: Final = 86_400_000_000
+_MOST_RISE: Final = 1e9
+"""The most energy that one reading adds, in kWh. A larger one, which the next reading may revert, would leave no digits of the
+energy of the day.
+"""
 
 
 def count_energy(state: EnergyState | None, readings: Sequence[Reading]) -> EnergyState | None:
@@ -74,7 +78,8 @@ def _count(state: CounterState | None, reading: Reading, midnight: int) -> tuple
         [last] = steps([state.last], state.level)
         state = CounterState(last.level, last.level, 0.0, state.time)
     confirmed, newest = steps([state.last, value], state.level)
-    return confirmed.rise - state.added + newest.rise, CounterState(confirmed.level, value, newest.rise, moment)
+    added = min(newest.rise, _MOST_RISE)
+    return min(confirmed.rise, _MOST_RISE) - state.added + added, CounterState(confirmed.level, value, added, moment)
 
 
 def _integrate(state: PowerState | None, reading: Reading, midnight: int, *, positive: bool) -> tuple[float, PowerState]:
