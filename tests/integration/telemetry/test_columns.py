@@ -12,7 +12,7 @@ import pytest
 
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.partners.key_text import make_key
-from gridfleet.domains.telemetry.history import columns
+from gridfleet.domains.telemetry.history import columns, store
 from gridfleet.domains.telemetry.history.models import ColumnBucket
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
 from gridfleet.kernel.caller import OrgRole
@@ -290,6 +290,35 @@ def expected_columns(
             )
         )
     return [format_time(time) for time in times], found
+
+
+@pytest.mark.parametrize("every", [1, 2])
+async def test_many_times_with_values_of_two_layouts_take_few_statements(
+    reader: Reader, database: Database, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    """A plant that sent its past again after its template was edited has two layouts in each minute of it."""
+    plant = reader.plant
+    async with database.transaction() as db:
+        await db.execute("UPDATE telemetry_seal SET sealed_before = %s", (DAY,))
+    minutes = [DAY + number * MINUTE for number in range(0, 300, every)]
+    await plant.write(None, ["a"], {time: [1.0] for time in minutes})
+    await plant.write(None, ["a", "b"], {time: [3.0, 0.0] for time in minutes[1:]})
+    for _ in range(6):
+        await close_hour(database, FAR_AHEAD)
+    await roll_up(database)
+    statements = 0
+    buckets = store.buckets
+
+    async def counted(*arguments: Any) -> Any:
+        nonlocal statements
+        statements += 1
+        return await buckets(*arguments)
+
+    monkeypatch.setattr(store, "buckets", counted)
+    found = await reader.columns("a", end=DAY + 5 * HOUR, bucket="10 minutes")
+    assert found["columns"][0]["min"] == [1.0, *([3.0] * 29)]
+    assert found["columns"][0]["max"] == [3.0] * 30
+    assert statements < 60
 
 
 @pytest.mark.parametrize("seed", range(3))

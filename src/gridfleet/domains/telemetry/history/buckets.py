@@ -1,9 +1,11 @@
 """Read values in buckets: page by page, or as columns."""
 
 import asyncio
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from gridfleet.domains.telemetry.history import store
@@ -99,9 +101,7 @@ async def _sums(db: Connection, series: Sequence[Series], bucket: AnyBucket, sta
         await _add_edge(db, sums, start, end, reach)
         return sums
     # Hours that became dirty after their frames were dropped cannot be recomputed: their roll-ups are used as they are.
-    stale = _spans(sorted(hour for hour in reach.dirty if max(reach.raw_from, rolled_start) <= hour < rolled_end))
-    if len(stale) > _MOST_SPANS:
-        stale = [(stale[0][0], stale[-1][1])]
+    stale = _spans([hour for hour in reach.dirty if max(reach.raw_from, rolled_start) <= hour < rolled_end], _HOUR)
     for span in stale:
         await _add_frames(db, sums, series, *span)
     for span in ((start, rolled_start), (rolled_end, end)):
@@ -123,6 +123,7 @@ async def _sums(db: Connection, series: Sequence[Series], bucket: AnyBucket, sta
 _HOUR: Final = timedelta(hours=1)
 _DAY: Final = timedelta(days=1)
 _MOST_SPANS: Final = 50
+"""Parts of a range that are read from frames by a statement each. Instead of more, one reads all that lies between them."""
 _SCALE: Final = 2.0**32
 """Sums are stored times 2^-32."""
 
@@ -217,15 +218,20 @@ def _down(time: datetime, width: timedelta) -> datetime:
     return time - (time - _EPOCH) % width
 
 
-def _spans(hours: Sequence[datetime]) -> list[Span]:
-    """Join consecutive hours into spans."""
+def _spans(times: Iterable[datetime], width: timedelta) -> list[Span]:
+    """Join intervals of this width that begin at these times into at most `_MOST_SPANS` spans, by time."""
     found: list[Span] = []
-    for hour in hours:
-        if found and found[-1][1] == hour:
-            found[-1] = (found[-1][0], hour + _HOUR)
+    for time in sorted(times):
+        if found and found[-1][1] == time:
+            found[-1] = (found[-1][0], time + width)
         else:
-            found.append((hour, hour + _HOUR))
-    return found
+            found.append((time, time + width))
+    return [(found[0][0], found[-1][1])] if len(found) > _MOST_SPANS else found
+
+
+def _is_within(spans: Sequence[Span], time: datetime) -> bool:
+    place = bisect_right(spans, time, key=itemgetter(0))
+    return place > 0 and time < spans[place - 1][1]
 
 
 def _between(start: datetime, end: datetime, gaps: Sequence[Span]) -> Iterator[Span]:
@@ -277,13 +283,19 @@ async def _add_rollups(db: Connection, sums: _Sums, level: Level, start: datetim
                     sums.add(number, time, total, low, high, count)
                 else:
                     shared.setdefault((number, time), []).append((total, low, high, count))
+    # Two layouts may have values of the same times, and only one is used. Only the frames show which.
+    doubtful: dict[int, list[datetime]] = {}
     for (number, time), aggregates in shared.items():
         if len(aggregates) > 1 and time >= raw_from:
-            # Two layouts may have values of the same times, and only one is used. Only the frames show which.
-            await _add_frames(db, sums, [sums.series[number]], time, time + level.width)
-        else:
+            doubtful.setdefault(number, []).append(time)
+    framed = {number: _spans(times, level.width) for number, times in doubtful.items()}
+    for (number, time), aggregates in shared.items():
+        if not _is_within(framed.get(number, ()), time):
             for values in aggregates:
                 sums.add(number, time, *values)
+    for number, spans in framed.items():
+        for span in spans:
+            await _add_frames(db, sums, [sums.series[number]], *span)
 
 
 async def _add_frames(db: Connection, sums: _Sums, some: Sequence[Series], start: datetime, end: datetime) -> None:
