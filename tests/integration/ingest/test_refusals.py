@@ -110,6 +110,15 @@ async def test_a_signature_must_be_there_and_fit_every_byte(bench: Bench) -> Non
     assert failures == 8
 
 
+async def test_bad_signatures_are_counted_up_to_the_largest_number_of_the_column(bench: Bench) -> None:
+    """A plant that sends a thousand a second reaches it within a month. Its next one failed with the batch it was in."""
+    plant = await bench.plant()
+    await plant.rows("UPDATE plant SET auth_failure_count = 2147483646 WHERE id = %s RETURNING 1")
+    for _ in range(2):
+        assert (await refusal(bench, plant, signed(plant, b"{}", sig="0" * 64)))[0] == "SIGNATURE_INVALID"
+    assert await plant.rows("SELECT auth_failure_count FROM plant WHERE id = %s") == [(2147483647,)]
+
+
 async def test_a_message_with_a_wrong_clock_is_refused_with_that_reason(bench: Bench) -> None:
     plant = await bench.plant()
     for off in (-700_000, 700_000, -(10**12), 10**12, 10**15, 2**63 - 1, -(2**63), 10**30, -(10**30), 10**400):

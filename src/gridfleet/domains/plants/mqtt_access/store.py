@@ -78,8 +78,8 @@ async def count_failures_soon(db: Connection, plant_id: UUID) -> None:
 async def count_failures(db: Connection, failures: Mapping[UUID, int]) -> None:
     """Add refused logins and bad signatures to the plants' counts since their last successful logins."""
     await db.execute(
-        "UPDATE plant SET auth_failure_count = auth_failure_count + f.count, last_auth_failure_at = now()"
-        " FROM unnest(%s::uuid[], %s::int[]) AS f (id, count) WHERE plant.id = f.id",
+        "UPDATE plant SET auth_failure_count = least(auth_failure_count::bigint + f.count, 2147483647),"
+        " last_auth_failure_at = now() FROM unnest(%s::uuid[], %s::int[]) AS f (id, count) WHERE plant.id = f.id",
         (list(failures), list(failures.values())),
     )
 
