@@ -107,7 +107,10 @@ async def get_site_adherence(org: OrgScope, db: Connection, site_id: UUID, query
     codes=("VALIDATION_ERROR", *S),
 )
 async def list_site_commands(org: OrgScope, db: Connection, site_id: UUID) -> SiteCommands:
-    """List partner commands of the last 24 hours, and older ones that are still open."""
+    """List partner commands of the last 24 hours, and older ones that are still open.
+
+    They are the newest 1,000, or fewer if their payloads have more than 8 MiB together.
+    """
     return SiteCommands(await site_queries.list_recent_commands(db, org, site_id, utc_now()))
 
 

@@ -153,6 +153,17 @@ async def test_what_ended_long_ago_is_forgotten_and_what_is_open_is_not(site: Pa
     assert [status for status, *_ in await site.log()] == [status for *_, status in await site.commands()] == ["PENDING"]
 
 
+async def test_large_payloads_shorten_the_list_of_recent_commands(site: PartnerSite) -> None:
+    """A thousand commands of 64 KiB took the API process seconds and a GiB."""
+    for power in range(5):
+        assert await site.send("command.site-setpoint", powerKw=power) == "ACCEPTED"
+    async with site.database.transaction() as db:
+        assert len(await list_recent_commands(db, scope(site), site.plant.id, datetime.now(UTC))) == 5
+        await db.execute("UPDATE vcp_command SET payload = payload || jsonb_build_object('note', repeat('x', 3000000))")
+        found = await list_recent_commands(db, scope(site), site.plant.id, datetime.now(UTC))
+    assert [one.payload["powerKw"] for one in found] == [4, 3, 2]
+
+
 async def test_numbers_with_hundreds_of_digits_are_not_kept(site: PartnerSite) -> None:
     # PostgreSQL returns 1e308 with 309 digits: a page of a hundred such messages of 64 KiB would have 340 MB.
     for count in (500, 1_000):

@@ -49,6 +49,8 @@ __all__ = [
 _HISTORY: Final = timedelta(hours=24)
 _LONGEST_SPAN: Final = timedelta(hours=48)
 _MOST_COMMANDS: Final = 1_000
+_MOST_COMMAND_BYTES: Final = 8 * 1024 * 1024
+"""Payloads of a response. A thousand as large as possible would have 256 MiB."""
 _MINUTE: Final = timedelta(minutes=1)
 _QUARTER: Final = 15 * _MINUTE
 _GRID: Final = "GRID"
@@ -90,9 +92,12 @@ def _holding(override: ModeOverride | None, now: datetime) -> ModeOverride | Non
 
 
 async def list_recent_commands(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> list[LogEntry]:
-    """Return the commands of the last 24 hours and the open ones, newest first, at most 1,000. Raises Forbidden."""
+    """Return the commands of the last 24 hours and the open ones, newest first. Raises Forbidden.
+
+    At most 1,000, and no further ones after payloads of 8 MiB.
+    """
     await _site(db, org, plant_id)
-    return await store.recent(db, org, plant_id, now - _HISTORY, _MOST_COMMANDS)
+    return await store.recent(db, org, plant_id, now - _HISTORY, _MOST_COMMANDS, _MOST_COMMAND_BYTES)
 
 
 async def list_log(

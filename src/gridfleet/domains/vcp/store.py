@@ -150,13 +150,19 @@ async def pending(db: Connection, org: OrgScope, plant_id: UUID) -> list[Pending
     return await cursor.fetchall()
 
 
-async def recent(db: Connection, org: OrgScope, plant_id: UUID, since: datetime, most: int) -> list[LogEntry]:
-    """Return the plant's open commands and those since `since`, newest first, at most `most`."""
+async def recent(db: Connection, org: OrgScope, plant_id: UUID, since: datetime, most: int, most_bytes: int) -> list[LogEntry]:
+    """Return the plant's open commands and those since `since`, newest first, at most `most`.
+
+    Args:
+        most_bytes: The size of payloads, as JSON, after which no further command is returned.
+    """
     cursor = db.cursor(row_factory=class_row(LogEntry))
     await cursor.execute(
-        f"SELECT {_ENTRY} FROM vcp_command WHERE plant_id = %s AND organization_id = %s"
-        " AND (created_at >= %s OR status IN ('PENDING', 'SENT', 'RECEIVED')) ORDER BY created_at DESC, id DESC LIMIT %s",
-        (plant_id, org.organization_id, since, most),
+        f"SELECT {_ENTRY} FROM (SELECT *, sum(size) OVER (ORDER BY created_at DESC, id DESC) - size AS bytes_before FROM"
+        f" (SELECT {_ENTRY}, octet_length(payload::text) AS size FROM vcp_command WHERE plant_id = %s AND organization_id = %s"
+        " AND (created_at >= %s OR status IN ('PENDING', 'SENT', 'RECEIVED')) ORDER BY created_at DESC, id DESC LIMIT %s)"
+        " AS newest) AS sized WHERE bytes_before < %s ORDER BY created_at DESC, id DESC",
+        (plant_id, org.organization_id, since, most, most_bytes),
     )
     return await cursor.fetchall()
 
