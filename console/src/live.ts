@@ -14,6 +14,8 @@ export type StreamState = "connecting" | "live" | "lost";
 interface Message {
   name: string;
   data: string;
+  /** The id of the newest event, which may be this one; "" if it is not known. */
+  id: string;
 }
 
 const EVENTS = ["summary", "plants", "gone", "alerts", "commands", "reset"];
@@ -25,19 +27,38 @@ export function useFleetStream(organizationId: string): StreamState {
   const queryClient = useQueryClient();
   const [state, setState] = useState<StreamState>("connecting");
   useEffect(() => {
-    setState("connecting");
-    const apply = ({ name, data }: Message) =>
-      name === "state" ? setState(data as StreamState) : applyEvent(queryClient, organizationId, name, data);
+    // The id of the newest event. Undefined: nothing can have been missed yet.
+    let position: string | undefined;
+    let newest: StreamState = "connecting";
+    let isReader = false;
+    setState(newest);
+    const apply = ({ name, data, id }: Message) => {
+      position = id;
+      if (name === "state") {
+        newest = data as StreamState;
+        setState(newest);
+      } else {
+        applyEvent(queryClient, organizationId, name, data);
+      }
+    };
     const channel = new BroadcastChannel(`gridfleet-live-${organizationId}`);
-    channel.onmessage = ({ data }: MessageEvent<Message>) => apply(data);
     const publish = (message: Message) => {
       apply(message);
       channel.postMessage(message);
     };
+    channel.onmessage = ({ data }: MessageEvent<Message>) => {
+      if (data.name !== "hello") apply(data);
+      else if (isReader) channel.postMessage({ name: "state", data: newest, id: position ?? "" });
+    };
     const end = new AbortController();
-    const stream = () => streamUntil(end.signal, organizationId, publish);
-    // The tab that has the lock reads the stream, and passes its events on to the others. Without TLS, browsers offer locks on
-    // localhost alone; each tab then reads a stream of its own.
+    const stream = () => {
+      isReader = true;
+      return streamUntil(end.signal, organizationId, () => position, publish);
+    };
+    // The tab that has the lock reads the stream, and passes its events on to the others. One of these continues after the
+    // newest event when that tab is closed, so each asks for its id. Without TLS, browsers offer locks on localhost alone; each
+    // tab then reads a stream of its own.
+    channel.postMessage({ name: "hello", data: "", id: "" });
     const held = navigator.locks
       ? navigator.locks.request(`gridfleet-live-${organizationId}`, { signal: end.signal }, stream)
       : stream();
@@ -52,33 +73,44 @@ export function useFleetStream(organizationId: string): StreamState {
   return state;
 }
 
-/** Read the stream, also after interruptions, until the signal. */
-function streamUntil(signal: AbortSignal, organizationId: string, publish: (message: Message) => void): Promise<void> {
+/**
+ * Read the stream, also after interruptions, until the signal.
+ *
+ * @param position Returns the id after which it continues; "" if it is not known, undefined if nothing can have been missed.
+ */
+function streamUntil(
+  signal: AbortSignal,
+  organizationId: string,
+  position: () => string | undefined,
+  publish: (message: Message) => void,
+): Promise<void> {
   return new Promise((resolve) => {
     let source: EventSource | undefined;
     let lost: ReturnType<typeof setTimeout> | undefined;
-    let lastEventId = "";
     const open = () => {
       if (signal.aborted) return;
-      const query = new URLSearchParams({ organizationId, ...(lastEventId !== "" && { lastEventId }) });
+      const query = new URLSearchParams({ organizationId });
+      const lastEventId = position();
+      if (lastEventId) query.set("lastEventId", lastEventId);
       source = new EventSource(`/api/v1/fleet/live?${query}`);
       source.onopen = () => {
+        const id = position() ?? "";
         // A stream that begins anew does not say what happened before it.
-        if (lost !== undefined && lastEventId === "") publish({ name: "reset", data: "{}" });
+        if (id === "" && (lost !== undefined || position() !== undefined)) publish({ name: "reset", data: "{}", id });
         clearTimeout(lost);
         lost = undefined;
-        publish({ name: "state", data: "live" });
+        publish({ name: "state", data: "live", id });
       };
       source.onerror = () => {
-        lost ??= setTimeout(() => publish({ name: "state", data: "lost" }), LOST_AFTER);
+        lost ??= setTimeout(() => publish({ name: "state", data: "lost", id: position() ?? "" }), LOST_AFTER);
         // Otherwise, the browser connects again by itself.
         if (source?.readyState === EventSource.CLOSED)
           setTimeout(() => renewSession().then(open, open), OPEN_AGAIN_AFTER);
       };
       for (const name of EVENTS) {
         source.addEventListener(name, (event: MessageEvent<string>) => {
-          lastEventId = event.lastEventId;
-          publish({ name, data: event.data });
+          // The first of several events that belong together have no id in a stream that has just been opened.
+          publish({ name, data: event.data, id: event.lastEventId || (position() ?? "") });
         });
       }
     };

@@ -1,11 +1,12 @@
 """What changes at the service changes on the screen, by one stream for all tabs."""
 
+import time
 from collections.abc import Callable
 from uuid import UUID
 
 import psycopg
 import pytest
-from playwright.sync_api import BrowserContext, Request, expect
+from playwright.sync_api import BrowserContext, Request, Route, expect
 
 from gridfleet.kernel.ids import new_id
 from support.clients.console_user import ConsoleUser
@@ -67,6 +68,27 @@ def test_two_tabs_share_a_stream_that_outlives_the_first(
     rename(database_url, plant, "Hall")
     expect(second.get_by_role("link", name="Hall")).to_be_visible(timeout=SOON)
     assert len(streams) == 2
+
+
+def test_no_change_is_missed_while_another_tab_takes_over(
+    watched: Watched, context: BrowserContext, member: ConsoleUser, plant: UUID, database_url: str
+) -> None:
+    first = context.new_page()
+    member.log_in(first)
+    expect(first.get_by_role("link", name="Roof")).to_be_visible()
+    second = watched.page
+    second.goto(f"/console/o/{member.slugs[0]}/fleet")
+    expect(second.get_by_role("link", name="Roof")).to_be_visible()
+    first.wait_for_timeout(2_000)
+
+    def change_before(route: Route) -> None:
+        rename(database_url, plant, "Barn")
+        time.sleep(2)  # until the service has made an event of it
+        route.continue_()
+
+    second.route("**/api/v1/fleet/live?*", change_before)
+    first.close()
+    expect(second.get_by_role("link", name="Barn")).to_be_visible(timeout=SOON)
 
 
 def test_a_lost_stream_is_said_and_opened_again(
