@@ -36,8 +36,9 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "organizations/members": ("an invitation that was accepted gives a membership", "add"),
     "organizations/invitations/store": (
-        "an invitation's token is the right to join its organisation; mails to an address are limited over all",
-        "nth_newest_to mark_expired find_held lock_held accept revoke_others",
+        "an invitation's token is the right to join its organisation; mails to an address are limited over all; a disabled"
+        " user's end in all",
+        "nth_newest_to revoke_of mark_expired find_held lock_held accept revoke_others",
     ),
     "organizations/invitations/registry": ("invitations of all organisations expire", "sweep_expired"),
     "partners/store": (

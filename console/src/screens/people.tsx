@@ -36,7 +36,11 @@ function Members() {
   const navigate = route.useNavigate();
   const [removing, setRemoving] = useState<Member | null>(null);
   const members = useQuery(membersQuery(organization.id, q));
-  const reload = () => queryClient.invalidateQueries({ queryKey: [organization.id, "members"] });
+  // A member who may no longer invite loses their open invitations.
+  const reload = () =>
+    Promise.all(
+      ["members", "invitations"].map((list) => queryClient.invalidateQueries({ queryKey: [organization.id, list] })),
+    );
   const paramsOf = (member: Member) => ({
     header: inOrganization(organization.id),
     path: { orgId: organization.id, memberId: member.id },

@@ -13,6 +13,7 @@ from gridfleet.api.http import SA, PageQuery, endpoint, super_admin
 from gridfleet.domains.identity.accounts import disabling, registry
 from gridfleet.domains.identity.models import User, UserFilter, UserRole
 from gridfleet.domains.organizations import membership
+from gridfleet.domains.organizations.invitations.registry import revoke_of
 from gridfleet.domains.organizations.models import RoleName
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
@@ -73,10 +74,13 @@ async def get_user(db: Connection, id: UUID) -> UserWithOrganizations:
 async def disable_user(caller: UserCaller, db: Connection, id: UUID) -> User:
     """Disable an account: its sessions, tokens and streams end immediately, and the user cannot log in.
 
-    The user gets no notifications. Memberships stay, and so do API keys that the user created, because they belong to their
-    organisations. The last SuperAdmin that is enabled cannot be disabled. Disabling twice changes nothing.
+    The user gets no notifications, and their open invitations are revoked. Memberships stay, and so do API keys that the user
+    created, because they belong to their organisations. The last SuperAdmin that is enabled cannot be disabled. Disabling twice
+    changes nothing.
     """
-    return await disabling.disable(db, caller, id)
+    disabled = await disabling.disable(db, caller, id)
+    await revoke_of(db, membership.everywhere(caller), id)
+    return disabled
 
 
 @endpoint("POST", "/api/v1/users/{id}/enable", caller=super_admin(), codes=_OF_USER, addition=True)

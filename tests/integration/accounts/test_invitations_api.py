@@ -8,6 +8,8 @@ from uuid import uuid4
 import pytest
 
 from gridfleet.domains.organizations.invitations import registry
+from gridfleet.kernel.caller import OrgRole
+from support.builders.accounts import add_member
 from support.builders.interleaving import until_blocked
 from support.clients.people import PASSWORD, People, Person, refused
 from support.servers.postbox import mails_to, text_of, token_in
@@ -327,9 +329,6 @@ async def test_who_may_see_and_send_invitations(inviter: Inviting) -> None:
 
 async def boss_of(people: People, organization_id: Any) -> Person:
     """A new ORG_ADMIN of an organisation."""
-    from gridfleet.kernel.caller import OrgRole
-    from support.builders.accounts import add_member
-
     boss = await people.person()
     await add_member(people.service.state.database, organization_id, boss.id, OrgRole.ORG_ADMIN)
     return boss
@@ -353,6 +352,54 @@ async def test_who_joined_and_was_removed_cannot_return_with_another_invitation(
     refused(await inviter.register(second), 404, "INVITATION_NOT_FOUND")
     assert await inviter.roles() == {"boss@example.com": "ORG_ADMIN"}
     assert [event["event"] for event in await inviter.people.events(of=other["id"])][-1] == "invitation.revoked"
+
+
+async def other_admin(inviter: Inviting) -> Inviting:
+    """A second ORG_ADMIN of the organisation."""
+    return Inviting(inviter.people, await boss_of(inviter.people, inviter.org.id), inviter.org)
+
+
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize("how", ["demote", "remove", "disable"])
+async def test_an_admin_who_loses_the_right_cannot_return_with_an_own_invitation(
+    inviter: Inviting, how: str, opened: bool
+) -> None:
+    people, second, root = inviter.people, await other_admin(inviter), await inviter.people.person(super_admin=True)
+    made = await second.invite("private@example.com", role="ORG_ADMIN")
+    token = await second.token("private@example.com")
+    if opened:
+        assert (await inviter.accept(token)).is_success
+    await inviter.invite()
+    path = f"/organizations/{inviter.org.id}/members"
+    members = (await people.call("GET", path, who=root)).json()["data"]
+    [member] = [one["id"] for one in members if one["userId"] == str(second.boss.id)]
+    if how == "demote":
+        ended = await people.call("PATCH", f"{path}/{member}", {"role": "OPERATOR"}, who=root)
+    elif how == "remove":
+        ended = await people.call("DELETE", f"{path}/{member}", who=root)
+    else:
+        ended = await people.call("POST", f"/users/{second.boss.id}/disable", who=root)
+    assert ended.is_success, ended.text
+    refused(await inviter.accept(token), 404, "INVITATION_NOT_FOUND")
+    refused(await inviter.register(token), 404, "INVITATION_NOT_FOUND")
+    assert {one["email"]: one["status"] for one in await inviter.listed()} == {
+        "private@example.com": "REVOKED",
+        EMAIL: "PENDING",
+    }
+    [*_, event] = await people.events(of=made["id"])
+    assert (event["event"], event["actorId"]) == ("invitation.revoked", str(root.id))
+    assert (await inviter.register(await inviter.token())).status_code == 201
+
+
+async def test_an_admin_who_is_removed_meanwhile_invites_no_one(inviter: Inviting) -> None:
+    second, database = await other_admin(inviter), inviter.people.service.state.database
+    async with database.transaction() as db:
+        await db.execute("DELETE FROM membership WHERE user_id = %s", (second.boss.id,))
+        call = inviter.people.call("POST", "/invitations", {"email": EMAIL}, who=second.boss, org=inviter.org.id)
+        inviting = asyncio.create_task(call)
+        await until_blocked(database)
+    refused(await inviting, 403, "FORBIDDEN")
+    assert await inviter.listed() == []
 
 
 async def test_joining_ends_no_invitation_of_another_organisation(inviter: Inviting) -> None:

@@ -9,6 +9,7 @@ from gridfleet.domains.identity.accounts.registry import users_by_id
 from gridfleet.domains.identity.models import User
 from gridfleet.domains.organizations import store
 from gridfleet.domains.organizations.errors import LastAdmin, MemberNotFound
+from gridfleet.domains.organizations.invitations.registry import revoke_of_member
 from gridfleet.domains.organizations.models import Member, MemberFilter, RoleName
 from gridfleet.kernel.caller import Actor, OrgScope
 from gridfleet.kernel.db import Connection
@@ -41,8 +42,13 @@ async def add(db: Connection, actor: Actor, organization_id: UUID, user_id: UUID
 
 
 async def change_role(db: Connection, org: OrgScope, member_id: UUID, role: RoleName) -> Member:
-    """Change a member's role and return the member. Raises MemberNotFound, LastAdmin."""
+    """Change a member's role and return the member. An ORG_ADMIN who is demoted loses their open invitations.
+
+    Raises MemberNotFound, LastAdmin.
+    """
     before = await _claim(db, org, member_id, stays_admin=role is RoleName.ORG_ADMIN)
+    if role is not RoleName.ORG_ADMIN:
+        await revoke_of_member(db, org, before.user_id)
     after = await store.set_role(db, org, member_id, role) if before.role is not role else before
     if after is None:
         raise MemberNotFound
@@ -54,8 +60,12 @@ async def change_role(db: Connection, org: OrgScope, member_id: UUID, role: Role
 
 
 async def remove(db: Connection, org: OrgScope, member_id: UUID) -> None:
-    """End a membership at once. The account stays. Raises MemberNotFound, LastAdmin."""
+    """End a membership at once, and revoke the member's open invitations. The account stays.
+
+    Raises MemberNotFound, LastAdmin.
+    """
     before = await _claim(db, org, member_id, stays_admin=False)
+    await revoke_of_member(db, org, before.user_id)
     if not await store.delete_member(db, org, member_id):
         raise MemberNotFound
     await profile.clear_default_organization(db, before.user_id, org.organization_id)

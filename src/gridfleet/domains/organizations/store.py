@@ -202,6 +202,16 @@ async def lock_admins(db: Connection, org: OrgScope) -> set[UUID]:
     return {row[0] for row in await cursor.fetchall()}
 
 
+async def hold_admin(db: Connection, org: OrgScope, user_id: UUID) -> bool:
+    """Return whether the user is an ORG_ADMIN of the organisation and not disabled, until the transaction ends."""
+    cursor = await db.execute(
+        "SELECT FROM membership m JOIN user_account u ON u.id = m.user_id WHERE m.organization_id = %s AND m.user_id = %s"
+        " AND m.role = 'ORG_ADMIN' AND u.disabled_at IS NULL FOR SHARE",
+        (org.organization_id, user_id),
+    )
+    return cursor.rowcount == 1
+
+
 async def set_role(db: Connection, org: OrgScope, member_id: UUID, role: RoleName) -> Membership | None:
     """Set the role of a membership and return it, or None."""
     cursor = db.cursor(row_factory=args_row(_membership))

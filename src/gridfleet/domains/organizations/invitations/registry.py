@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
-from gridfleet.domains.audit.recorder import record_in
+from gridfleet.domains.audit.recorder import record, record_in
 from gridfleet.domains.identity.accounts.registry import account_with_email
 from gridfleet.domains.identity.accounts.tokens import make_token
 from gridfleet.domains.identity.emails import normalized
@@ -21,15 +21,15 @@ from gridfleet.domains.organizations.errors import (
 from gridfleet.domains.organizations.invitations import mails, store
 from gridfleet.domains.organizations.invitations.models import Invitation
 from gridfleet.domains.organizations.models import RoleName
-from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.caller import OrgScope, PlatformScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.errors import TooManyRequests
+from gridfleet.kernel.errors import Forbidden, TooManyRequests
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.mail.queue import MailQueue
 from gridfleet.kernel.pagination import Page, Paging
 
-__all__ = ["LIFETIME", "MOST_A_DAY", "invite", "list_invitations", "revoke", "sweep_expired"]
+__all__ = ["LIFETIME", "MOST_A_DAY", "invite", "list_invitations", "revoke", "revoke_of", "revoke_of_member", "sweep_expired"]
 
 LIFETIME: Final = timedelta(days=7)
 MOST_A_DAY: Final = 10
@@ -43,7 +43,11 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
         AlreadyMember: the address belongs to a member.
         InvitationPending: it has a pending invitation of this organisation.
         TooManyRequests: it was invited too often within a day, by any organisations.
+        Forbidden: the caller is no ORG_ADMIN of the organisation any more.
     """
+    # Removing the caller waits for this transaction, and then revokes the invitation.
+    if not org.person.is_super_admin and not await organizations_store.hold_admin(db, org, org.person.user_id):
+        raise Forbidden
     email, now, token = normalized(email), utc_now(), make_token()
     if await organizations_store.has_member_with_email(db, org, email):
         raise AlreadyMember
@@ -83,12 +87,31 @@ async def revoke(db: Connection, org: OrgScope, invitation_id: UUID) -> None:
         raise InvitationNotRevocable
 
 
+async def revoke_of_member(db: Connection, org: OrgScope, user_id: UUID) -> None:
+    """Revoke the invitations of a user who may no longer invite to the organisation.
+
+    The user could otherwise return with one of them, to an address of their own.
+    """
+    for invitation in await store.revoke_of(db, user_id, utc_now(), org):
+        await _record(db, Event.INVITATION_REVOKED, org, invitation)
+
+
+async def revoke_of(db: Connection, scope: PlatformScope, user_id: UUID) -> None:
+    """Revoke the invitations of a user who may no longer act, in all organisations."""
+    actor = scope.actor.as_actor
+    for invitation in await store.revoke_of(db, user_id, utc_now()):
+        subject, details = Subject(SubjectType.INVITATION, invitation.id), _details(invitation)
+        await record(db, Event.INVITATION_REVOKED, actor, subject, organization_id=invitation.organization_id, details=details)
+
+
 async def sweep_expired(db: Connection) -> None:
     """Mark pending invitations that have expired."""
     await store.mark_expired(db, utc_now())
 
 
 async def _record(db: Connection, event: Event, org: OrgScope, invitation: Invitation) -> None:
-    subject = Subject(SubjectType.INVITATION, invitation.id)
-    details = {"email": invitation.email, "role": invitation.role}
-    await record_in(db, org, event, subject, details)
+    await record_in(db, org, event, Subject(SubjectType.INVITATION, invitation.id), _details(invitation))
+
+
+def _details(invitation: Invitation) -> dict[str, str]:
+    return {"email": invitation.email, "role": invitation.role}

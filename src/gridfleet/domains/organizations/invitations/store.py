@@ -121,6 +121,25 @@ async def revoke(db: Connection, org: OrgScope, invitation_id: UUID, now: dateti
     return await cursor.fetchone()
 
 
+async def revoke_of(db: Connection, inviter_id: UUID, now: datetime, org: OrgScope | None = None) -> list[Invitation]:
+    """Revoke the invitations of a user that can still be used, in one organisation or in all. Returns them.
+
+    They are locked in the order of their ids, as `lock_held` does.
+    """
+    condition, parameters = "", dict[str, Any](by=inviter_id, now=now)
+    if org is not None:
+        condition, parameters["org"] = " AND organization_id = %(org)s", org.organization_id
+    cursor = db.cursor(row_factory=kwargs_row(_invitation))
+    await cursor.execute(
+        f"WITH held AS (SELECT id FROM invitation WHERE invited_by = %(by)s{condition} AND status IN ('PENDING', 'ACCEPTED')"
+        " AND used_at IS NULL AND expires_at > %(now)s ORDER BY id FOR UPDATE),"
+        " revoked AS (UPDATE invitation i SET status = 'REVOKED', updated_at = %(now)s FROM held WHERE i.id = held.id"
+        f" RETURNING i.*) SELECT {_COLUMNS} FROM revoked ORDER BY id",
+        parameters,
+    )
+    return await cursor.fetchall()
+
+
 async def mark_expired(db: Connection, now: datetime) -> None:
     """Mark pending invitations of every organisation that have expired."""
     await db.execute(
