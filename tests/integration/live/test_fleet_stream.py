@@ -192,6 +192,18 @@ async def test_organisations_do_not_see_each_other(service: ApiService) -> None:
     await closed(first, second)
 
 
+async def test_a_plant_that_moved_shows_no_command_of_its_former_organisation(service: ApiService) -> None:
+    ours, theirs = await RecordedPlant.create(service.state.database), await RecordedPlant.create(service.state.database)
+    await add_command(service, theirs)
+    stream = await opened(service, await viewer_of(service, ours.organization_id))
+    await sql(service, "UPDATE plant SET organization_id = %s WHERE id = %s", ours.organization_id, theirs.id)
+    # As the gateway does after the move: the open command ends.
+    await sql(service, "UPDATE plant_command SET status = 'EXPIRED', finished_at = expires_at, due_at = NULL")
+    own = await add_command(service, theirs)
+    assert [command["id"] for command in await until(stream, "commands")] == [str(own)]
+    await closed(stream)
+
+
 async def test_a_forged_notification_shows_no_foreign_record(service: ApiService) -> None:
     """What is read depends on the organisation of the feed, not on the ids of the notification."""
     ours, theirs = await RecordedPlant.create(service.state.database), await RecordedPlant.create(service.state.database)

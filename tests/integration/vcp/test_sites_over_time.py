@@ -14,7 +14,7 @@ from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Paging
-from support.builders.accounts import caller_of
+from support.builders.accounts import add_organization, caller_of
 from support.builders.partner_site import PartnerSite
 
 MINUTE = timedelta(minutes=1)
@@ -219,6 +219,23 @@ async def test_adherence_compares_the_grids_meter_with_what_the_plant_has_applie
     assert (found.ordered_kwh, found.delivered_kwh) == (pytest.approx(4.25), pytest.approx(4.5))
     assert ahead.quarters == []
     assert {one.ordered_kw for one in old.quarters} == {None}
+
+
+async def test_a_plant_that_moved_shows_no_order_of_its_former_organisation(site: PartnerSite) -> None:
+    buyer, now = (await add_organization(site.database)).id, datetime.now(UTC)
+    assert await site.send("command.site-setpoint", powerKw=5) == "ACCEPTED"
+    await site.acknowledge_newest("APPLIED")
+    await site.execute(
+        "UPDATE plant_command SET issued_at = %(at)s, finished_at = %(at)s WHERE id = %(id)s",
+        {"at": now - 3 * timedelta(hours=1), "id": await site.newest()},
+    )
+    ordered = []
+    for org in (scope(site), OrgScope(buyer, OrgRole.VIEWER, caller_of(new_id()))):
+        async with site.database.transaction() as db:
+            await db.execute("UPDATE plant SET organization_id = %s WHERE id = %s", (org.organization_id, site.plant.id))
+            found = await read_adherence(db, org, site.plant.id, now - timedelta(hours=2), now - timedelta(hours=1), now)
+        ordered.append({one.ordered_kw for one in found.quarters})
+    assert ordered == [{5}, {None}]
 
 
 async def test_foreign_and_hidden_sites_are_forbidden_alike(site: PartnerSite) -> None:

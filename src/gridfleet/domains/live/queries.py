@@ -22,6 +22,6 @@ async def live_plants(db: Connection, org: OrgScope, plant_ids: Sequence[UUID]) 
 
 
 async def live_commands(db: Connection, org: OrgScope, command_ids: Sequence[UUID]) -> list[LiveCommand]:
-    """Return those of the commands that exist and whose plants the caller may see."""
+    """Return those of the commands that the organisation issued and whose plants the caller may see."""
     commands = await find_commands(db, org, command_ids)
     return [LiveCommand(**{name: getattr(one, name) for name in LiveCommand.__struct_fields__}) for one in commands]

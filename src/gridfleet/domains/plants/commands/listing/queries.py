@@ -67,6 +67,6 @@ async def list_commands(db: Connection, org: OrgScope, plant_id: UUID, external_
 
 
 async def find_commands(db: Connection, org: OrgScope, command_ids: Sequence[UUID]) -> list[PlantCommand]:
-    """Return those of the commands that exist and whose plants the caller may see."""
+    """Return those of the commands that the organisation issued and whose plants the caller may see."""
     now = utc_now()
     return [as_of(command, now) for command in await store.find_many(db, org, command_ids)]

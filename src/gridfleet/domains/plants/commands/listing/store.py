@@ -177,7 +177,7 @@ _POWER = (
     "SELECT issued_at, finished_at, type, (instruction->>'powerKw')::float8 AS power_kw,"
     " (instruction->'params'->>'durationSeconds')::float8 AS duration_seconds FROM plant_command c"
     " WHERE plant_id = %(plant)s AND type IN ('SITE_SETPOINT', 'MODE_CHANGE', 'EMERGENCY') AND status = 'APPLIED'"
-    " AND EXISTS (SELECT FROM plant p WHERE p.id = c.plant_id AND p.organization_id = %(org)s)"
+    f" AND {_OURS}"
 )
 MOST_POWERS = 50_000
 """The most setpoints and modes that are read at once: one every few seconds for two days."""
@@ -186,7 +186,7 @@ MOST_POWERS = 50_000
 async def applied_powers(
     db: Connection, org: OrgScope, plant_id: UUID, since: datetime, until: datetime, lookback: timedelta
 ) -> list[AppliedPower]:
-    """Return the setpoints and modes issued from `since` to `until` that the plant has applied, in the order of their issue.
+    """Return the organisation's setpoints and modes from `since` to `until` that the plant has applied, in the order of issue.
 
     The last one before `since` is included if it was issued within `lookback`.
     """
@@ -220,13 +220,13 @@ async def page_of_device(db: Connection, org: OrgScope, sub_device_id: UUID, pag
 
 
 async def find_many(db: Connection, org: OrgScope, command_ids: Sequence[UUID]) -> list[PlantCommand]:
-    """Return those of the commands whose plants the caller may see, oldest first."""
+    """Return those of the commands that the organisation issued and whose plants the caller may see, oldest first."""
     cursor = db.cursor(row_factory=kwargs_row(_plant_command))
     await cursor.execute(
         "SELECT c.id, c.plant_id, c.target AS external_id, c.instruction, c.status, c.issued_at, c.expires_at, c.sent_at,"
         " c.received_at, c.finished_at, c.reason, c.requester_type, c.requester_id"
-        " FROM plant_command c JOIN plant p ON p.id = c.plant_id WHERE c.id = ANY(%(ids)s) AND p.organization_id = %(org)s"
-        " AND (%(plants)s::uuid[] IS NULL OR p.id = ANY(%(plants)s)) ORDER BY c.issued_at, c.id",
+        f" FROM plant_command c WHERE c.id = ANY(%(ids)s) AND {_OURS}"
+        " AND (%(plants)s::uuid[] IS NULL OR c.plant_id = ANY(%(plants)s)) ORDER BY c.issued_at, c.id",
         {
             "ids": list(command_ids),
             "org": org.organization_id,
