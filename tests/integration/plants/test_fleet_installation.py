@@ -202,6 +202,8 @@ async def test_a_plant_that_moves_takes_neither_along(site: Site) -> None:
     for path in BOTH:
         assert (await site.pages(path, [], fleet.viewer))[1] == {40}
         assert (await site.pages(path, [("plantId", str(plant))], fleet.stranger))[0] == []
+    assert (await fleet.call("GET", f"/plants/{plant}/refused-messages", headers=fleet.stranger))[1]["data"] == []
+    assert (await fleet.call("GET", f"/plants/{plant}/unregistered-devices", headers=fleet.stranger))[1] == []
     async with fleet.service.state.database.transaction() as db:
         await record_unregistered_devices(db, [(plant, site.devices[0].name, NOW, 1)])
     [seen] = (await site.pages(BOTH[1], [("plantId", str(plant))], fleet.stranger))[0]

@@ -16,6 +16,8 @@ from gridfleet.protocol.envelope import RefusalReason
 
 _COLUMNS = ", ".join(RefusedMessage.__struct_fields__)
 _OF_PLANT = "plant_id = %(plant)s AND EXISTS (SELECT FROM plant p WHERE p.id = plant_id AND p.organization_id = %(org)s)"
+_OURS = f"organization_id = %(org)s AND {_OF_PLANT}"
+"""What the plant sent since it is the organisation's."""
 
 
 def _refused(**row: Any) -> RefusedMessage:
@@ -49,10 +51,10 @@ async def insert_refused(db: Connection, messages: Iterable[tuple[UUID, RefusedM
 
 
 async def page_refused(db: Connection, org: OrgScope, plant_id: UUID, paging: Paging) -> list[RefusedMessage]:
-    """Return one page of a plant's refused messages, newest first."""
+    """Return one page of a plant's refused messages since it is the organisation's, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_refused))
     await cursor.execute(
-        f"SELECT {_COLUMNS} FROM refused_message WHERE {_OF_PLANT}"
+        f"SELECT {_COLUMNS} FROM refused_message WHERE {_OURS}"
         " ORDER BY received_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
         {"plant": plant_id, "org": org.organization_id, "limit": paging.limit, "offset": paging.offset},
     )
@@ -62,7 +64,7 @@ async def page_refused(db: Connection, org: OrgScope, plant_id: UUID, paging: Pa
 async def count_refused(db: Connection, org: OrgScope, plant_id: UUID) -> int:
     """Return the number of stored refused messages of the plant."""
     return await fetch_count(
-        db, f"SELECT count(*) FROM refused_message WHERE {_OF_PLANT}", {"plant": plant_id, "org": org.organization_id}
+        db, f"SELECT count(*) FROM refused_message WHERE {_OURS}", {"plant": plant_id, "org": org.organization_id}
     )
 
 
@@ -133,7 +135,7 @@ async def list_unregistered_devices(db: Connection, org: OrgScope, plant_id: UUI
     """Return devices of the plant that are still not registered, the last seen first, at most 1,000."""
     cursor = db.cursor(row_factory=class_row(UnregisteredDevice))
     await cursor.execute(
-        f"SELECT external_id, first_seen_at, last_seen_at, count FROM unregistered_device u WHERE {_OF_PLANT}"
+        f"SELECT external_id, first_seen_at, last_seen_at, count FROM unregistered_device u WHERE {_OURS}"
         " AND NOT EXISTS (SELECT FROM sub_device d WHERE d.plant_id = u.plant_id AND d.external_id = u.external_id)"
         " ORDER BY last_seen_at DESC, external_id LIMIT 1000",
         {"plant": plant_id, "org": org.organization_id},
