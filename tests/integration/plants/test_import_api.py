@@ -1,6 +1,8 @@
 """Plants from a CSV file."""
 
 import asyncio
+import csv
+import io
 import time
 from typing import Any
 from uuid import uuid4
@@ -247,3 +249,28 @@ async def test_an_exported_file_can_be_imported_elsewhere(fleet: Fleet) -> None:
     assert ours == theirs
     again = await fleet.service.client.get("/api/v1/plants/export", headers=fleet.stranger)
     assert sorted(set(again.text.splitlines()) - set(answer.text.splitlines())) == ["T,THEIRS,GATEWAY,MTLS,,,,,,,"]
+
+
+async def test_no_cell_of_an_export_is_a_formula_and_an_import_restores_the_text(fleet: Fleet) -> None:
+    texts = {
+        f"{mark}{first}{rest}"
+        for mark in ("", "'", "''")
+        for first in ("=", "+", "-", "@")
+        for rest in ("HYPERLINK(A1)", "1", "'")
+    }
+    texts |= {"'", "''", "'plain", "plain=", "-"}
+    for number, text in enumerate(sorted(texts)):
+        place = {"latitude": -90.0, "longitude": -0.5, "tag": text} if number % 2 else {}
+        await fleet.plant(name=text, serialNumber=text, **place)
+
+    answer = await fleet.service.client.get("/api/v1/plants/export", headers=fleet.viewer)
+
+    rows = list(csv.DictReader(io.StringIO(answer.text, newline="")))
+    assert len(rows) == len(texts)
+    assert not any(row[name].startswith(("=", "+", "-", "@")) for row in rows for name in ("name", "serialNumber", "tag"))
+    status, report = await send(fleet, answer.content, **fleet.stranger)
+    assert (status, report["created"]) == (201, len(texts)), report
+    listed = (await fleet.call("GET", "/plants?limit=100", headers=fleet.stranger))[1]["data"]
+    assert {(plant["name"], plant["serialNumber"]) for plant in listed} == {(text, text) for text in texts}
+    again = await fleet.service.client.get("/api/v1/plants/export", headers=fleet.stranger)
+    assert sorted(again.text.splitlines()) == sorted(answer.text.splitlines())

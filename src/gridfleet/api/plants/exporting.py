@@ -11,6 +11,7 @@ import orjson
 
 from gridfleet.api.http import Call, S, Stream, endpoint, org_member
 from gridfleet.api.http.complaints import SAFE_INTEGER
+from gridfleet.api.plants.csv_cells import as_cell
 from gridfleet.domains.plants.models import Plant
 from gridfleet.domains.plants.registry import plants_before
 from gridfleet.kernel.caller import OrgRole, OrgScope
@@ -36,7 +37,8 @@ COLUMNS: Final = (
 async def export_plants_to_csv(call: Call, org: OrgScope, db: Connection) -> Stream:
     """Return the organisation's plants as a CSV file that can be imported again, newest first.
 
-    Coordinates and tag are those that count, also if the ESM reported them. An empty `timeZone` is that of the organisation.
+    Coordinates and tag are those that count, also if the ESM reported them. An empty `timeZone` is that of the organisation. A
+    text that begins with `=`, `+`, `-` or `@` has an apostrophe before it, so that a spreadsheet does not execute it.
     """
     first = await plants_before(db, org, None, _PLANTS_A_PAGE)
     call.set_header("content-disposition", 'attachment; filename="plants.csv"')
@@ -61,16 +63,16 @@ def _text(page: Sequence[Plant], header: Sequence[Sequence[str]] = ()) -> bytes:
 
 def _row(plant: Plant) -> Sequence[str]:
     return (
-        plant.name,
-        plant.serial_number,
+        as_cell(plant.name),
+        as_cell(plant.serial_number),
         plant.type,
         plant.auth_method,
-        plant.external_plant_id or "",
+        as_cell(plant.external_plant_id or ""),
         str(plant.template_id or ""),
         _json(plant.metadata) if plant.metadata else "",
         _degrees(plant.latitude),
         _degrees(plant.longitude),
-        plant.tag or "",
+        as_cell(plant.tag or ""),
         plant.time_zone or "",
     )
 

@@ -14,6 +14,7 @@ import msgspec
 from gridfleet.api.http import Input, Metadata, S, endpoint, org_member
 from gridfleet.api.http.bodies import decode_json
 from gridfleet.api.http.inputs import read
+from gridfleet.api.plants.csv_cells import text_of
 from gridfleet.api.plants.registry import ExternalPlantId, Name, PlantPlace, SerialNumber
 from gridfleet.domains.plants.importing import complaints_about, import_plants
 from gridfleet.domains.plants.models import AuthMethod, PlantToImport, PlantType
@@ -164,7 +165,7 @@ def read_rows(body: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
             if number > MAX_ROWS + 1:
                 raise ValidationFailed(details=[f"body: must have at most {MAX_ROWS} rows"])
             if any(cell.strip() for cell in cells):
-                named = {name: cell for name, cell in zip(header, cells, strict=False) if cell.strip()}
+                named = {name: text_of(cell) for name, cell in zip(header, cells, strict=False) if cell.strip()}
                 beyond = [cell for cell in cells[len(header) :] if cell.strip()]
                 yield number, named | ({"": beyond[0][:64]} if beyond else {})
     except csv.Error as error:
