@@ -3,11 +3,13 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from gridfleet.domains.trading.configuration import access_of
 from gridfleet.domains.trading.store import enabled_configs
+from support.builders.api_keys import key_headers
 from support.clients.plants_over_http import Fleet, fleet_over_http
 from support.servers.esm_stand_in import CLIENT_ID, SECRET, StandIn
 
@@ -49,6 +51,19 @@ async def test_it_exists_from_the_first_look(strict: Fleet) -> None:
         "updatedAt": first["updatedAt"],
     }
     assert await strict.call("GET", CONFIG) == (200, first)
+
+
+async def test_an_error_names_no_plant_to_a_key_that_is_limited_to_others(strict: Fleet) -> None:
+    plant = UUID((await strict.plant())["id"])
+    assert (await strict.call("POST", CONFIG, COMPLETE))[0] == 200
+    shown = []
+    for error in (None, "P9: is not known to the ESM"):
+        await strict.sql("UPDATE trading_config SET last_sync_error = %s", error)
+        for plants in (None, [plant]):
+            organization_id = UUID(strict.admin["x-org-id"])
+            _, key = await key_headers(strict.service.state.database, organization_id, ["trading:read"], plants)
+            shown.append((await strict.call("GET", CONFIG, headers=key))[1]["lastSyncError"])
+    assert shown == [None, None, "P9: is not known to the ESM", "The last sync had errors."]
 
 
 async def test_settings_are_kept_and_the_secret_is_not_shown(strict: Fleet) -> None:

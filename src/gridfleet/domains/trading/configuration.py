@@ -39,6 +39,8 @@ __all__ = [
 ]
 
 _VHOST_PATTERN: Final = "partner-{keyId}"
+_HIDDEN_ERROR: Final = "The last sync had errors."
+"""Shown to a caller that is limited to some plants, because the error names others."""
 _ROW: Final[dict[str, Any]] = {"table": "trading_config", "column": "esm_client_secret"}
 
 ESM_SECRETS: Final = EncryptedTable("trading_config", ("id",), ("esm_client_secret",))
@@ -64,7 +66,10 @@ async def check_esm_url(esm: EsmClient, url: str) -> str:
 
 async def get_config(db: Connection, org: OrgScope) -> TradingConfig:
     """Return the configuration. It is created on the first read."""
-    return _shown(await _row(db, org))
+    row = await _row(db, org)
+    if row.last_sync_error is not None and org.plant_ids is not None:
+        row = row._replace(last_sync_error=_HIDDEN_ERROR)
+    return _shown(row)
 
 
 async def change_config(db: Connection, org: OrgScope, keyring: Keyring, settings: EsmSettings) -> TradingConfig:
