@@ -172,9 +172,10 @@ async def test_one_organisations_plants_leave_room_for_others(database: Database
 
 
 async def test_one_organisations_values_leave_room_for_others(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each watcher of a plant with 40,000 values costs as much as 300 watchers of an ordinary plant."""
+    """Values count for their plant and again for its watchers, here once for each."""
     monkeypatch.setattr(live, "EVERY_SECONDS", 0.05)
-    monkeypatch.setattr(live, "MOST_VALUES", 8)
+    monkeypatch.setattr(live, "MOST_VALUES", 12)
+    monkeypatch.setattr(live, "SHARE_OF_WATCHER", 1)
     plant, neighbour = await RecordedPlant.create(database), await RecordedPlant.create(database)
     await plant.write(None, ["a", "b"], {NOW: [1.0, 2.0]})
     await neighbour.write(None, ["a", "b", "c"], {NOW: [1.0, 2.0, 3.0]})

@@ -32,10 +32,11 @@ log = structlog.get_logger(__name__)
 EVERY_SECONDS: Final = 1.0
 MOST_PLANTS: Final = 200
 MOST_VALUES: Final = 200_000
-"""Newest values of all plants, times their watchers. All may change every second, and each takes 5 µs then.
+"""Newest values of all plants. All may change every second, and each takes 5 µs then.
 
-Those of a plant that is kept after its last watcher has left count once.
+The event is encoded once and written to each watcher, so each watcher counts as `SHARE_OF_WATCHER` of the values.
 """
+SHARE_OF_WATCHER: Final = 0.05
 # These are the limits of a process. One organisation may use half of each, so that it cannot exclude the others.
 KEPT_SECONDS: Final = 30.0
 """How long the values of a plant are kept after its last watcher has left, so that a client that reconnects can resume."""
@@ -72,9 +73,9 @@ class _Watched:
     gone: bool = False
 
     @property
-    def size(self) -> int:
+    def size(self) -> float:
         """How much it counts towards the limits of values."""
-        return 0 if self.gone else len(self.points) * max(1, self.admitted)
+        return 0 if self.gone else len(self.points) * (1 + SHARE_OF_WATCHER * self.admitted)
 
     def update(self, points: Iterable[TelemetryPoint]) -> None:
         """Note what has changed in the newest values, of which these are all."""
@@ -196,7 +197,7 @@ class LiveValues:
         """Return whether there are too many values, or too many of the organisation."""
         return self._values() > MOST_VALUES or self._values(organization_id) > MOST_VALUES // 2
 
-    def _values(self, organization_id: UUID | None = None) -> int:
+    def _values(self, organization_id: UUID | None = None) -> float:
         return sum(one.size for (owner, _), one in self._plants.items() if organization_id in (None, owner))
 
     def _end_largest(self) -> None:
