@@ -16,6 +16,7 @@ from psycopg import AsyncConnection, Notify, OperationalError, sql
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from gridfleet.kernel.db.lists import QuickListDumper
 from gridfleet.kernel.tracing import span
 
 __all__ = ["Connection", "Database", "TidyConnection", "after_commit", "limit_statements", "open_database"]
@@ -212,6 +213,7 @@ async def open_database(
     async def configure(connection: Connection) -> None:
         # Prepare statements on the server from the first execution, because every statement here runs many times.
         connection.prepare_threshold = 0
+        connection.adapters.register_dumper(list, QuickListDumper)
         if channel is not None:
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
             await connection.commit()
