@@ -6,6 +6,7 @@ const PAGES = [
   { page: "fleet", to: "/o/$slug/fleet", role: "VIEWER" },
   { page: "alerts", to: "/o/$slug/alerts", role: "VIEWER" },
   { page: "groups", to: "/o/$slug/groups", role: "VIEWER" },
+  { page: "trading", to: "/o/$slug/trading", role: "VIEWER" },
   { page: "partners", to: "/o/$slug/partners", role: "ORG_ADMIN" },
   { page: "people", to: "/o/$slug/people", role: "ORG_ADMIN" },
   { page: "audit", to: "/o/$slug/audit", role: "ORG_ADMIN" },

@@ -18,6 +18,7 @@ import { energySearch } from "./screens/plant-energy-search";
 import { historySearch } from "./screens/plant-history-search";
 import { newPlantSearch } from "./screens/plant-new-search";
 import { type SessionUser, sessionQuery } from "./session";
+import { siteSearch, sitesSearch } from "./trading";
 import { ErrorPage, LoadingPage, NotFoundPage } from "./ui/pages";
 
 export const queryClient = new QueryClient({
@@ -119,6 +120,13 @@ const group = createRoute({
   component: lazyRouteComponent(() => import("./screens/group"), "GroupScreen"),
 });
 
+const trading = createRoute({
+  getParentRoute: () => organization,
+  path: "/trading",
+  validateSearch: sitesSearch,
+  component: lazyRouteComponent(() => import("./screens/trading"), "TradingScreen"),
+});
+
 const partners = createRoute({
   getParentRoute: () => organization,
   path: "/partners",
@@ -192,6 +200,13 @@ const plantDevices = createRoute({
   component: lazyRouteComponent(() => import("./screens/plant-devices"), "PlantDevicesScreen"),
 });
 
+const plantTrading = createRoute({
+  getParentRoute: () => plant,
+  path: "/trading",
+  validateSearch: siteSearch,
+  component: lazyRouteComponent(() => import("./screens/plant-trading"), "PlantTradingScreen"),
+});
+
 const plantCredentials = createRoute({
   getParentRoute: () => plant,
   path: "/credentials",
@@ -216,6 +231,7 @@ export const router = createRouter({
         alerts,
         groups,
         group,
+        trading,
         partners,
         people,
         audit,
@@ -228,6 +244,7 @@ export const router = createRouter({
           plantEnergy,
           plantDevices,
           plantMessages,
+          plantTrading,
           plantCredentials,
         ]),
       ]),

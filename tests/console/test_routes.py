@@ -22,6 +22,7 @@ PAGES = {
     "/o/$slug/alerts": "VIEWER",
     "/o/$slug/groups": "VIEWER",
     "/o/$slug/groups/$groupId": "VIEWER",
+    "/o/$slug/trading": "VIEWER",
     "/o/$slug/partners": "ORG_ADMIN",
     "/o/$slug/people": "ORG_ADMIN",
     "/o/$slug/audit": "ORG_ADMIN",
@@ -33,6 +34,7 @@ PAGES = {
     "/o/$slug/plants/$plantId/energy": "VIEWER",
     "/o/$slug/plants/$plantId/devices": "VIEWER",
     "/o/$slug/plants/$plantId/messages": "VIEWER",
+    "/o/$slug/plants/$plantId/trading": "VIEWER",
     "/o/$slug/plants/$plantId/credentials": "VIEWER",
 }
 """The path of each page, and the least role that may see what it shows."""

@@ -31,6 +31,12 @@ export function number(value: number | null | undefined, locale: string): string
   return new Intl.NumberFormat(locale, { ...digits, signDisplay: "negative" }).format(value);
 }
 
+/** Return the sign of a power, and 0 for one that is shown as 0 or is not known. */
+export function sign(kilowatts: number | null | undefined): -1 | 0 | 1 {
+  if (kilowatts === null || kilowatts === undefined || Math.abs(kilowatts) < 0.0005) return 0;
+  return kilowatts > 0 ? 1 : -1;
+}
+
 export function count(value: number, locale: string): string {
   return new Intl.NumberFormat(locale).format(value);
 }

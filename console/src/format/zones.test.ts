@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { dateIn, isoDate, moved, parseDate, rangeOfPeriod, startOfDay } from "./zones";
+import { dateIn, isoDate, localText, moved, parseDate, parseLocal, rangeOfPeriod, startOfDay } from "./zones";
 
 const HOUR = 3_600_000;
 
@@ -34,4 +34,17 @@ test("months and years begin on their first day in the zone", () => {
 
 test.each(["2026-02-30", "2026-13-01", "26-01-01", "today", ""])("%s is no date", (text) => {
   expect(parseDate(text)).toBeUndefined();
+});
+
+test.each([
+  ["Europe/Berlin", "2026-11-23T09:15", "2026-11-23T08:15:00.000Z"],
+  ["Europe/Berlin", "2026-07-01T00:30", "2026-06-30T22:30:00.000Z"],
+  ["Asia/Kathmandu", "2026-01-01T12:00", "2026-01-01T06:15:00.000Z"],
+])("clocks in %s show %s at %s", (zone, local, time) => {
+  expect(parseLocal(zone, local)).toBe(Date.parse(time));
+  expect(localText(zone, Date.parse(time))).toBe(local);
+});
+
+test.each(["2026-11-23", "2026-11-23 09:15", "now", ""])("%s is no time", (text) => {
+  expect(parseLocal("UTC", text)).toBeUndefined();
 });

@@ -24,11 +24,26 @@ export function dateIn(timeZone: string, time: number): CalendarDate {
  * begins when they show its first time.
  */
 export function startOfDay(timeZone: string, { year, month, day }: CalendarDate): number {
-  const midnight = Date.UTC(year, month - 1, day);
-  const first = midnight - offsetAt(timeZone, midnight);
+  return timeOf(timeZone, Date.UTC(year, month - 1, day));
+}
+
+/** Return the time of a text as `2026-11-23T09:15` in a zone, in epoch milliseconds; undefined if it is none. */
+export function parseLocal(timeZone: string, text: string): number | undefined {
+  const local = /^\d{4}-\d\d-\d\dT\d\d:\d\d$/.test(text) ? Date.parse(`${text}Z`) : Number.NaN;
+  return Number.isNaN(local) ? undefined : timeOf(timeZone, local);
+}
+
+/** Return what the clocks of a zone show at a time, as `2026-11-23T09:15`. */
+export function localText(timeZone: string, time: number): string {
+  return new Date(time + offsetAt(timeZone, time)).toISOString().slice(0, 16);
+}
+
+/** Return when the clocks of a zone show what those of UTC show at `local`. */
+function timeOf(timeZone: string, local: number): number {
+  const first = local - offsetAt(timeZone, local);
   // The offset may change between the two times. Of both candidates the later one is right where midnight is skipped.
-  const second = midnight - offsetAt(timeZone, first);
-  return offsetAt(timeZone, second) === midnight - second ? second : Math.max(first, second);
+  const second = local - offsetAt(timeZone, first);
+  return offsetAt(timeZone, second) === local - second ? second : Math.max(first, second);
 }
 
 /** Return the range of the day, month or year of a date in a zone. `end` is exclusive. */

@@ -1,7 +1,7 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { lazy, type ReactNode, Suspense, useEffect, useRef, useState } from "react";
+import { lazy, type ReactNode, Suspense, useEffect, useRef } from "react";
 import {
   CONDITIONS,
   type FleetPlant,
@@ -11,13 +11,14 @@ import {
   type Status,
   summaryQuery,
 } from "../fleet";
-import { count, energy, percent, power } from "../format/quantities";
+import { count, energy, percent, power, sign } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
 import { LoadingPage } from "../ui/pages";
+import { SearchField } from "../ui/search-field";
 import { AlertState, PlantState } from "../ui/state";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
@@ -160,22 +161,13 @@ function Filters() {
   const texts = useTexts();
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const [text, setText] = useState(search.q ?? "");
-  useEffect(() => setText(search.q ?? ""), [search.q]);
-  useEffect(() => {
-    if (text.trim() === (search.q ?? "")) return;
-    const timer = setTimeout(
-      () => navigate({ search: (before) => ({ ...before, q: text.trim() || undefined }), replace: true }),
-      250,
-    );
-    return () => clearTimeout(timer);
-  }, [text, search.q, navigate]);
   return (
     <search className="toolbar">
-      <label className="grow">
-        {texts.fleet.search}
-        <input type="search" value={text} maxLength={100} onChange={(event) => setText(event.target.value)} />
-      </label>
+      <SearchField
+        label={texts.fleet.search}
+        value={search.q}
+        onSearch={(q) => navigate({ search: (before) => ({ ...before, q }), replace: true })}
+      />
       <label>
         {texts.fleet.status}
         <select
@@ -364,10 +356,4 @@ function Row({ plant, index, now, slug }: { plant: FleetPlant; index: number; no
       <td className="number">{energy(energyToday === null ? null : energyToday.produced * KILO, locale)}</td>
     </tr>
   );
-}
-
-/** Return the sign of a power, and 0 for one that is shown as 0 or is not known. */
-function sign(kilowatts: number | null | undefined): -1 | 0 | 1 {
-  if (kilowatts === null || kilowatts === undefined || Math.abs(kilowatts) < 0.0005) return 0;
-  return kilowatts > 0 ? 1 : -1;
 }

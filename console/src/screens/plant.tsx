@@ -52,6 +52,9 @@ export function PlantFrame() {
           <Link to="/o/$slug/plants/$plantId/messages" params={params}>
             {texts.plant.messages}
           </Link>
+          <Link to="/o/$slug/plants/$plantId/trading" params={params}>
+            {texts.plant.trading}
+          </Link>
           <Link to="/o/$slug/plants/$plantId/credentials" params={params}>
             {texts.plant.credentials}
           </Link>

@@ -4,7 +4,7 @@ import { useTexts } from "../i18n";
 
 type PlantStatus = components["schemas"]["PlantStatus"];
 type Severity = components["schemas"]["Severity"];
-type CommandStatus = components["schemas"]["CommandStatus"];
+export type CommandStatus = components["schemas"]["CommandStatus"];
 type DeviceStatus = components["schemas"]["SubDeviceStatus"];
 
 const DISC = <circle cx="8" cy="8" r="6" />;
@@ -39,8 +39,10 @@ export function DeviceState({ status }: { status: DeviceStatus }) {
   return <State {...STATUS[status]} word={useTexts().devices.statuses[status]} />;
 }
 
-export function CommandState({ status }: { status: CommandStatus }) {
-  return <State {...COMMAND[status]} word={useTexts().command[status]} />;
+/** The state of a command; `word` in place of its usual name. */
+export function CommandState({ status, word }: { status: CommandStatus; word?: string | undefined }) {
+  const texts = useTexts();
+  return <State {...COMMAND[status]} word={word ?? texts.command[status]} />;
 }
 
 function State({ look, shape, word }: { look: string; shape: ReactNode; word: string }) {
