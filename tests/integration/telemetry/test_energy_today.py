@@ -1,16 +1,20 @@
 """Energy of the day from stored frames."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from math import inf
+from typing import Any
 
 import pytest
 
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.plants.errors import PlantNotFound
+from gridfleet.domains.telemetry.energy import today
 from gridfleet.domains.telemetry.energy.models import EnergyOfDay
 from gridfleet.domains.telemetry.energy.today import energy_of_day, read_in_kilo
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.series import plant_sources
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from support.builders.telemetry_records import RecordedPlant, member
 
@@ -158,6 +162,32 @@ async def test_a_day_has_one_reading_a_second_at_most(plant: RecordedPlant) -> N
     assert list(readings.values) == [199.0 + 100 * second for second in range(10)]
     assert list(readings.times) == [microseconds(quick[99]) + 1_000_000 * second for second in range(10)]
     assert (await energy(plant)).produced == 900.0
+
+
+async def test_a_plant_with_very_many_readings_has_the_energies_of_its_hours(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The day of 100 devices that measure every second was read for minutes, also after the client had given up."""
+    monkeypatch.setattr(today, "MOST_SECONDS", 0.1, raising=False)
+    read_values = today.read_values
+    reads = 0
+
+    async def slowly(*arguments: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        await asyncio.sleep(0.06)
+        return await read_values(*arguments)
+
+    monkeypatch.setattr(today, "read_values", slowly)
+    plant, now = await RecordedPlant.create(database), utc_now()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    for number in range(10):
+        await plant.add_device(f"PV{number}")
+        await plant.write(f"PV{number}", PRODUCED, {midnight: [1.0, 5.0], now: [1.0, 7.0]})
+    async with database.transaction() as db:
+        found = await energy_of_day(db, plant.org, plant.id, now + MINUTE)
+    assert (found.date, found.produced) == (midnight.date().isoformat(), 20.0)
+    assert reads < 5
 
 
 async def test_another_organisations_plant_is_not_found(plant: RecordedPlant) -> None:

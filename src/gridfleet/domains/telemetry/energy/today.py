@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Final
 from uuid import UUID
 
@@ -13,7 +14,10 @@ from gridfleet.domains.telemetry.energy.arithmetic import (
     limited,
     self_consumption_percent,
 )
+from gridfleet.domains.telemetry.energy.hours import TookTooLong
 from gridfleet.domains.telemetry.energy.models import EnergyOfDay
+from gridfleet.domains.telemetry.energy.periods import EnergyBucket
+from gridfleet.domains.telemetry.energy.series import MOST_SECONDS, EnergyQuery, energy_of_plant
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.models import LayoutSource
 from gridfleet.domains.telemetry.history.raw import Values, read_values
@@ -21,6 +25,7 @@ from gridfleet.domains.telemetry.history.series import plant_sources
 from gridfleet.domains.telemetry.units import SIZES
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.time_zones import UTC_NAME
 
 __all__ = ["energy_of_day", "read_in_kilo"]
 
@@ -29,6 +34,7 @@ _GRID: Final = "GRID"
 _POWER: Final = "active_power"
 _KEYS: Final = ("energy_imported", "energy_exported", "energy_produced", _POWER)
 _BEFORE_MIDNIGHT: Final = timedelta(hours=1)
+_DAY: Final = timedelta(days=1)
 _KILO: Final = SIZES["kW"]
 
 
@@ -36,22 +42,19 @@ async def energy_of_day(db: Connection, org: OrgScope, plant_id: UUID, now: date
     """Return the energy of the UTC day that contains `now`.
 
     Every sub-device whose external id begins with PV produces; GRID imports and exports. Sub-devices that were deleted since
-    midnight are included.
+    midnight are included. If the plant has so many readings that this takes seconds, it is the energy over time of the day.
 
     Raises:
         PlantNotFound: There is no such plant.
     """
     await get_plant(db, org, plant_id)
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    produced = imported = exported = 0.0
-    for source in await plant_sources(db, org, plant_id, keys=_KEYS):
-        device = _Device(db, source, midnight)
-        if source.external_id == _GRID:
-            imported += await device.energy("energy_imported", 0)
-            exported += await device.energy("energy_exported", 1)
-        elif source.external_id is not None and source.external_id.startswith(_PV_PREFIX):
-            produced += await device.energy("energy_produced", 0)
-    produced, imported, exported = limited(produced), limited(imported), limited(exported)
+    try:
+        produced, imported, exported = await _from_readings(db, org, plant_id, midnight)
+    except TookTooLong:
+        day = EnergyQuery(midnight, midnight + _DAY, EnergyBucket.DAY, UTC_NAME)
+        total = (await energy_of_plant(db, org, plant_id, day, now)).total
+        produced, imported, exported = (energy or 0.0 for energy in (total.produced, total.imported, total.exported))
     return EnergyOfDay(
         midnight.date().isoformat(),
         round(produced, 3),
@@ -61,13 +64,32 @@ async def energy_of_day(db: Connection, org: OrgScope, plant_id: UUID, now: date
     )
 
 
-class _Device:
-    """The day of one source."""
+async def _from_readings(db: Connection, org: OrgScope, plant_id: UUID, midnight: datetime) -> tuple[float, float, float]:
+    """Return what was produced, imported and exported on the day, in kWh.
 
-    def __init__(self, db: Connection, source: LayoutSource, midnight: datetime) -> None:
+    Raises:
+        TookTooLong: There are too many readings.
+    """
+    until = monotonic() + MOST_SECONDS
+    produced = imported = exported = 0.0
+    for source in await plant_sources(db, org, plant_id, keys=_KEYS):
+        device = _Device(db, source, midnight, until)
+        if source.external_id == _GRID:
+            imported += await device.energy("energy_imported", 0)
+            exported += await device.energy("energy_exported", 1)
+        elif source.external_id is not None and source.external_id.startswith(_PV_PREFIX):
+            produced += await device.energy("energy_produced", 0)
+    return limited(produced), limited(imported), limited(exported)
+
+
+class _Device:
+    """The day of one source, which is read until a time of the monotonic clock."""
+
+    def __init__(self, db: Connection, source: LayoutSource, midnight: datetime, until: float) -> None:
         self._db = db
         self._source = source
         self._midnight = midnight
+        self._until = until
         self._integral: Energies | None = None
 
     async def energy(self, counter: str, direction: int) -> float:
@@ -83,7 +105,9 @@ class _Device:
 
     async def _read(self, key: str) -> Values:
         """Return the metric's values of the day and of the hour before, in kW or kWh."""
-        start, end = self._midnight - _BEFORE_MIDNIGHT, self._midnight + timedelta(days=1)
+        if monotonic() > self._until:
+            raise TookTooLong
+        start, end = self._midnight - _BEFORE_MIDNIGHT, self._midnight + _DAY
         return await read_in_kilo(self._db, self._source, key, start, end)
 
 
