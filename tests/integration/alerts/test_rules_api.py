@@ -10,13 +10,14 @@ from uuid import UUID
 
 import pytest
 
-from gridfleet.domains.alerts.rules import registry
+from gridfleet.domains.alerts.rules import back_test, registry
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.kernel.caller import OrgRole
+from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import format_time
 from support.builders.accounts import add_member, add_user, session_of
-from support.builders.alerting import ago
+from support.builders.alerting import add_rule, ago
 from support.builders.interleaving import until_blocked
 from support.builders.telemetry_records import RecordedPlant
 from support.servers.api_service import ApiService, api_service, bearer
@@ -270,6 +271,29 @@ async def test_a_preview_has_limits(desk: Desk) -> None:
         status, refused = await desk.call("POST", "/alert-rules/preview", body)
         assert (status, refused["code"]) == (400, "VALIDATION_ERROR")
         assert refused["details"][0].startswith(complaint)
+
+
+async def test_a_preview_of_too_many_values_does_not_read_them_all(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All values were sorted before the first was counted: those of a large fleet for 30 s, until an error 500."""
+    monkeypatch.setattr(back_test, "MOST_POINTS", 100)
+    now, layout = ago(0), await desk.plant.layout(["soc"])
+    await desk.plant.write(None, ["soc"], {now: (1,)})
+    source = await desk.plant.source(None)
+    rule = await add_rule(desk.plant.database, desk.plant.organization_id)
+    async with desk.plant.database.transaction() as db:
+        await db.execute(
+            "INSERT INTO telemetry_frame (source_id, time, layout_id, vals) SELECT %s, %s - n * interval '1 ms', %s, '{1}'"
+            " FROM generate_series(1, 20000) AS n",
+            (source, now, layout),
+        )
+    async with desk.plant.database.transaction() as db:
+        with pytest.raises(ValidationFailed):
+            await back_test.back_test(db, desk.plant.org, rule, now - timedelta(hours=1), now)
+        cursor = await db.execute(
+            "SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables WHERE relname LIKE 'telemetry_frame_%'"
+        )
+        [[read]] = await cursor.fetchall()
+    assert 100 <= read < 1_000
 
 
 async def test_push_tokens(desk: Desk) -> None:

@@ -112,11 +112,12 @@ async def back_test(db: Connection, org: OrgScope, rule: AlertRule, start: datet
     found = await store.positions_of(db, org, rule.plant_id, rule.metric)
     rules = {position.unit: fitting for position in found if (fitting := in_unit(rule, position.unit)) is not None}
     positions = [position for position in found if position.unit in rules]
+    # Counted first: all values are sorted before the first one is returned.
+    if await store.count_history(db, org, positions, start, end, MOST_POINTS + 1) > MOST_POINTS:
+        raise ValidationFailed(details=[f"from: more than {MOST_POINTS} values; choose a shorter range or one plant"])
     async with db.cursor(name="back_test", binary=True) as cursor:
         cursor.itersize = _BATCH
         await store.open_history(cursor, org, positions, start, end)
         async for source_id, plant_id, metric, unit, time, value in cursor:
-            if replay.points >= MOST_POINTS:
-                raise ValidationFailed(details=[f"from: more than {MOST_POINTS} values; choose a shorter range or one plant"])
             replay.take(rules[unit], source_id, plant_id, metric, Point(microseconds(time), value))
     return replay.outcome()
