@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +30,7 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.ids import new_id
 from support.builders.accounts import add_organization
-from support.builders.telemetry_records import member
+from support.builders.telemetry_records import RecordedPlant, add_plant, member
 
 SEVERITIES: Final = [Severity.INFO, Severity.WARNING, Severity.CRITICAL, Severity.EMERGENCY]
 NAMES: Final = ["Roof", "roof 2", "Grün", "GRÜN 7", "a_b", "100%", "Cellar\\"]
@@ -377,3 +379,33 @@ def assert_totals_are_sums(plants: Sequence[Made], found: FleetSummary, first: M
     assert found.energy_month is not None
     assert found.energy_month.imported == found.energy_today.imported + before
     assert found.energy_month.produced == found.energy_today.produced
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago", "Asia/Kathmandu"])
+async def test_the_day_and_its_month_are_those_of_the_organisations_zone(database: Database, zone: str) -> None:
+    """At any time one of the first two has another day than UTC."""
+    plants = [await RecordedPlant.create(database)]
+    plants += [RecordedPlant(database, plants[0].organization_id, await add_plant(database, plants[0].organization_id))]
+    now = datetime.now(ZoneInfo(zone))
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    async with database.transaction() as db:
+        await db.execute("UPDATE organization SET time_zone = %s WHERE id = %s", (zone, plants[0].organization_id))
+        for plant, day in zip(plants, (now.date(), now.date() - timedelta(days=1)), strict=True):
+            await db.execute(
+                "INSERT INTO plant_power (plant_id, energy_day, produced_kwh, imported_kwh, exported_kwh, charged_kwh,"
+                " discharged_kwh) VALUES (%s, %s, 7, 0, 0, 0, 0)",
+                (plant.id, day),
+            )
+        for hours in (-2, 1):
+            await db.execute(
+                "INSERT INTO fleet_energy (organization_id, hour, energies) VALUES (%s, date_trunc('hour', %s), %s)",
+                (plants[0].organization_id, midnight + hours * timedelta(hours=1), [1_000_000] * 20),
+            )
+    async with database.transaction() as db:
+        found = await fleet_summary(db, plants[0].org)
+        shown = (await list_fleet(db, plants[0].org, FleetFilter(), FleetPaging())).data
+    assert (found.energy_today.produced, found.energy_today.imported) == (7.0, 0.0)
+    assert found.energy_month is not None
+    before = 4.0 if now.day > 1 else 0.0
+    assert (found.energy_month.produced, found.energy_month.imported) == (7.0 + before, before)
+    assert {one.id: one.energy_today and one.energy_today.produced for one in shown} == {plants[0].id: 7.0, plants[1].id: None}

@@ -74,7 +74,7 @@ async def test_the_plants_of_a_large_fleet_do_not_delay_those_of_others(
 ) -> None:
     turns: list[list[UUID]] = []
 
-    async def note_turn(_: Connection, plant_ids: Sequence[UUID]) -> None:
+    async def note_turn(_: Connection, plant_ids: Sequence[UUID], *, with_kept: bool) -> None:
         turns.append(list(plant_ids))
 
     monkeypatch.setattr(refresh, "refresh_power", note_turn)
@@ -96,7 +96,7 @@ async def test_after_a_long_refresh_fewer_plants_are_refreshed_at_once(
     """200 plants of 500 devices each kept an ingest process from everything else for seconds, again and again."""
     turns: list[int] = []
 
-    async def note_turn(_: Connection, plant_ids: Sequence[UUID]) -> None:
+    async def note_turn(_: Connection, plant_ids: Sequence[UUID], *, with_kept: bool) -> None:
         turns.append(len(plant_ids))
         await asyncio.sleep(0.005 * len(plant_ids))
 

@@ -4,13 +4,16 @@ import tracemalloc
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from gridfleet.domains.device_templates.catalogue import create_template, seed_system_templates
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.device_templates.models import DeviceType, Signal, SignalRole, TemplateLevel
+from gridfleet.domains.telemetry.energy.recomputation import keep_energy
 from gridfleet.domains.telemetry.power.refresh import refresh_all, refresh_power
+from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
@@ -204,3 +207,53 @@ async def test_a_plant_with_thousands_of_devices_is_read_in_part(plant: Recorded
             (layout, plant.id),
         )
     assert 100 <= (await refresh(plant))["pv_kw"] <= 500
+
+
+async def test_the_energy_of_the_day_includes_what_arrives_late(plant: RecordedPlant) -> None:
+    """A power is integrated as it arrives; the past of a new plant arrives after its first live value."""
+    now = utc_now()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if now - midnight < timedelta(hours=2):
+        pytest.skip("no hour of the day is closed yet")
+    power = [Metric("active_power", "kW")]
+    await plant.write("PV1", power, {now: [6.0]})
+    assert (await refresh(plant))["produced_kwh"] == 0.0
+    await close_hours(plant.database)
+    await plant.write("PV1", power, {midnight + minutes * 60 * SECOND: [6.0] for minutes in range(0, 61, 10)})
+    await close_hours(plant.database)
+    assert (await refresh(plant))["produced_kwh"] == 0.0
+
+    await refresh_all(plant.database)
+    assert (await row_of(plant.database, plant.id))["produced_kwh"] == pytest.approx(6.0)
+    await plant.write("PV1", power, {now + 60 * SECOND: [6.0]})
+    assert (await refresh(plant))["produced_kwh"] == pytest.approx(6.1)
+    await refresh_all(plant.database)
+    assert (await row_of(plant.database, plant.id))["produced_kwh"] == pytest.approx(6.1)
+
+
+async def close_hours(database: Database) -> None:
+    """Close every hour that is over, and do the work of the job."""
+    while await close_hour(database, timedelta(0)):
+        pass
+    await roll_up(database)
+    await keep_energy(database)
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
+async def test_the_day_is_that_of_the_organisation(plant: RecordedPlant, zone: str) -> None:
+    async with plant.database.transaction() as db:
+        await db.execute("UPDATE organization SET time_zone = %s WHERE id = %s", (zone, plant.organization_id))
+    now = utc_now()
+    await plant.write("PV1", PV, {now: [4_000.0, 7e6]})
+    assert (await refresh(plant))["energy_day"] == now.astimezone(ZoneInfo(zone)).date()
+
+
+async def test_a_state_of_the_previous_release_continues(plant: RecordedPlant) -> None:
+    now = utc_now()
+    await plant.write("PV1", PV, {now - 2 * SECOND: [3_000.0, 7e6]})
+    await refresh(plant)
+    async with plant.database.transaction() as db:
+        await db.execute("UPDATE plant_power SET energy_state = energy_state - 'time_zone' - 'hours'")
+    await plant.write("PV1", PV, {now: [3_000.0, 7.5e6]})
+    row = await refresh(plant)
+    assert (row["energy_day"], row["produced_kwh"]) == (now.date(), 500.0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gridfleet.domains.device_templates.models import SignalRole
 from gridfleet.domains.telemetry.energy.arithmetic import counter_increase
 from gridfleet.domains.telemetry.frames.models import microseconds
-from gridfleet.domains.telemetry.power.counting import count_energy
+from gridfleet.domains.telemetry.power.counting import count_energy, with_kept_hours
 from gridfleet.domains.telemetry.power.models import EnergyState, Reading
 from gridfleet.domains.telemetry.power.newest import MOST
 
@@ -23,20 +23,20 @@ def reading(device: str | None, role: str, value: float, time: datetime) -> Read
     return Reading(SignalRole(role), sum(map(ord, device or "-")), device, role, value, microseconds(time))
 
 
-def counted(*batches: tuple[datetime, dict[tuple[str | None, str], float]]) -> EnergyState:
+def counted(*batches: tuple[datetime, dict[tuple[str | None, str], float]], zone: str = "UTC") -> EnergyState:
     """Return the state after newest values by device and role, at these times, each known until a newer one."""
     known: dict[tuple[str | None, str], Reading] = {}
     state = None
     for time, values in batches:
         known |= {(device, role): reading(device, role, value, time) for (device, role), value in values.items()}
-        state = count_energy(state, list(known.values()))
+        state = count_energy(state, list(known.values()), zone)
     assert state is not None
     return state
 
 
 def test_without_readings_nothing_is_counted() -> None:
-    assert count_energy(None, []) is None
-    assert count_energy(None, [reading("BAT1", "soc", 50.0, NOON)]) is None
+    assert count_energy(None, [], "UTC") is None
+    assert count_energy(None, [reading("BAT1", "soc", 50.0, NOON)], "UTC") is None
 
 
 def test_each_energy_is_that_of_its_counters() -> None:
@@ -103,7 +103,7 @@ def test_a_power_is_cut_at_midnight() -> None:
 def test_a_deleted_device_leaves_what_it_counted() -> None:
     key = ("PV1", "energy_produced")
     state = counted((NOON, {key: 1.0, ("PV2", "energy_produced"): 5.0}), (NOON + MINUTE, {key: 3.0}))
-    state_after = count_energy(state, [reading("PV2", "energy_produced", 6.0, NOON + 2 * MINUTE)])
+    state_after = count_energy(state, [reading("PV2", "energy_produced", 6.0, NOON + 2 * MINUTE)], "UTC")
     assert state_after is not None
     assert (state_after.counted[0], len(state_after.counters)) == (3.0, 1)
 
@@ -124,6 +124,84 @@ def test_any_readings_give_energies_that_can_be_summed_over_a_fleet(
 ) -> None:
     state = None
     for role, device, value, hours in found:
-        state = count_energy(state, [reading(device, role, value, NOON + hours * HOUR)])
+        state = count_energy(state, [reading(device, role, value, NOON + hours * HOUR)], "Asia/Kolkata")
     if state is not None:
         assert all(0 <= energy <= MOST for energy in state.counted)
+        assert all(-MOST <= energy <= MOST for energies in state.hours.values() for energy in energies)
+
+
+PRODUCED = ("PV1", "energy_produced")
+
+
+def kept(hour: datetime, *produced: float | None) -> tuple[datetime, list[int | None]]:
+    """Return a kept hour with what was produced in each of its quarters, in kWh."""
+    nothing = [None] * 16
+    return hour, [*(None if energy is None else round(energy * 1e6) for energy in produced), *nothing]
+
+
+@pytest.mark.parametrize(
+    ("zone", "midnight"),
+    [
+        ("Asia/Kolkata", datetime(2026, 11, 20, 18, 30, tzinfo=UTC)),
+        ("America/New_York", datetime(2026, 11, 21, 5, tzinfo=UTC)),
+        ("Pacific/Kiritimati", datetime(2026, 11, 20, 10, tzinfo=UTC)),
+        ("Australia/Lord_Howe", datetime(2026, 11, 20, 13, tzinfo=UTC)),
+    ],
+)
+def test_a_day_is_that_of_the_zone(zone: str, midnight: datetime) -> None:
+    readings = [(midnight + minutes * MINUTE, {PRODUCED: level}) for minutes, level in ((-20, 1.0), (-10, 3.0), (10, 8.0))]
+    before, after = (counted(*readings[:count], zone=zone) for count in (2, 3))
+    assert (before.day, before.counted[0]) == (date(2026, 11, 20), 2.0)
+    assert (after.day, after.counted[0]) == (date(2026, 11, 21), 5.0)
+
+
+def test_a_day_begins_with_the_time_that_clocks_do_not_leave_out() -> None:
+    midnight = datetime(2026, 9, 6, 4, tzinfo=UTC)  # in Chile the clocks went from 00:00 to 01:00
+    readings = [(midnight + minutes * MINUTE, {PRODUCED: level}) for minutes, level in ((-1, 1.0), (0, 2.0), (1, 4.0))]
+    assert counted(*readings[:1], zone="America/Santiago").day == date(2026, 9, 5)
+    state = counted(*readings, zone="America/Santiago")
+    assert (state.day, state.counted[0]) == (date(2026, 9, 6), 3.0)
+
+
+def test_another_zone_begins_the_count_again_and_misses_no_rise() -> None:
+    state = counted((NOON, {PRODUCED: 1.0}), (NOON + MINUTE, {PRODUCED: 3.0}))
+    again = count_energy(state, [reading(*PRODUCED, 3.5, NOON + 2 * MINUTE)], "Pacific/Apia")
+    assert again is not None
+    assert (again.day, again.counted[0], again.time_zone) == (date(2026, 11, 21), 0.5, "Pacific/Apia")
+
+
+def test_kept_hours_replace_what_was_counted_in_them() -> None:
+    state = counted(*((NOON + minutes * MINUTE, {PRODUCED: minutes / 10}) for minutes in range(50, 80)))
+    assert state.counted[0] == pytest.approx(2.9)
+    morning = [kept(NOON - number * HOUR, 1.0, None, 0.5, 0.0) for number in (3, 4)]
+    assert with_kept_hours(state, []) == state
+    # Nothing is kept of the hour from noon on: it stays as it was counted.
+    assert with_kept_hours(state, morning).counted[0] == pytest.approx(3.0 + 2.9)
+    late = with_kept_hours(state, [*morning, kept(NOON, 2.0, 0.0, 0.0, 1.0)])
+    assert late.counted[0] == pytest.approx(3.0 + 3.0 + 2.0)
+    again = count_energy(late, [reading(*PRODUCED, 8.4, NOON + 80 * MINUTE)], "UTC")
+    assert again is not None
+    assert again.counted[0] == pytest.approx(8.0 + 0.5)
+
+
+def test_a_kept_hour_in_which_the_day_begins_counts_from_there_on() -> None:
+    midnight = datetime(2026, 11, 20, 18, 30, tzinfo=UTC)
+    readings = [(midnight + minutes * MINUTE, {PRODUCED: level}) for minutes, level in ((-20, 1.0), (-10, 3.0), (10, 8.0))]
+    state = counted(*readings, (midnight + 40 * MINUTE, {PRODUCED: 9.0}), zone="Asia/Kolkata")
+    hour = kept(midnight - HOUR / 2, 2.0, 0.0, 6.0, 1.0)
+    assert with_kept_hours(state, [hour]).counted[0] == 7.0 + 1.0
+
+
+def test_what_a_plant_sends_at_once_after_a_gap_counts_once() -> None:
+    """A plant was offline from 9:00 to 13:15 and sends everything together: only its newest reading is seen."""
+    nine = NOON - 3 * HOUR
+    state = counted((nine, {PRODUCED: 10.0}), (nine + timedelta(hours=4, minutes=15), {PRODUCED: 27.0}))
+    assert state.counted[0] == pytest.approx(17.0)
+    found = with_kept_hours(state, [kept(nine + number * HOUR, 1.0, 1.0, 1.0, 1.0) for number in range(4)])
+    assert found.counted[0] == pytest.approx(17.0)
+
+
+def test_the_energy_of_a_power_is_cut_at_the_hour() -> None:
+    state = counted(*((NOON + minutes * MINUTE, {("PV1", "pv_power"): 6.0}) for minutes in (55, 65)))
+    assert state.counted[0] == pytest.approx(1.0)
+    assert with_kept_hours(state, [kept(NOON, 0.0, 0.0, 0.0, 9.0)]).counted[0] == pytest.approx(9.5)

@@ -55,8 +55,8 @@ class FleetEnergy(msgspec.Struct, frozen=True):
 class FleetPlant(msgspec.Struct, frozen=True, rename="camel"):
     """A plant in a list of the fleet.
 
-    `soc` is the state of charge in %, of the time of its power. `energy_today` is that of the UTC day; None if nothing was
-    counted today. `worst_alert` is the highest severity of its `open_alerts`, which are not resolved.
+    `soc` is the state of charge in %, of the time of its power. `energy_today` is that of the day in the organisation's time
+    zone; None if nothing was counted today. `worst_alert` is the highest severity of its `open_alerts`, which are not resolved.
     """
 
     id: UUID

@@ -1,5 +1,6 @@
 """SQL of the plants of a fleet."""
 
+from datetime import date
 from typing import Any, Final
 from uuid import UUID
 
@@ -30,7 +31,8 @@ FRESH: Final = (
     " * interval '1 second')"
 )
 """Whether the power `w` of the plant `p` is fresh."""
-TODAY: Final = "(now() AT TIME ZONE 'UTC')::date"
+TODAY: Final = "%(today)s::date"
+"""The present day, in the time zone of the organisation."""
 
 _ALERTS: Final = (
     f"SELECT plant_id, count(*) AS number, max({_RANK}) AS worst FROM alert"
@@ -58,7 +60,9 @@ TYPES: Final = {sort: (int, float) if kind == "float8" else (str,) for sort, (_,
 """The types of a position's value."""
 
 
-async def page(db: Connection, org: OrgScope, which: FleetFilter, paging: FleetPaging) -> list[tuple[Any, FleetPlant]]:
+async def page(
+    db: Connection, org: OrgScope, which: FleetFilter, paging: FleetPaging, today: date
+) -> list[tuple[Any, FleetPlant]]:
     """Return up to one plant more than the limit, each with the value by which the list is sorted.
 
     The list is sorted with few columns; what the rows show is read for the page alone.
@@ -81,7 +85,7 @@ async def page(db: Connection, org: OrgScope, which: FleetFilter, paging: FleetP
         f" JOIN plant p ON p.id = i.id{_POWER}"
         f" LEFT JOIN LATERAL ({_ALERTS} AND plant_id = p.id GROUP BY plant_id) AS a ON true"
         f" ORDER BY i.key IS NULL, i.key {direction}, p.id",
-        {**parameters, "limit": paging.limit + 1},
+        {**parameters, "limit": paging.limit + 1, "today": today},
     )
     return [(row[0], _plant(*row[1:])) for row in await cursor.fetchall()]
 

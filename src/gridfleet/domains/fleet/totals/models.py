@@ -61,8 +61,8 @@ class FleetStorage(msgspec.Struct, frozen=True, rename="camel"):
 class FleetSummary(msgspec.Struct, frozen=True, rename="camel"):
     """The totals of the plants that the caller may see, as of `as_of`.
 
-    Energies are those of the UTC day and of its month, in kWh. The latter is None for an API key of so many plants that it
-    would take long to add up their days.
+    Energies are those of the day and of its month in the organisation's time zone, in kWh. The latter is None for an API key of
+    so many plants that it would take long to add up their days.
     """
 
     plants: int

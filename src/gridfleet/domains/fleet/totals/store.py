@@ -1,5 +1,6 @@
 """SQL of the totals of a fleet."""
 
+from datetime import date
 from typing import Any, Final
 
 from msgspec.structs import astuple
@@ -46,13 +47,18 @@ async def open_alerts(db: Connection, org: OrgScope) -> FleetAlerts:
     return FleetAlerts(*row)
 
 
-async def summary(db: Connection, org: OrgScope, alerts: FleetAlerts, before: FleetEnergy | None) -> FleetSummary:
+async def summary(db: Connection, org: OrgScope, alerts: FleetAlerts, before: FleetEnergy | None, today: date) -> FleetSummary:
     """Return the totals with these alerts. One pass over the plants computes all of them.
 
     Args:
+        db: The connection.
+        org: The organisation.
+        alerts: The numbers of alerts.
+        today: The present day of the organisation.
         before: Energy of the earlier days of the month; None if it is not known.
     """
     condition, parameters = _visible(org, "p.id")
+    parameters["today"] = today
     columns = [
         "now()",
         "count(*)",
@@ -78,7 +84,7 @@ async def summary(db: Connection, org: OrgScope, alerts: FleetAlerts, before: Fl
     assert row is not None
     as_of, plants, *numbers = row
     pv, battery, grid, load = (one if one is None else round(one, 3) for one in numbers[7:11])
-    today = FleetEnergy(*(round(one, 3) for one in numbers[16:21]))
+    energy_today = FleetEnergy(*(round(one, 3) for one in numbers[16:21]))
     return FleetSummary(
         plants,
         FleetStatuses(*numbers[:3]),
@@ -86,7 +92,7 @@ async def summary(db: Connection, org: OrgScope, alerts: FleetAlerts, before: Fl
         alerts,
         FleetPowerNow(pv, battery, grid, load, numbers[11], numbers[12]),
         FleetStorage(round(numbers[13], 3), round(numbers[14], 3), numbers[15]),
-        today,
-        before and FleetEnergy(*(round(sum(both), 3) for both in zip(astuple(before), astuple(today), strict=True))),
+        energy_today,
+        before and FleetEnergy(*(round(sum(both), 3) for both in zip(astuple(before), astuple(energy_today), strict=True))),
         as_of,
     )

@@ -1,14 +1,15 @@
 """Sum up a fleet."""
 
-from datetime import UTC, timedelta
+from datetime import date, timedelta
+from zoneinfo import ZoneInfo
 
+from gridfleet.domains.fleet.days import today_in, zone_of
 from gridfleet.domains.fleet.plants.models import FleetEnergy
 from gridfleet.domains.fleet.totals import store
 from gridfleet.domains.fleet.totals.models import FleetSummary
-from gridfleet.domains.telemetry.energy.periods import EnergyBucket
+from gridfleet.domains.telemetry.energy.periods import EnergyBucket, start_of_day
 from gridfleet.domains.telemetry.energy.series import MOST_PLANT_HOURS, EnergyQuery, energy_of_fleet
 from gridfleet.kernel.caller import OrgScope
-from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 
 __all__ = ["fleet_summary"]
@@ -19,17 +20,18 @@ async def fleet_summary(db: Connection, org: OrgScope) -> FleetSummary:
 
     The energy of today is the live count. That of earlier days comes from the kept energies, which late values correct.
     """
-    return await store.summary(db, org, await store.open_alerts(db, org), await _earlier_days(db, org))
+    zone = await zone_of(db, org)
+    today = today_in(zone)
+    return await store.summary(db, org, await store.open_alerts(db, org), await _earlier_days(db, org, today, zone), today)
 
 
-async def _earlier_days(db: Connection, org: OrgScope) -> FleetEnergy | None:
+async def _earlier_days(db: Connection, org: OrgScope, today: date, zone: ZoneInfo) -> FleetEnergy | None:
     """Return the energy of the month before today; None if there are too many plants to add up."""
-    today = utc_now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    first = today.replace(day=1)
-    if first == today:
+    if today.day == 1:
         return FleetEnergy(0.0, 0.0, 0.0, 0.0, 0.0)
-    if org.plant_ids is not None and len(org.plant_ids) * ((today - first) // timedelta(hours=1)) > MOST_PLANT_HOURS:
+    start, end = (start_of_day(day, zone) for day in (today.replace(day=1), today))
+    if org.plant_ids is not None and len(org.plant_ids) * ((end - start) // timedelta(hours=1)) > MOST_PLANT_HOURS:
         return None
-    total = (await energy_of_fleet(db, org, EnergyQuery(first, today, EnergyBucket.MONTH, "UTC"), "UTC")).total
+    total = (await energy_of_fleet(db, org, EnergyQuery(start, end, EnergyBucket.MONTH, zone.key), zone.key)).total
     energies = total.produced, total.imported, total.exported, total.charged, total.discharged
     return FleetEnergy(*(energy or 0.0 for energy in energies))

@@ -1,12 +1,12 @@
 """Buckets of energy: parts of a range that begin on quarters, hours, days or months of a time zone."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 from zoneinfo import ZoneInfo
 
-__all__ = ["QUARTER", "EnergyBucket", "buckets_in", "edges_of"]
+__all__ = ["QUARTER", "EnergyBucket", "buckets_in", "edges_of", "start_of_day"]
 
 QUARTER: Final = timedelta(minutes=15)
 """The narrowest bucket. The offsets of all time zones are multiples of it since 1972."""
@@ -39,7 +39,7 @@ def edges_of(start: datetime, end: datetime, bucket: EnergyBucket, zone: ZoneInf
     """Return the times in UTC at which buckets begin, ascending, and the end of the last one.
 
     The range grows to whole quarters of an hour. Its first and its last bucket are cut off at its ends. A day lasts from
-    midnight to midnight, also if that takes 23 or 25 hours; a midnight that occurs twice begins the day when it first occurs.
+    midnight to midnight, also if that takes 23 or 25 hours.
     """
     start, end = start - (start - _EPOCH) % QUARTER, end + (_EPOCH - end) % QUARTER
     if bucket is EnergyBucket.QUARTER_HOUR:
@@ -72,6 +72,14 @@ def _dates(start: datetime, bucket: EnergyBucket, zone: ZoneInfo) -> Iterator[da
         day += timedelta(days=1) if bucket is EnergyBucket.DAY else timedelta(days=32)
         if bucket is EnergyBucket.MONTH:
             day = day.replace(day=1)
-        midnight = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
-        # Local mean times, until 1972, had offsets of odd minutes.
-        yield midnight - (midnight - _EPOCH) % QUARTER
+        yield start_of_day(day, zone)
+
+
+def start_of_day(day: date, zone: ZoneInfo) -> datetime:
+    """Return the time in UTC at which a day begins, a whole quarter of an hour.
+
+    A midnight that occurs twice begins the day when it first occurs; one that is left out, when the clocks change.
+    """
+    midnight = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
+    # Local mean times, until 1972, had offsets of odd minutes.
+    return midnight - (midnight - _EPOCH) % QUARTER

@@ -16,6 +16,7 @@ __all__ = [
     "HOUR",
     "LONGEST_GAP",
     "MOST",
+    "QUARTER",
     "QUARTERS",
     "Rises",
     "counter_quarters",

@@ -99,6 +99,20 @@ async def kept_around(db: Connection, dirty: Sequence[DirtyHour]) -> dict[DirtyH
     return {DirtyHour(row[0], row[1]): KeptHour(row[2], row[3]) for row in await cursor.fetchall()}
 
 
+async def kept_from(db: Connection, starts: Mapping[UUID, datetime]) -> dict[UUID, list[tuple[datetime, list[int | None]]]]:
+    """Return the closed hours of plants that end after a time, each with its energies."""
+    cursor = await db.execute(
+        "SELECT e.plant_id, e.hour, e.energies FROM unnest(%s::uuid[], %s::timestamptz[]) AS d (plant_id, start)"
+        " JOIN plant_energy e ON e.plant_id = d.plant_id AND e.hour > d.start - interval '1 hour'"
+        " AND e.hour < (SELECT sealed_before FROM telemetry_seal)",
+        (list(starts), list(starts.values())),
+    )
+    found: dict[UUID, list[tuple[datetime, list[int | None]]]] = {}
+    for plant_id, hour, energies in await cursor.fetchall():
+        found.setdefault(plant_id, []).append((hour, energies))
+    return found
+
+
 async def falls_before(db: Connection, starts: Sequence[DirtyHour]) -> set[DirtyHour]:
     """Return those of the plants' hours before which a counter fell on the same UTC day or in the hour before it."""
     cursor = await db.execute(

@@ -1,17 +1,21 @@
 """Count a plant's energy of the day from one newest reading to the next, with pure functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, time
+from datetime import datetime
+from itertools import pairwise
 from typing import Final
 
 from gridfleet.domains.telemetry.energy.arithmetic import integrate_power, steps
+from gridfleet.domains.telemetry.energy.periods import start_of_day
+from gridfleet.domains.telemetry.energy.quarters import HOUR, QUARTER, QUARTERS
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.history.models import LayoutSource
-from gridfleet.domains.telemetry.power.models import CounterState, Energies, EnergyState, PowerState, Reading
+from gridfleet.domains.telemetry.power.models import NO_ENERGY, CounterState, Energies, EnergyState, PowerState, Reading
 from gridfleet.domains.telemetry.power.newest import MOST
 from gridfleet.domains.telemetry.roles import Energy, EnergyMeter, RoleMetric, energy_meters
+from gridfleet.kernel.time_zones import time_zone
 
-__all__ = ["count_energy"]
+__all__ = ["count_energy", "with_kept_hours"]
 
 _ORDER: Final = {energy: index for index, energy in enumerate(Energy)}
 _BEFORE_MIDNIGHT_US: Final = 3_600_000_000
@@ -20,35 +24,77 @@ _MOST_RISE: Final = 1e9
 """The most energy that one reading adds, in kWh. A larger one, which the next reading may revert, would leave no digits of the
 energy of the day.
 """
+_GAP_US: Final = 30 * 60_000_000
+_MWH: Final = 1_000_000
+"""In a kWh."""
+
+_Parts = list[tuple[int, float]]
+"""Energies in kWh, with a time at which each was measured."""
 
 
-def count_energy(state: EnergyState | None, readings: Sequence[Reading]) -> EnergyState | None:
+def count_energy(state: EnergyState | None, readings: Sequence[Reading], zone: str) -> EnergyState | None:
     """Return the state after the newest readings; `state` without any that measure energy.
 
     The power of a source is integrated if it has no counter, or if its counters are a day older. The first reading of a counter
     adds nothing; neither does the first one of a day if the previous one is more than an hour older than the day.
+
+    Args:
+        state: The state after earlier readings; None if there were none. The count begins again if the zone has changed.
+        readings: The plant's newest readings.
+        zone: The name of the time zone of the day.
     """
     by_name = {(one.source_id, one.key): one for one in readings if one.role is not None}
     used = [(meter, one) for meter in energy_meters(_metrics(by_name.values())) for one in _used(meter, by_name)]
     if not used:
         return state
-    day = to_datetime(max(one.time for _, one in used)).date()
+    day = to_datetime(max(one.time for _, one in used)).astimezone(time_zone(zone)).date()
     if state is None:
-        state = EnergyState(day)
-    elif day > state.day:
-        state = EnergyState(day, counters=state.counters, powers=state.powers)
-    midnight = microseconds(datetime.combine(state.day, time(), UTC))
+        state = EnergyState(day, time_zone=zone)
+    elif day > state.day or zone != state.time_zone:
+        state = EnergyState(day, counters=state.counters, powers=state.powers, time_zone=zone)
+    midnight = _midnight(state)
+    hours = {hour: list(energies) for hour, energies in state.hours.items()}
     counted = list(state.counted)
     counters: dict[str, CounterState] = {}
     powers: dict[str, PowerState] = {}
     for meter, one in used:
         name = f"{one.source_id}:{one.key}"
         if one.key in meter.counters:
-            energy, counters[name] = _count(state.counters.get(name), one, midnight)
+            parts, counters[name] = _count(state.counters.get(name), one, midnight)
         else:
-            energy, powers[name] = _integrate(state.powers.get(name), one, midnight, positive=meter.positive)
-        counted[_ORDER[meter.energy]] += energy
-    return EnergyState(state.day, _cut(counted), counters, powers)
+            parts, powers[name] = _integrate(state.powers.get(name), one, midnight, positive=meter.positive)
+        for moment, energy in parts:
+            if moment >= midnight and energy:
+                place = _ORDER[meter.energy]
+                counted[place] += energy
+                hours.setdefault(max(moment - moment % HOUR, midnight), list(NO_ENERGY))[place] += energy
+    cut = {hour: _cut(energies, -MOST) for hour, energies in hours.items()}
+    return EnergyState(state.day, _cut(counted), counters, powers, zone, cut)
+
+
+def with_kept_hours(state: EnergyState, kept: Sequence[tuple[datetime, Sequence[int | None]]]) -> EnergyState:
+    """Return the state with kept energies, which include late values, up to the end of the last kept hour.
+
+    Args:
+        state: The state of a plant.
+        kept: Hours of the plant with the energies of a `KeptHour`. If there are none, the state stays as it is.
+    """
+    if not kept:
+        return state
+    midnight = _midnight(state)
+    until = microseconds(max(hour for hour, _ in kept)) + HOUR
+    counted = list(NO_ENERGY)
+    for hour, energies in kept:
+        for place, energy in enumerate(energies):
+            if energy is not None and microseconds(hour) + place % QUARTERS * QUARTER >= midnight:
+                counted[place // QUARTERS] += energy / _MWH
+    hours = {hour: energies for hour, energies in state.hours.items() if hour >= until}
+    total = [sum(column) for column in zip(counted, *hours.values(), strict=True)]
+    return EnergyState(state.day, _cut(total), state.counters, state.powers, state.time_zone, hours)
+
+
+def _midnight(state: EnergyState) -> int:
+    return microseconds(start_of_day(state.day, time_zone(state.time_zone)))
 
 
 def _metrics(readings: Iterable[Reading]) -> list[RoleMetric]:
@@ -67,31 +113,49 @@ def _used(meter: EnergyMeter, by_name: Mapping[tuple[int, str], Reading]) -> lis
     return counters if is_counting else powers
 
 
-def _count(state: CounterState | None, reading: Reading, midnight: int) -> tuple[float, CounterState]:
-    """Return what a counter's reading changes in the energy of the day in kWh, and its state after that."""
+def _count(state: CounterState | None, reading: Reading, midnight: int) -> tuple[_Parts, CounterState]:
+    """Return what a counter's reading changes in the energy of the day, and its state after that."""
     value, moment = reading.value, reading.time
     if state is None or (state.time < midnight - _BEFORE_MIDNIGHT_US and moment > state.time):
-        return 0.0, CounterState(value, value, 0.0, moment)
+        return [], CounterState(value, value, 0.0, moment)
     if moment <= state.time:
-        return 0.0, state
+        return [], state
     if state.time < midnight:  # what the last reading added belongs to the day before
         [last] = steps([state.last], state.level)
         state = CounterState(last.level, last.level, 0.0, state.time)
     confirmed, newest = steps([state.last, value], state.level)
     added = min(newest.rise, _MOST_RISE)
-    return min(confirmed.rise, _MOST_RISE) - state.added + added, CounterState(confirmed.level, value, added, moment)
+    corrected = (state.time, min(confirmed.rise, _MOST_RISE) - state.added)
+    rise = _spread(added, max(midnight, state.time), moment)
+    return [corrected, *rise], CounterState(confirmed.level, value, added, moment)
 
 
-def _integrate(state: PowerState | None, reading: Reading, midnight: int, *, positive: bool) -> tuple[float, PowerState]:
-    """Return the energy in kWh between the last power and the reading, on this day, and the state after that."""
+def _spread(energy: float, start: int, end: int) -> _Parts:
+    """Return energy as that of `end` or, after a gap, evenly in the hours since `start`.
+
+    A plant that was offline sends what it has kept at once: the readings between two newest ones are not known here, but those
+    of closed hours are in the kept energies, which replace these parts.
+    """
+    if end - start <= _GAP_US:
+        return [(end, energy)]
+    edges = [start, *range(start - start % HOUR + HOUR, end, HOUR), end]
+    return [(first, energy * ((last - first) / (end - start))) for first, last in pairwise(edges)]
+
+
+def _integrate(state: PowerState | None, reading: Reading, midnight: int, *, positive: bool) -> tuple[_Parts, PowerState]:
+    """Return the energy between the last power and the reading, on this day, and the state after that."""
     if state is None:
-        return 0.0, PowerState(reading.value, reading.time)
+        return [], PowerState(reading.value, reading.time)
     if reading.time <= state.time:
-        return 0.0, state
-    energies = integrate_power((state.time, reading.time), (state.power, reading.value), midnight)
-    return energies.positive if positive else energies.negative, PowerState(reading.value, reading.time)
+        return [], state
+    times, powers = (state.time, reading.time), (state.power, reading.value)
+    index = 0 if positive else 1
+    of_day = integrate_power(times, powers, midnight)[index]
+    of_hour = integrate_power(times, powers, max(midnight, reading.time - reading.time % HOUR))[index]
+    parts = [(max(midnight, state.time), of_day - of_hour), (reading.time, of_hour)]
+    return parts, PowerState(reading.value, reading.time)
 
 
-def _cut(energies: Sequence[float]) -> Energies:
-    produced, imported, exported, charged, discharged = (min(max(energy, 0.0), MOST) for energy in energies)
+def _cut(energies: Sequence[float], least: float = 0.0) -> Energies:
+    produced, imported, exported, charged, discharged = (min(max(energy, least), MOST) for energy in energies)
     return produced, imported, exported, charged, discharged

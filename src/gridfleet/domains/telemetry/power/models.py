@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 
 from gridfleet.domains.device_templates.models import SignalRole
+from gridfleet.kernel.time_zones import UTC_NAME
 
 __all__ = ["NO_ENERGY", "CounterState", "Energies", "EnergyState", "NewestPower", "PlantReadings", "PowerState", "Reading"]
 
@@ -75,16 +76,21 @@ class EnergyState(msgspec.Struct, frozen=True):
     """What the count of a plant's energy needs to continue.
 
     Attributes:
-        day: The UTC day that is counted.
+        day: The day that is counted.
         counted: Energy of the day.
         counters: Counters by `{source}:{key}`.
         powers: Powers by `{source}:{key}`.
+        time_zone: The zone in which the day begins and ends.
+        hours: The part of `counted` in each hour that is not replaced by kept energies yet, by the time in microseconds since
+            2000-01-01 UTC at which the hour begins or, within it, the day.
     """
 
     day: date
     counted: Energies = NO_ENERGY
     counters: Mapping[str, CounterState] = {}
     powers: Mapping[str, PowerState] = {}
+    time_zone: str = UTC_NAME
+    hours: Mapping[int, Energies] = {}
 
 
 class PlantReadings(NamedTuple):

@@ -11,16 +11,20 @@ import structlog
 
 from gridfleet.domains.device_templates.models import SignalRole
 from gridfleet.domains.device_templates.roles import signal_roles
+from gridfleet.domains.telemetry.energy import store as energies
 from gridfleet.domains.telemetry.energy.arithmetic import limited
+from gridfleet.domains.telemetry.energy.periods import start_of_day
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.power import store
-from gridfleet.domains.telemetry.power.counting import count_energy
+from gridfleet.domains.telemetry.power.counting import count_energy, with_kept_hours
 from gridfleet.domains.telemetry.power.models import EnergyState, Reading
 from gridfleet.domains.telemetry.power.newest import newest_power
 from gridfleet.domains.telemetry.power.store import CAPACITY_KEY, PowerRow, ReadingRow
 from gridfleet.domains.telemetry.units import SIZES
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, limit_statements
 from gridfleet.kernel.isolation import SECONDS_OF_SEVERAL, may_be_poison, took_too_long
+from gridfleet.kernel.time_zones import UTC_NAME, time_zone
 
 __all__ = ["PowerRefresher", "refresh_all", "refresh_power"]
 
@@ -89,23 +93,23 @@ class PowerRefresher:
 
 
 async def refresh_all(database: Database) -> None:
-    """Refresh every plant, in small transactions."""
+    """Refresh every plant, in small transactions, and replace the count of closed hours of the day by their kept energies."""
     after: UUID | None = None
     while True:
         async with database.transaction() as db:
             plant_ids = await store.plants_after(db, after, _AT_ONCE)
         if not plant_ids:
             return
-        await _refresh_each(database, plant_ids)
+        await _refresh_each(database, plant_ids, with_kept=True)
         after = plant_ids[-1]
 
 
-async def _refresh_each(database: Database, plant_ids: Sequence[UUID]) -> None:
+async def _refresh_each(database: Database, plant_ids: Sequence[UUID], *, with_kept: bool = False) -> None:
     """Refresh plants together or, if that fails by itself, in smaller parts, so that a single one cannot stop the others."""
     try:
         with limit_statements(SECONDS_OF_SEVERAL):
             async with database.transaction() as db:
-                await refresh_power(db, plant_ids)
+                await refresh_power(db, plant_ids, with_kept=with_kept)
     except Exception as error:
         if not may_be_poison(error):
             raise
@@ -118,21 +122,46 @@ async def _refresh_each(database: Database, plant_ids: Sequence[UUID]) -> None:
     else:
         return
     for part in parts:
-        await _refresh_each(database, part)
+        await _refresh_each(database, part, with_kept=with_kept)
 
 
-async def refresh_power(db: Connection, plant_ids: Sequence[UUID]) -> None:
-    """Write the newest power and energy of these plants. Their rows are locked until the transaction ends."""
+async def refresh_power(db: Connection, plant_ids: Sequence[UUID], *, with_kept: bool = False) -> None:
+    """Write the newest power and energy of these plants. Their rows are locked until the transaction ends.
+
+    Args:
+        db: The connection.
+        plant_ids: The plants.
+        with_kept: Whether the energies of closed hours are read, too. They include values that arrived late.
+    """
     states = await store.lock(db, plant_ids)
     readings: dict[UUID, list[Reading]] = {plant_id: [] for plant_id in plant_ids}
+    zones: dict[UUID, str] = {}
     for row in await store.reading_rows(db, plant_ids):
         readings[row.plant_id].extend(_readings(row))
-    await store.save(db, [_power_row(plant_id, states.get(plant_id), found) for plant_id, found in readings.items()])
+        zones[row.plant_id] = row.time_zone
+    power = [
+        _power_row(plant_id, states.get(plant_id), found, zones.get(plant_id, UTC_NAME)) for plant_id, found in readings.items()
+    ]
+    await store.save(db, await _with_kept_hours(db, power) if with_kept else power)
 
 
-def _power_row(plant_id: UUID, state: EnergyState | None, readings: Sequence[Reading]) -> PowerRow:
+def _power_row(plant_id: UUID, state: EnergyState | None, readings: Sequence[Reading], zone: str) -> PowerRow:
     newest = list({(one.source_id, one.key): one for one in sorted(readings, key=lambda one: one.time)}.values())
-    return PowerRow(plant_id, newest_power(newest), count_energy(state, newest))
+    return PowerRow(plant_id, newest_power(newest), count_energy(state, newest, zone))
+
+
+async def _with_kept_hours(db: Connection, rows: Sequence[PowerRow]) -> list[PowerRow]:
+    """Return the rows with the kept energies of closed hours, of the plants that are counting the present day."""
+    now = utc_now()
+    starts = {}
+    for row in rows:
+        if row.energy is not None and row.energy.day == now.astimezone(zone := time_zone(row.energy.time_zone)).date():
+            starts[row.plant_id] = start_of_day(row.energy.day, zone)
+    kept = await energies.kept_from(db, starts)
+    return [
+        row if row.energy is None else row._replace(energy=with_kept_hours(row.energy, kept.get(row.plant_id, ())))
+        for row in rows
+    ]
 
 
 def _readings(row: ReadingRow) -> Iterator[Reading]:

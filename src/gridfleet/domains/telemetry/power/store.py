@@ -25,9 +25,11 @@ class ReadingRow(NamedTuple):
     """The newest values of a source in one layout, of metrics that may have a role, and of its capacity.
 
     `roles` is the JSON of the roles that its template declares; None without a template. Each list has an entry for each value.
+    `time_zone` is that of the plant's organisation.
     """
 
     plant_id: UUID
+    time_zone: str
     roles: str | None
     source_id: int
     external_id: str | None
@@ -64,7 +66,8 @@ async def reading_rows(db: Connection, plant_ids: Sequence[UUID]) -> list[Readin
     """
     cursor = db.cursor(row_factory=class_row(ReadingRow), binary=True)
     await cursor.execute(
-        "SELECT p.id AS plant_id, r.roles::text, r.source_id, r.external_id, v.* FROM plant p CROSS JOIN LATERAL"
+        "SELECT p.id AS plant_id, o.time_zone, r.roles::text, r.source_id, r.external_id, v.* FROM plant p"
+        " JOIN organization o ON o.id = p.organization_id CROSS JOIN LATERAL"
         " (SELECT m.roles, s.id AS source_id, s.external_id, l.metrics, l.units, t.time, t.vals, t.times"
         " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
         " JOIN telemetry_layout l ON l.id = t.layout_id LEFT JOIN sub_device d ON d.id = s.sub_device_id"
