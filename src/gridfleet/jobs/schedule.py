@@ -11,12 +11,14 @@ from typing import Final
 
 from procrastinate import App, PsycopgConnector
 
+from gridfleet.domains.alerts.moves import follow_moves
 from gridfleet.domains.notifications.logs import trim_deliveries
 from gridfleet.domains.plants.commands.clocks import correct_due
 from gridfleet.domains.plants.credentials.packages import delete_old_packages, delete_previous_secrets
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from gridfleet.domains.plants.presence import sweep_silent
 from gridfleet.domains.plants.refused_messages.records import trim_refused_messages, trim_unregistered_devices
+from gridfleet.domains.plants.registry import FOLLOW_MOVES
 from gridfleet.domains.telemetry.frames.deletion import erase_deleted
 from gridfleet.domains.vcp.confirmation.dispatch import complete_missed
 from gridfleet.domains.vcp.retention import delete_commands
@@ -80,6 +82,12 @@ def build_app(settings: Settings, database: Database) -> App:
     @app.task(queueing_lock="erase_deleted", lock=ERASE_TELEMETRY, name=ERASE_TELEMETRY)
     async def erase_telemetry_of_deleted_plants(timestamp: int) -> None:
         await erase_deleted(database)
+
+    # Each move queues this job as well. The periodic runs complete what a killed process left unfinished.
+    @app.periodic(cron="* * * * *")
+    @app.task(queueing_lock="follow_moves", lock=FOLLOW_MOVES, name=FOLLOW_MOVES)
+    async def move_alerts_of_moved_plants(timestamp: int) -> None:
+        await follow_moves(database)
 
     @app.periodic(cron="37 3 * * *")
     @app.task(queueing_lock="trim_deliveries", name="notifications.trim_deliveries")

@@ -22,6 +22,7 @@ from support.builders.api_keys import key_headers
 from support.builders.interleaving import is_locked, until_blocked
 from support.clients.ingest_bench import Bench
 from support.clients.plants_over_http import Fleet, fleet_over_http
+from support.servers.postbox import work_off
 
 NOW = datetime.now(UTC).replace(microsecond=123456)
 STATUSES, SEVERITIES = list(AlertStatus), list(Severity)
@@ -220,6 +221,7 @@ async def test_every_member_reads_who_acknowledged(empty: Alerts) -> None:
     _, page = await fleet.call("GET", "/alerts", headers=key)
     assert {one["acknowledgedByName"] for one in page["data"]} == {None}
     await fleet.call("PATCH", f"/plants/{alert.plant}", {"organizationId": fleet.stranger["x-org-id"]}, fleet.super_admin)
+    await work_off(fleet.service.state)  # the move has queued the job
     _, page = await fleet.call("GET", "/alerts", headers=fleet.stranger)
     assert [(one["acknowledgedByName"], one["plantName"]) for one in page["data"]] == [(None, "Roof")] * 2
 

@@ -11,6 +11,7 @@ import pytest
 from gridfleet.domains.alerts.actions import acknowledge, resolve
 from gridfleet.domains.alerts.deletion import delete_sub_device, revoke_plant
 from gridfleet.domains.alerts.models import AlertRule, AlertStatus, Condition, RuleChanges, Severity
+from gridfleet.domains.alerts.moves import follow_moves
 from gridfleet.domains.alerts.rules.registry import delete_rule, update_rule
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
@@ -361,6 +362,7 @@ async def test_a_plant_that_moves_takes_its_alerts_and_rules_along(bench: Bench)
     async with bench.database.transaction() as db:
         await db.execute("UPDATE plant SET organization_id = %s WHERE id = %s", (other.organization_id, plant.id))
     assert await alerts_of(bench.database, plant.organization_id) == []
+    await follow_moves(bench.database)
     assert len(await alerts_of(bench.database, other.organization_id)) == 1
     assert await plant.rows("SELECT organization_id FROM alert_rule WHERE plant_id = %s") == [(other.organization_id,)]
 
@@ -440,6 +442,7 @@ async def test_a_batch_that_waits_while_its_plant_moves_raises_and_clears_nothin
         async with bench.database.transaction() as db:
             await bench.pipeline.store(db, batch)
 
+    await follow_moves(bench.database)
     assert await statuses(bench, other) == [AlertStatus.ACTIVE], "the one that moved along"
     assert await plant.rows("SELECT FROM alert_state WHERE %s::uuid IS NOT NULL") == []
     assert await plant.rows(f"SELECT last_triggered_at FROM alert_rule WHERE id = '{second.id}' AND %s::uuid IS NOT NULL") == [

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from gridfleet.domains.alerts.moves import follow_moves
 from gridfleet.domains.device_templates.catalogue import seed_system_templates
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.live import fleet as feeds
@@ -186,6 +187,7 @@ async def test_organisations_do_not_see_each_other(service: ApiService) -> None:
     await sql(service, "UPDATE plant SET organization_id = %s WHERE id = %s", ours.organization_id, theirs.id)
     assert await until(second, "gone") == {"plantIds": [str(theirs.id)]}
     assert [row["id"] for row in await until(first, "plants")] == [str(theirs.id)]
+    await follow_moves(service.state.database)
     assert [alert["plantId"] for alert in await until(first, "alerts")] == [str(theirs.id)]
     text = b"".join(piece for piece in [first.pieces.get_nowait() for _ in range(first.pieces.qsize())] if piece)
     assert str(theirs.organization_id).encode() not in text

@@ -22,7 +22,7 @@ UNINDEXED = (
 
 WITHOUT_FOREIGN_KEY = {
     "alert.acknowledged_by": "a user or an API key",
-    "alert.organization_id": "covered by the key of plant_id",
+    "alert.organization_id": "that of the plant, which it follows",
     "alert.rule_id": "an alert outlives its rule",
     "audit_event.actor_id": "an event outlives its subject",
     "audit_event.organization_id": "an event outlives its subject",
@@ -50,7 +50,7 @@ WITHOUT_FOREIGN_KEY = {
     "telemetry_source.organization_id": "a source outlives its plant until its telemetry is erased",
     "telemetry_source.plant_id": "a source outlives its plant until its telemetry is erased",
     "trading_config.esm_client_id": "an id of the ESM",
-    "trading_config_change.organization_id": "covered by the key of plant_id",
+    "trading_config_change.organization_id": "the organisation that sent the plan, which the plant may leave",
     "trading_config_change.requested_by": "a plan outlives its author; an API key may be the author",
     "unregistered_device.external_id": "text of the messages",
     "unregistered_device.organization_id": "copied from the plant with each message",

@@ -412,6 +412,21 @@ async def test_a_plant_that_moves_takes_its_plans_along(fleet: Fleet, stand_in: 
     log: dict[str, Any] = (await fleet.call("GET", f"/trading/plants/{plant}/config-log", headers=fleet.stranger))[1]
     assert log["data"] == [sent]
     assert (await fleet.call("GET", f"/trading/plants/{plant}/config-log"))[0] == 404
+    owners = await fleet.sql("SELECT organization_id::text FROM trading_config_change")
+    assert owners == [(fleet.admin["x-org-id"],)], "the move changes no plan, however many there are"
+
+
+async def test_a_deleted_plant_leaves_no_plans(fleet: Fleet, stand_in: StandIn) -> None:
+    plant = await linked(fleet)
+    await fleet.sql(
+        "INSERT INTO trading_config_change (organization_id, plant_id, request_code, validate_only, config_snapshot,"
+        " requested_by, sent_at, responded_at) SELECT %s, %s, gen_random_uuid(), false, '{}', gen_random_uuid(), now(),"
+        " CASE WHEN number > 1 THEN now() END FROM generate_series(1, 2_500) AS number",
+        fleet.admin["x-org-id"],
+        plant,
+    )
+    assert (await fleet.call("DELETE", f"/plants/{plant}"))[0] == 200
+    assert await fleet.sql("SELECT count(*) FROM trading_config_change") == [(0,)]
 
 
 async def test_a_plan_on_its_way_while_its_plant_moves_gets_its_answer(fleet: Fleet, stand_in: StandIn) -> None:

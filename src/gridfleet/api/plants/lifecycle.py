@@ -51,7 +51,7 @@ async def revoke_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
 async def delete_plant(call: Call, org: OrgScope, id: UUID) -> Message:
     """Delete a plant with its sub-devices and alerts and close its connections. Its telemetry is deleted shortly after.
 
-    Alerts, and commands that have ended, are deleted first: a million take a minute or more.
+    Alerts, plans, and commands that have ended, are deleted first: a million take a minute or more.
     """
     await deletion.delete_plant(call.state.database, org, id)
     return Message("The plant is deleted.")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -13,9 +13,18 @@ from gridfleet.domains.partner_events.models import AlertChange
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["NewAlert", "PlantName", "RuleStateRow"]
+__all__ = ["FOLLOWED", "AlertKey", "NewAlert", "PlantName", "RuleStateRow"]
 
-_VISIBLE = "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR plant_id = ANY(%(plants)s))"
+AlertKey = tuple[datetime, UUID]
+"""Where an alert is among those of its plant: when it was raised, and its id."""
+
+FOLLOWED: Final = (
+    "plant_id <> ALL (ARRAY(SELECT m.plant_id FROM moved_plant m JOIN plant p ON p.id = m.plant_id"
+    " WHERE p.organization_id <> %(org)s))"
+)
+"""Leaves out alerts of plants that have moved to another organisation, and that have not followed yet."""
+
+_VISIBLE = f"organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR plant_id = ANY(%(plants)s)) AND {FOLLOWED}"
 
 
 class PlantName(NamedTuple):
@@ -202,6 +211,39 @@ async def delete_of_plant(db: Connection, org: OrgScope, plant_id: UUID, limit: 
         (plant_id, org.organization_id, limit),
     )
     return cursor.rowcount
+
+
+async def moved_plants(db: Connection) -> list[tuple[UUID, datetime]]:
+    """Return the plants whose alerts have to follow them, and when they moved last; the one that waits longest first."""
+    cursor = await db.execute("SELECT plant_id, moved_at FROM moved_plant ORDER BY moved_at")
+    return await cursor.fetchall()
+
+
+async def follow_plant(db: Connection, plant_id: UUID, after: AlertKey | None, limit: int) -> AlertKey | None:
+    """Give the organisation of a plant to its next `limit` alerts, newest first, after those up to `after`.
+
+    The plant stays in its organisation until the transaction ends. The alerts are locked in the order of their ids.
+
+    Returns:
+        The last of them; None if there was none.
+    """
+    further = "" if after is None else " AND (created_at, id) < (%(time)s, %(id)s)"
+    cursor = await db.execute(
+        "WITH owner AS MATERIALIZED (SELECT organization_id FROM plant WHERE id = %(plant)s FOR KEY SHARE),"
+        f" next AS MATERIALIZED (SELECT id, created_at FROM alert WHERE plant_id = %(plant)s{further}"
+        " ORDER BY created_at DESC, id DESC LIMIT %(limit)s),"
+        " held AS (SELECT id FROM alert WHERE id IN (SELECT id FROM next)"
+        " AND organization_id <> (SELECT organization_id FROM owner) ORDER BY id FOR NO KEY UPDATE),"
+        " moved AS (UPDATE alert a SET organization_id = owner.organization_id FROM held, owner WHERE a.id = held.id)"
+        " SELECT created_at, id FROM next ORDER BY created_at, id LIMIT 1".encode(),
+        {"plant": plant_id, "limit": limit, "time": after and after[0], "id": after and after[1]},
+    )
+    return await cursor.fetchone()
+
+
+async def forget_move(db: Connection, plant_id: UUID, moved_at: datetime) -> None:
+    """Note that all alerts have followed a plant, unless it has moved again."""
+    await db.execute("DELETE FROM moved_plant WHERE plant_id = %s AND moved_at = %s", (plant_id, moved_at))
 
 
 async def newest_times(db: Connection, metrics: Iterable[tuple[int, str]]) -> dict[tuple[int, str], datetime]:

@@ -23,12 +23,14 @@ from gridfleet.domains.plants.models import AuthMethod, EsmFacts, Lifecycle, Own
 from gridfleet.kernel.caller import OrgScope, PlatformScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.jobs import defer
 from gridfleet.kernel.errors import Forbidden
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page, Paging
 
 __all__ = [
     "BOTH_COORDINATES",
+    "FOLLOW_MOVES",
     "count_plants",
     "create_plant",
     "get_plant",
@@ -42,6 +44,9 @@ __all__ = [
 
 BOTH_COORDINATES: Final = "must be set together with longitude, or both be null"
 """The complaint about a single coordinate."""
+
+FOLLOW_MOVES: Final = "alerts.follow_moves"
+"""The job that moves the alerts of plants that have moved."""
 
 _WRITABLE: Final = [name for name in PlantChanges.__struct_fields__ if name != "organization_id"]
 
@@ -146,6 +151,7 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
             await store.move_belongings(db, org, plant_id, updated.organization_id)
             await groups.leave_all(db, org, plant_id)
             await queue_purge(db, org.organization_id, plant_id)
+            await defer(db, FOLLOW_MOVES, {"timestamp": 0}, lock=FOLLOW_MOVES)
         await _record_changes(db, org, plant, updated)
         return updated
     except pg.UniqueViolation as error:

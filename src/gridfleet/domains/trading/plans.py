@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 from uuid import UUID, uuid5
 
 import msgspec
-from psycopg import errors as pg
 
 from gridfleet.domains.audit.models import Event, Subject
 from gridfleet.domains.audit.recorder import record_in
@@ -33,6 +32,7 @@ __all__ = [
     "Relay",
     "accepted_before",
     "begin",
+    "delete_answered_of",
     "deliver",
     "finish",
     "linked_plant",
@@ -113,10 +113,7 @@ async def begin(
     snapshot, now = {"timeConfigs": msgspec.to_builtins(list(blocks)), "version": None}, utc_now()
     code = new_id() if key is None else uuid5(_REQUEST_CODES, f"{org.organization_id} {org.actor.id} {plant_id} {key}")
     while True:
-        try:
-            change = await store.insert_change(db, org, plant_id, code, snapshot, now, validate_only=validate_only)
-        except pg.ForeignKeyViolation:  # the plant was deleted or moved in the meantime
-            raise PlantNotFound from None
+        change = await store.insert_change(db, org, plant_id, code, snapshot, now, validate_only=validate_only)
         if change is not None:
             event = Event.TRADING_PLAN_VALIDATED if validate_only else Event.TRADING_PLAN_SENT
             await record_in(db, org, event, Subject.plant(plant_id), {"requestCode": str(change.request_code)})
@@ -175,6 +172,11 @@ async def list_changes(db: Connection, org: OrgScope, plant_id: UUID, paging: Pa
     await get_plant(db, org, plant_id)
     changes = await store.page_of_changes(db, org, plant_id, paging)
     return Page.of(changes, await store.count_changes(db, org, plant_id), paging)
+
+
+async def delete_answered_of(db: Connection, org: OrgScope, plant_id: UUID, limit: int) -> int:
+    """Delete up to `limit` plans of a plant that have a result. Returns their number."""
+    return await store.delete_answered_of(db, org, plant_id, limit)
 
 
 async def accepted_before(db: Connection, org: OrgScope, plant_id: UUID, moment: datetime) -> ConfigChange | None:

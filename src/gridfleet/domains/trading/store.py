@@ -22,6 +22,8 @@ _CONFIG = (
     " c.created_at, c.updated_at"
 )
 _CHANGE = ", ".join(ConfigChange.__struct_fields__)
+_OURS = "EXISTS (SELECT FROM plant p WHERE p.id = plant_id AND p.organization_id = %s)"
+"""The plans of a plant are its history: it takes them along to another organisation."""
 
 
 class ConfigRow(NamedTuple):
@@ -80,7 +82,7 @@ async def accepted_before(db: Connection, org: OrgScope, plant_id: UUID, moment:
     """Return the newest plan of a plant that was sent until `moment` and accepted by the ESM, or None."""
     cursor = db.cursor(row_factory=class_row(ConfigChange))
     await cursor.execute(
-        f"SELECT {_CHANGE} FROM trading_config_change WHERE plant_id = %s AND organization_id = %s AND sent_at <= %s"
+        f"SELECT {_CHANGE} FROM trading_config_change WHERE plant_id = %s AND {_OURS} AND sent_at <= %s"
         " AND NOT validate_only AND NOT is_error AND responded_at IS NOT NULL ORDER BY id DESC LIMIT 1",
         (plant_id, org.organization_id, moment),
     )
@@ -145,13 +147,17 @@ async def insert_change(
     *,
     validate_only: bool,
 ) -> ConfigChange | None:
-    """Insert a plan that is about to be sent; returns None if its request code exists."""
+    """Insert a plan that is about to be sent.
+
+    Returns None if its request code exists, or if the plant was deleted or moved in the meantime.
+    """
     cursor = db.cursor(row_factory=class_row(ConfigChange))
     await cursor.execute(
         "INSERT INTO trading_config_change (organization_id, plant_id, request_code, validate_only, config_snapshot,"
-        " requested_by, sent_at) VALUES (%s, %s, %s, %s, %s, %s, %s)"
+        " requested_by, sent_at) SELECT p.organization_id, p.id, %s, %s, %s, %s, %s FROM plant p"
+        " WHERE p.id = %s AND p.organization_id = %s FOR KEY SHARE"
         f" ON CONFLICT ON CONSTRAINT trading_config_change_request_key DO NOTHING RETURNING {_CHANGE}",
-        (org.organization_id, plant_id, request_code, validate_only, Jsonb(snapshot), org.actor.id, sent_at),
+        (request_code, validate_only, Jsonb(snapshot), org.actor.id, sent_at, plant_id, org.organization_id),
     )
     return await cursor.fetchone()
 
@@ -160,7 +166,7 @@ async def find_change(db: Connection, org: OrgScope, request_code: UUID) -> Conf
     """Return the organisation's plan with this request code, or None."""
     cursor = db.cursor(row_factory=class_row(ConfigChange))
     await cursor.execute(
-        f"SELECT {_CHANGE} FROM trading_config_change WHERE request_code = %s AND organization_id = %s",
+        f"SELECT {_CHANGE} FROM trading_config_change WHERE request_code = %s AND {_OURS}",
         (request_code, org.organization_id),
     )
     return await cursor.fetchone()
@@ -188,8 +194,7 @@ async def page_of_changes(db: Connection, org: OrgScope, plant_id: UUID, paging:
     """Return one page of a plant's plans, newest first."""
     cursor = db.cursor(row_factory=class_row(ConfigChange))
     await cursor.execute(
-        f"SELECT {_CHANGE} FROM trading_config_change WHERE plant_id = %s AND organization_id = %s"
-        " ORDER BY id DESC LIMIT %s OFFSET %s",
+        f"SELECT {_CHANGE} FROM trading_config_change WHERE plant_id = %s AND {_OURS} ORDER BY id DESC LIMIT %s OFFSET %s",
         (plant_id, org.organization_id, paging.limit, paging.offset),
     )
     return await cursor.fetchall()
@@ -199,6 +204,17 @@ async def count_changes(db: Connection, org: OrgScope, plant_id: UUID) -> int:
     """Return the number of plans sent for a plant."""
     return await fetch_count(
         db,
-        "SELECT count(*) FROM trading_config_change WHERE plant_id = %s AND organization_id = %s",
+        f"SELECT count(*) FROM trading_config_change WHERE plant_id = %s AND {_OURS}",
         (plant_id, org.organization_id),
     )
+
+
+async def delete_answered_of(db: Connection, org: OrgScope, plant_id: UUID, limit: int) -> int:
+    """Delete up to `limit` plans of the organisation's plant that have a result. Returns their number."""
+    cursor = await db.execute(
+        "DELETE FROM trading_config_change WHERE id = ANY (ARRAY("
+        "SELECT id FROM trading_config_change WHERE plant_id = (SELECT id FROM plant WHERE id = %s AND organization_id = %s)"
+        " AND responded_at IS NOT NULL ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED))",
+        (plant_id, org.organization_id, limit),
+    )
+    return cursor.rowcount

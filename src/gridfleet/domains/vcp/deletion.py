@@ -6,6 +6,7 @@ from gridfleet.domains.alerts.deletion import delete_alerts_of
 from gridfleet.domains.plants import lifecycle
 from gridfleet.domains.plants.commands.expiry import PLANT_DELETED, delete_ended_of, end_open_commands, expire_due
 from gridfleet.domains.plants.registry import get_plant
+from gridfleet.domains.trading.plans import delete_answered_of
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.kernel.caller import OrgScope
@@ -19,8 +20,8 @@ __all__ = ["delete_plant"]
 async def delete_plant(database: Database, org: OrgScope, plant_id: UUID) -> None:
     """Delete a plant as `lifecycle.delete_plant` does, after the acknowledgements that its partner commands ended.
 
-    Alerts, and commands that have ended, are deleted first, in short transactions. The one that deletes the plant locks it, and
-    the messages of all plants would wait for that lock while years of commands are deleted.
+    Alerts, plans, and commands that have ended, are deleted first, in short transactions. The one that deletes the plant locks
+    it, and the messages of all plants would wait for that lock while years of commands are deleted.
 
     Raises:
         PlantNotFound: There is no such plant.
@@ -29,6 +30,7 @@ async def delete_plant(database: Database, org: OrgScope, plant_id: UUID) -> Non
         await get_plant(db, org, plant_id)
     await in_batches(database, lambda db, limit: store.delete_log_entries_of(db, org, plant_id, limit))
     await in_batches(database, lambda db, limit: delete_ended_of(db, org, plant_id, limit))
+    await in_batches(database, lambda db, limit: delete_answered_of(db, org, plant_id, limit))
     await delete_alerts_of(database, org, plant_id)
     async with database.transaction() as db:
         await _delete(db, org, plant_id)

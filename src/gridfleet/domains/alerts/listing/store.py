@@ -7,6 +7,7 @@ from uuid import UUID
 from psycopg.rows import kwargs_row
 
 from gridfleet.domains.alerts.models import Alert, AlertFilter, AlertStatus, AlertType, Condition, Severity
+from gridfleet.domains.alerts.store import FOLLOWED
 from gridfleet.domains.plants.chosen_plants import ChosenPlants
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
@@ -18,7 +19,7 @@ _COLUMNS = (
     " a.created_at, a.updated_at, p.name AS plant_name, a.rule_id, a.rule_name, a.metric, a.condition, a.threshold, a.value,"
     " a.unit, a.measured_at"
 )
-_OURS = "a.organization_id = %(org)s"
+_OURS = f"a.organization_id = %(org)s AND a.{FOLLOWED}"
 _WITH_PLANT = "alert a JOIN plant p ON p.id = a.plant_id"
 _NEWEST = "ORDER BY a.created_at DESC, a.id DESC"
 _GROUPS = (
