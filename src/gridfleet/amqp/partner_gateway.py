@@ -17,6 +17,7 @@ from gridfleet.amqp.partner_link import PartnerLink, PartnerWork
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partner_events.queue import EVENTS_CHANNEL, delete_published, drop_stale, next_events
+from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.domains.vcp.events.recipients import ServedVhost, recipients, served_vhosts
 from gridfleet.kernel import metrics
@@ -68,6 +69,7 @@ class PartnerGateway:
     async def run(self) -> None:
         """Serve until the database is lost, which raises."""
         self._links: dict[UUID, tuple[PartnerLink, asyncio.Task[None]]] = {}
+        self._keys: dict[UUID, AmqpKey] = {}
         self._keys_changed = asyncio.Event()
         self._queued = asyncio.Event()
         self._fetching = asyncio.Lock()
@@ -109,7 +111,8 @@ class PartnerGateway:
 
     async def _serve(self, shards: set[int]) -> None:
         async with self._database.transaction() as db:
-            served = {one.key.id: one for one in await served_vhosts(db)}
+            served = {one.key.id: one for one in await served_vhosts(db, self._keys)}
+        self._keys = {key_id: one.key for key_id, one in served.items()}
         wanted = {key_id: one for key_id, one in served.items() if one.key.organization_id.int % _SHARDS in shards}
         await self._stop([key_id for key_id, (link, _) in self._links.items() if wanted.get(key_id) != link.served])
         for key_id in wanted.keys() - self._links.keys():

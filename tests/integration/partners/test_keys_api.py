@@ -108,11 +108,14 @@ async def test_what_cannot_be_is_refused(
 async def test_long_lists_are_looked_at_within_bounds(people: People, admin: Person, org: Organization) -> None:
     """Plants are looked up on one of the few connections that the authorisation requests need, and networks are compared with
     the address of every call."""
-    strangers = [str(new_id()) for _ in range(3_000)]
+    strangers = [str(new_id()) for _ in range(2_000)]
     answer = await people.call("POST", "/partner/api-keys", {**WANTED, "allowedPlantIds": strangers}, who=admin, org=org.id)
     details = refused(answer, 400, "VALIDATION_ERROR")
     assert details[0] == "allowedPlantIds.0: is no plant of this organisation"
     assert len(details) == 1_000
+    strangers.append(str(new_id()))
+    answer = await people.call("POST", "/partner/api-keys", {**WANTED, "allowedPlantIds": strangers}, who=admin, org=org.id)
+    assert refused(answer, 400, "VALIDATION_ERROR") == ["allowedPlantIds: must have at most 2000 items"]
     networks = [f"10.0.{number >> 8}.{number & 255}/32" for number in range(1_001)]
     answer = await people.call("POST", "/partner/api-keys", {**WANTED, "allowedIps": networks}, who=admin, org=org.id)
     assert refused(answer, 400, "VALIDATION_ERROR") == ["allowedIps: must have at most 1000 networks"]

@@ -18,6 +18,7 @@ from gridfleet.domains.vcp.events.recipients import recipients, served_vhosts
 from gridfleet.kernel.ids import new_id
 from support.builders.partner_commands import sending_key
 from support.builders.partner_site import PartnerSite, add_key
+from support.builders.telemetry_records import RecordedPlant
 
 SIGNALS = [{"key": "p", "field": "power", "unit": "kW", "scale": 0.1}, {"key": "fault", "bit": 0, "word": "status"}]
 
@@ -194,7 +195,7 @@ async def test_who_is_served_and_listened_to(site: PartnerSite) -> None:
     blind = await add_key(bench, organization, site.sender.key.slug, plant_ids=[new_id()])
     await site.execute("UPDATE partner_key SET vhost = '/' WHERE id = %(blind)s", {"blind": blind.key.id})
     async with site.database.transaction() as db:
-        served = await served_vhosts(db)
+        served = await served_vhosts(db, {})
         listened = await subscribed_plants(db, [site.plant.id, new_id()])
     inbound = f"{site.sender.key.slug}.inbound"
     assert {(one.key.id, one.key.vhost, one.inbound_queue, one.events_exchange) for one in served} == {
@@ -202,6 +203,48 @@ async def test_who_is_served_and_listened_to(site: PartnerSite) -> None:
         (blind.key.id, "/", inbound, "vcp.legacy.events"),
     }
     assert listened == {site.plant.id: organization}
+
+
+async def test_plants_of_a_key_are_read_once(site: PartnerSite) -> None:
+    """The gateway reads the keys each second. 2.7 million ids of plants in a hundred keys took it longer than that."""
+    plants = [site.plant.id, new_id()]
+    limited = await add_key(site.plant.bench, site.plant.organization_id, site.sender.key.slug, plant_ids=plants)
+    async with site.database.transaction() as db:
+        first = {one.key.id: one.key for one in await served_vhosts(db, {})}
+        again = {one.key.id: one.key for one in await served_vhosts(db, first)}
+    assert first == again
+    assert first[limited.key.id].plant_ids == frozenset(plants)
+    assert again[limited.key.id].plant_ids is first[limited.key.id].plant_ids
+
+
+async def test_a_subscription_is_found_without_reading_the_plants_of_all_keys(site: PartnerSite) -> None:
+    """Ingest looks up all plants of a batch after each change of a key, while the messages of all plants wait."""
+    bench, organization = site.plant.bench, site.plant.organization_id
+    own = [await RecordedPlant.create(site.database) for _ in range(2)]
+    await site.execute(f"UPDATE plant SET organization_id = '{organization}' WHERE id IN ('{own[0].id}', '{own[1].id}')")
+    await site.execute("UPDATE partner_key SET amqp_slug = NULL")
+    blocks = []
+    for others in (1, 2_000):
+        for _ in range(5):
+            await add_key(bench, organization, site.sender.key.slug, plant_ids=[own[0].id, *(new_id() for _ in range(others))])
+        async with site.database.transaction() as db:
+            found = await subscribed_plants(db, [one.id for one in own])
+            cursor = await db.execute(
+                "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT id FROM plant WHERE id = %s AND has_subscription(%s, id)",
+                (own[1].id, organization),
+            )
+            [([explained],)] = await cursor.fetchall()
+        assert found == {own[0].id: organization}
+        blocks.append(explained["Plan"]["Shared Hit Blocks"] + explained["Plan"]["Shared Read Blocks"])
+    assert blocks[1] < 2 * blocks[0] + 10
+
+
+async def test_the_index_of_plants_follows_the_keys(site: PartnerSite) -> None:
+    key = await add_key(site.plant.bench, site.plant.organization_id, site.sender.key.slug, plant_ids=[site.plant.id, new_id()])
+    query = f"SELECT plant_id FROM partner_key_plant WHERE key_id = '{key.key.id}'"
+    assert await site.rows(query) == [(site.plant.id,)]
+    await site.execute(f"UPDATE partner_key SET amqp_slug = NULL WHERE id = '{key.key.id}'")
+    assert await site.rows(query) == []
 
 
 @pytest.mark.parametrize("whose", ["all", "one"])

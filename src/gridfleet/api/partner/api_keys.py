@@ -28,6 +28,8 @@ from gridfleet.protocol.partner_routes import EXCHANGE
 
 _MOST_NETWORKS: Final = 1_000
 """Limit of networks of one key. The address of every call with the key is compared with all of them."""
+_MOST_PLANTS: Final = 2_000
+"""Limit of plants of one key. They are read with each partner command, and with each key of a list (docs/decisions/0373)."""
 
 _Name = Annotated[str, Field(min_length=1, max_length=100)]
 
@@ -42,7 +44,7 @@ class NewApiKey(Input):
     name: _Name
     partner_id: _Name
     scopes: Annotated[list[Scope], Field(min_length=1)]
-    allowed_plant_ids: Annotated[list[UUID] | None, NOT_NULL] = None
+    allowed_plant_ids: Annotated[Annotated[list[UUID], Field(max_length=_MOST_PLANTS)] | None, NOT_NULL] = None
     allowed_ips: Annotated[list[str], NOT_NULL] = []
     expires_at: Annotated[datetime | None, NOT_NULL] = None
 

@@ -87,7 +87,7 @@ async def _check(db: Connection, org: OrgScope, wanted: NewKey) -> None:
     complaints = []
     if wanted.expires_at is not None and wanted.expires_at <= utc_now():
         complaints.append("expiresAt: must be in the future")
-    if AMQP_SCOPES & set(wanted.scopes) and len(await store.list_amqp_of(db, org)) >= _MOST_AT_BROKER:
+    if AMQP_SCOPES & set(wanted.scopes) and await store.count_amqp_of(db, org) >= _MOST_AT_BROKER:
         complaints.append(
             f"scopes: must not contain a scope for the broker: the organisation has {_MOST_AT_BROKER} such keys;"
             " revoke one first"

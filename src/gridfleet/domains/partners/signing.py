@@ -3,6 +3,7 @@
 The database notifies `partner_key_changed`, with the key's id, when a key is created, revoked, changed or expires.
 """
 
+from collections.abc import Collection, Mapping
 from typing import Final
 from uuid import UUID
 
@@ -33,6 +34,6 @@ async def load_sending_key(db: Connection, keyring: Keyring, key_id: UUID) -> Se
     return SendingKey(found.key, opened)
 
 
-async def list_amqp_keys(db: Connection) -> list[AmqpKey]:
-    """Return every active key that may use the broker, of all organisations."""
-    return await store.list_amqp(db)
+async def list_amqp_keys(db: Connection, organization_ids: Collection[UUID], known: Mapping[UUID, AmqpKey]) -> list[AmqpKey]:
+    """Return the active keys of these organisations that may use the broker. The plants of `known` keys are not read again."""
+    return await store.list_amqp_of_many(db, organization_ids, known)

@@ -1,5 +1,6 @@
 """SQL of partner keys."""
 
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -271,6 +272,31 @@ async def list_amqp(db: Connection) -> list[AmqpKey]:
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
     await cursor.execute(f"SELECT {_AMQP} FROM partner_key WHERE amqp_slug IS NOT NULL AND {_LIVES} ORDER BY created_at, id")
     return await cursor.fetchall()
+
+
+async def list_amqp_of_many(db: Connection, organization_ids: Collection[UUID], known: Mapping[UUID, AmqpKey]) -> list[AmqpKey]:
+    """Return the live keys of these organisations that may use the broker, oldest first.
+
+    Args:
+        known: Keys that were read before, by id. Their plants, of which there may be thousands, never change, and are not read
+            again.
+    """
+    cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
+    await cursor.execute(
+        "SELECT id, organization_id, amqp_slug, vhost, scopes,"
+        " CASE WHEN id <> ALL(%s) THEN allowed_plant_ids END AS allowed_plant_ids FROM partner_key"
+        f" WHERE amqp_slug IS NOT NULL AND {_LIVES} AND organization_id = ANY(%s) ORDER BY created_at, id",
+        (list(known), list(organization_ids)),
+    )
+    found = await cursor.fetchall()
+    return [key._replace(plant_ids=known[key.id].plant_ids) if key.id in known else key for key in found]
+
+
+async def count_amqp_of(db: Connection, org: OrgScope) -> int:
+    """Return the number of the organisation's keys that may use the broker, including those that wait for their proof."""
+    return await fetch_count(
+        db, "SELECT count(*) FROM partner_key WHERE organization_id = %s AND amqp_slug IS NOT NULL", (org.organization_id,)
+    )
 
 
 async def list_amqp_of(db: Connection, org: OrgScope) -> list[AmqpKey]:

@@ -1,7 +1,8 @@
 """Recipients of events: the vhosts that the gateway serves."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partners.legacy.topology import LEGACY_EVENTS
@@ -30,13 +31,17 @@ class ServedVhost(NamedTuple):
         return LEGACY_EVENTS if self.key.vhost == LEGACY_VHOST else EXCHANGE
 
 
-async def served_vhosts(db: Connection) -> list[ServedVhost]:
-    """Return the vhosts of all live keys whose organisations have enabled partner queues."""
+async def served_vhosts(db: Connection, known: Mapping[UUID, AmqpKey]) -> list[ServedVhost]:
+    """Return the vhosts of all live keys whose organisations have enabled partner queues.
+
+    Args:
+        known: The keys that the last call returned, by id. Their plants are not read again.
+    """
     prefixes = await store.queues(db)
     return [
         ServedVhost(key, inbound_queue(key.slug if key.vhost == LEGACY_VHOST else prefixes[key.organization_id]))
-        for key in await list_amqp_keys(db)
-        if key.organization_id in prefixes and key.vhost in (vhost_of(key.id), LEGACY_VHOST)
+        for key in await list_amqp_keys(db, prefixes.keys(), known)
+        if key.vhost in (vhost_of(key.id), LEGACY_VHOST)
     ]
 
 
