@@ -170,11 +170,13 @@ async def record_presence(db: Connection, seen: Iterable[tuple[UUID, datetime, S
     """
     rows = list(seen)
     await db.execute(
+        # The ids once more, or the planner reads the devices of all plants as soon as a batch has some thousands.
         "UPDATE sub_device d SET last_seen_at = greatest(d.last_seen_at, seen.at), status = seen.status,"
         " usual_interval_seconds = coalesce(seen.every, d.usual_interval_seconds)"
-        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[], %s::real[]) AS seen (id, at, status, every), plant p"
-        " WHERE d.id = seen.id AND p.id = d.plant_id AND p.status <> 'OFFLINE'",
-        ([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows]),
+        " FROM unnest(%(ids)s::uuid[], %(at)s::timestamptz[], %(statuses)s::text[], %(every)s::real[])"
+        " AS seen (id, at, status, every), plant p"
+        " WHERE d.id = ANY(%(ids)s::uuid[]) AND d.id = seen.id AND p.id = d.plant_id AND p.status <> 'OFFLINE'",
+        {name: [row[column] for row in rows] for column, name in enumerate(("ids", "at", "statuses", "every"))},
     )
 
 

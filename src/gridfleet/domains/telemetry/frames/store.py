@@ -173,20 +173,24 @@ async def write_latest(db: Connection, batch: FrameBatch) -> None:
         await copy.write(_COPY_HEADER)
         await copy.write(b"".join(pack_latest_row(*key, row) for key, row in sorted(batch.latest.items())))
         await copy.write(_COPY_TRAILER)
-    replaced = await db.execute(
+    replacing = db.cursor(binary=True)
+    await replacing.execute(
         "INSERT INTO telemetry_latest AS l (source_id, layout_id, time, vals, absent, times) SELECT * FROM latest_stage"
         " ON CONFLICT (source_id, layout_id) DO UPDATE"
         " SET time = excluded.time, vals = excluded.vals, absent = excluded.absent, times = excluded.times"
         " WHERE excluded.time >= l.time AND excluded.times IS NULL AND excluded.absent IN ('', l.absent)"
+        " RETURNING source_id, layout_id"
     )
-    if replaced.rowcount < len(batch.latest):
+    left = batch.latest.keys() - set(await replacing.fetchall())
+    if left:
         await db.execute(
             "UPDATE telemetry_latest l SET (time, vals, absent, times) = ("
             " SELECT greatest(l.time, s.time), m.vals, m.absent, m.times FROM telemetry_advance("
             " l.time, l.vals, l.times, s.time, s.vals, s.times) m)"
-            " FROM latest_stage s WHERE l.source_id = s.source_id AND l.layout_id = s.layout_id"
+            " FROM latest_stage s WHERE l.source_id = ANY(%s) AND l.source_id = s.source_id AND l.layout_id = s.layout_id"
             " AND (s.time >= l.time OR l.times IS NOT NULL OR l.absent <> '')"
-            " AND (s.times IS NOT NULL OR (s.time, s.vals) IS DISTINCT FROM (l.time, l.vals))"
+            " AND (s.times IS NOT NULL OR (s.time, s.vals) IS DISTINCT FROM (l.time, l.vals))",
+            (sorted({source_id for source_id, _ in left}),),
         )
 
 
