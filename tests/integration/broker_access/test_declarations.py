@@ -14,7 +14,7 @@ import httpx
 import psutil
 import pytest
 from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
-from aiormq.exceptions import ChannelAccessRefused
+from aiormq.exceptions import ChannelAccessRefused, ChannelPreconditionFailed
 from pamqp.commands import Queue
 
 from gridfleet.domains.partners.topology import ensure_partner_vhost
@@ -281,6 +281,51 @@ async def test_messages_that_are_not_acknowledged_leave_the_memory(broker: Broke
         assert node.memory_info().rss < before + 100_000_000
     finally:
         broker.evaluate("rpc:call(N, vm_memory_monitor, set_vm_memory_high_watermark, [0.4])")
+
+
+async def test_methods_wait_in_no_channel_that_its_reader_has_forgotten(broker: BrokerNode, client: AbstractConnection) -> None:
+    """A client may confirm an end without a request: the channel is forgotten, and carries out what waits there."""
+    await (await client.channel()).queue_declare("bound")
+    bind_without_answer = struct.pack(">HHH", 50, 20, 0) + short("bound") + short("amq.topic") + short("key") + b"\1" + bytes(4)
+    close_ok, open_again = frame(1, struct.pack(">HH", 20, 41)), frame(1, struct.pack(">HH", 20, 10) + short(""))
+    node = process_of(broker)
+    before = node.memory_info().rss
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.settings.amqp_port)
+    try:
+        await log_in(reader, writer, "client", "client", "client")
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(120):
+                while not reader.at_eof() and node.memory_info().rss < before + 1_000_000_000:
+                    writer.write(frame(1, bind_without_answer) * 50_000 + close_ok + open_again)
+                    await writer.drain()
+        assert node.memory_info().rss < before + 500_000_000
+    finally:
+        writer.transport.abort()
+
+
+async def test_a_vhost_has_a_bounded_number_of_queues_declared_at_once(broker: BrokerNode, client: AbstractConnection) -> None:
+    """The broker counts them before it declares one."""
+    management = f"{broker.management_url}/api"
+    httpx.put(f"{management}/vhost-limits/client/max-queues", json={"value": 5}, timeout=60).raise_for_status()
+    channels = [await client.channel() for _ in range(60)]
+    declared = [channel.queue_declare(f"at-once.{number}", durable=True) for number, channel in enumerate(channels)]
+    outcomes = await asyncio.gather(*declared, return_exceptions=True)
+    assert all(isinstance(outcome, ChannelPreconditionFailed | Queue.DeclareOk) for outcome in outcomes)
+    async with await aiormq.connect(f"amqp://client:client@127.0.0.1:{broker.settings.amqp_port}/client") as another:
+        with contextlib.suppress(ChannelPreconditionFailed):
+            channel = await another.channel()
+            for number in range(10):
+                await channel.queue_declare(f"one-by-one.{number}")
+    assert len(httpx.get(f"{management}/queues/client?disable_stats=true", timeout=60).json()) == 5
+
+
+async def test_channels_that_have_ended_leave_nothing(broker: BrokerNode, client: AbstractConnection) -> None:
+    for _ in range(100):
+        channel = await client.channel()
+        await channel.basic_cancel("never consumed")
+        await channel.close()
+    await asyncio.sleep(10)  # looks come every two seconds at least
+    broker.evaluate("true = rpc:call(N, ets, info, [gridfleet_bounds, size]) < 50")
 
 
 def connections_of_client(broker: BrokerNode) -> list[JsonObject]:

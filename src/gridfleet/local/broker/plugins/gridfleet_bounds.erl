@@ -1,7 +1,8 @@
 %% Refuses to clients what RabbitMQ keeps in memory without any bound: messages of an open transaction, bindings that differ
 %% in their arguments alone, consumers beyond 20 a channel, and their large arguments. Refuses consumers beyond 20 a stream: each
 %% holds a file open. Refuses arguments of queues that the management API cannot list: it then lists no queue of any vhost.
-%% Refuses names of queues that the broker decodes to Erlang terms. Bounds new quorum queues and streams: each leaves atoms, which
+%% Refuses names of queues that the broker decodes to Erlang terms, and queues that exceed the limit of a vhost only because they are
+%% declared at the same moment. Bounds new quorum queues and streams: each leaves atoms, which
 %% a node never frees and of which it has five million. Messages that a client fetches one by one, or that come back to it, wait
 %% while it does not read those before, and end its connection. Refuses copies to other routing keys (CC, BCC), which RabbitMQ before
 %% 4.0 does not check: a client could fill queues of its own and keep the messages in memory by not acknowledging them.
@@ -30,7 +31,8 @@
 
 -rabbit_boot_step({gridfleet_bounds_tag, [
     {description, "tag of the bounds of clients"},
-    {mfa, {?MODULE, announce, []}}
+    {mfa, {?MODULE, announce, []}},
+    {enables, ?MODULE}
 ]}).
 
 -define(MOST_BYTES, 1024).
@@ -44,6 +46,8 @@
 -define(MOST_NEW_QUEUES, 20).
 -define(MOST_ANSWERS, 4).
 -define(COUNTED_ANSWERS, 100).
+-define(MANY_QUEUES, 1000000).
+-define(DECLARING_MS, 10000).
 -define(PAUSE_MS, 2).
 -define(MOST_PAUSES, 1000).
 -define(CALL_MS, 1000).
@@ -88,8 +92,13 @@ init(Channel) ->
             unbounded;
         false ->
             put(?OWNER, {Name, rabbit_channel:get_vhost(Channel)}),
+            ets:insert(?MODULE, {{channel, reader(Channel), self()}}),
             bounded
     end.
+
+%% The process that reads the channel's connection.
+reader(Channel) ->
+    element(5, element(2, Channel)).
 
 %% Methods that are bounded, and all others that have an answer.
 applies_to() ->
@@ -151,7 +160,7 @@ bounded(Consume, Content) when element(1, Consume) =:= 'basic.consume' ->
         false -> refused("the arguments of the consumer are too large", 'basic.consume')
     end;
 bounded({'basic.cancel', Tag, _} = Cancel, Content) ->
-    put_consumers(maps:remove(Tag, consumers())),
+    maps:is_key(Tag, consumers()) andalso put_consumers(maps:remove(Tag, consumers())),
     ets:match_delete(?MODULE, {{reader, '_', self(), Tag}}),
     {Cancel, Content};
 bounded(Get, Content) when element(1, Get) =:= 'basic.get' ->
@@ -262,15 +271,37 @@ is_listable({Name, Type, _}) ->
     not lists:member(Type, [table, array]) andalso lists:all(fun(Byte) -> Byte > 31 andalso Byte < 127 end, binary_to_list(Name)).
 
 bounded_queue(Declare, Content) ->
-    put(?DECLARED, binary:replace(element(3, Declare), [<<"\r">>, <<"\n">>], <<>>, [global])),
+    Declared = binary:replace(element(3, Declare), [<<"\r">>, <<"\n">>], <<>>, [global]),
+    put(?DECLARED, Declared),
     {User, Vhost} = get(?OWNER),
-    Name = rabbit_misc:r(Vhost, queue, element(3, Declare)),
+    Name = rabbit_misc:r(Vhost, queue, Declared),
     Passive = element(4, Declare),
-    Free = Passive orelse is_classic(arguments(Declare)) orelse rabbit_amqqueue:exists(Name),
-    case Free orelse count_new_queue(User) =< ?MOST_NEW_QUEUES of
-        true -> {Declare, Content};
-        false -> refused("the user has declared 20 new quorum queues and streams within an hour", 'queue.declare')
+    Free = Passive orelse rabbit_amqqueue:exists(Name),
+    case Free orelse {is_classic(arguments(Declare)) orelse count_new_queue(User) =< ?MOST_NEW_QUEUES, has_room(Vhost, Name)} of
+        {false, _} -> refused("the user has declared 20 new quorum queues and streams within an hour", 'queue.declare');
+        {_, false} -> rabbit_misc:amqp_error(precondition_failed, "too many queues are declared at once", [], 'queue.declare');
+        _ -> {Declare, Content}
     end.
+
+%% The broker counts the queues of a vhost before it declares one, so any number of channels could declare one each at the same
+%% moment. Those that channels are about to declare count here. When the limit is reached, the broker itself refuses.
+has_room(Vhost, Name) ->
+    case rabbit_vhost_limit:would_exceed_queue_limit(?MANY_QUEUES, Vhost) of
+        {true, Limit, Count} when Count < Limit ->
+            Declaring = {declaring, Vhost, self()},
+            ets:insert(?MODULE, {Declaring, Name, erlang:monotonic_time(millisecond)}),
+            Exceeds = rabbit_vhost_limit:would_exceed_queue_limit(length(declaring(Vhost)), Vhost) =/= false,
+            Exceeds andalso ets:delete(?MODULE, Declaring),
+            not Exceeds;
+        _ ->
+            true
+    end.
+
+%% An entry stays when its queue was declared, and deleted again.
+declaring(Vhost) ->
+    Since = erlang:monotonic_time(millisecond) - ?DECLARING_MS,
+    Found = ets:select(?MODULE, [{{{declaring, Vhost, '$1'}, '$2', '$3'}, [{'>', '$3', Since}], [{{'$1', '$2'}}]}]),
+    lists:usort([Name || {Channel, Name} <- Found, is_process_alive(Channel), not rabbit_amqqueue:exists(Name)]).
 
 is_classic(Arguments) ->
     case lists:keyfind(<<"x-queue-type">>, 1, Arguments) of
@@ -319,6 +350,16 @@ watch_readers() ->
     timer:sleep(min(max(?LOOK_MS, ?LOOK_SHARE * Microseconds div 1000), ?LONGEST_LOOK_MS)),
     watch_readers().
 
+%% Deletes what was noted of channels that have ended.
+forget_ended() ->
+    Noted = ets:select(?MODULE, [
+        {{{channel, '_', '$1'}}, [], [{{'$1', {element, 1, '$_'}}}]},
+        {{{consumers, '_', '$1'}, '_'}, [], [{{'$1', {element, 1, '$_'}}}]},
+        {{{reader, '_', '$1', '_'}}, [], [{{'$1', {element, 1, '$_'}}}]},
+        {{{declaring, '_', '$1'}, '_', '_'}, [], [{{'$1', {element, 1, '$_'}}}]}
+    ]),
+    [ets:delete(?MODULE, Key) || {Channel, Key} <- Noted, not is_process_alive(Channel)].
+
 %% Each registers for the alarms, before the login with MQTT, and before its first channel with AMQP.
 readers() ->
     {_, _, State} = lists:keyfind(rabbit_alarm, 1, sys:get_state(rabbit_alarm)),
@@ -328,6 +369,7 @@ readers() ->
 %% Connections that keep to their own bounds can fill the memory together: a key has 32, and an organisation any number of plants.
 %% The bodies of deliveries are outside the heaps, where they are looked for only if the node has that much there.
 look(Readers) ->
+    forget_ended(),
     Connections = [{look_at(Kind, Reader), Kind, Reader} || {Kind, Reader} <- Readers],
     Most = most_together(),
     case {total(Connections) > Most, erlang:memory(binary) > Most} of
@@ -347,7 +389,7 @@ close_largest(Connections, Most) ->
     end_largest(lists:reverse(lists:sort(Collected)), total(Collected) - Most).
 
 end_largest([{Excess, Kind, Reader} | Others], Surplus) when Surplus > 0 ->
-    Channels = lists:filter(fun is_bounded/1, monitored(Kind, Reader)),
+    Channels = lists:filter(fun is_bounded/1, channels(Kind, Reader)),
     spawn(fun() -> end_channels(Kind, Reader, Channels, ?TOGETHER) end),
     end_largest(Others, Surplus - Excess);
 end_largest(_, _) ->
@@ -356,24 +398,24 @@ end_largest(_, _) ->
 %% Returns how much the connection and its channels hold beyond what every connection needs.
 look_at(Kind, Reader) ->
     Held = held(Kind, Reader),
-    Monitored = monitored(Kind, Reader),
-    Memory = memory_of(Monitored),
+    Channels = channels(Kind, Reader),
+    Memory = memory_of(Channels),
     case Held > ?MOST_INCOMPLETE andalso is_large(Kind, Reader) of
         true -> close(Kind, Reader, ?TOO_LARGE);
-        false -> Memory > ?MOST_WAITING andalso look_at_channels(Kind, Monitored, Reader)
+        false -> Memory > ?MOST_WAITING andalso look_at_channels(Kind, Channels, Reader)
     end,
     max(0, Held + Memory - ?FREE_BYTES).
 
 %% The same without garbage, 0 for a connection of an administrator.
 collected(Kind, Reader) ->
-    Monitored = monitored(Kind, Reader),
-    case lists:filter(fun is_bounded/1, Monitored) of
-        [] when Monitored =/= [] ->
+    Channels = channels(Kind, Reader),
+    case lists:filter(fun is_bounded/1, Channels) of
+        [] when Channels =/= [] ->
             0;
-        Channels ->
+        Bounded ->
             garbage_collect(Reader),
-            collect(Channels),
-            max(0, held(Kind, Reader) + memory_of(Channels) + bodies_of(Channels) - ?FREE_BYTES)
+            collect(Bounded),
+            max(0, held(Kind, Reader) + memory_of(Bounded) + bodies_of(Bounded) - ?FREE_BYTES)
     end.
 
 %% Deliveries of one connection may be parts of the same bytes, those of a stream in particular.
@@ -383,16 +425,16 @@ bodies_of(Channels) ->
 
 %% Whether deliveries wait in a writer of the connection. Those that no collection has moved to its heap are in its inbox alone.
 has_unread(Kind, Reader) ->
-    Processes = lists:flatmap(fun relatives/1, monitored(Kind, Reader)),
+    Processes = lists:flatmap(fun relatives/1, channels(Kind, Reader)),
     lists:any(fun(Process) -> inbox(Process) > 0 orelse bytes_of(binaries(Process)) > ?FREE_BYTES end, Processes).
 
 %% A channel carries out the methods of its client one by one. Those that arrive faster wait in its memory, without a bound: only
 %% messages have credit. So do their answers in its writer, while a client reads slowly. A channel that is busy does not answer at
 %% once, so another process asks it.
-look_at_channels(Kind, Monitored, Reader) ->
-    case lists:filter(fun is_bounded/1, Monitored) of
-        [_ | _] = Channels ->
-            ets:insert_new(?MODULE, {{asked, Reader}}) andalso spawn(fun() -> ask(Kind, Channels, Reader) end);
+look_at_channels(Kind, Channels, Reader) ->
+    case lists:filter(fun is_bounded/1, Channels) of
+        [_ | _] = Bounded ->
+            ets:insert_new(?MODULE, {{asked, Reader}}) andalso spawn(fun() -> ask(Kind, Bounded, Reader) end);
         [] ->
             false
     end.
@@ -401,7 +443,9 @@ look_at_channels(Kind, Monitored, Reader) ->
 ask(Kind, Channels, Reader) ->
     try
         erlang:suspend_process(Reader),
-        TooMany = exceed(Channels) andalso collect(Channels) andalso waiting(Channels) > ?MOST_WAITING,
+        %% The others are ending, and may wait for the client instead of answering.
+        Asked = [Channel || Channel <- Channels, lists:member(Channel, monitored(Reader))],
+        TooMany = exceed(Channels, Asked) andalso collect(Channels) andalso waiting(Channels, Asked) > ?MOST_WAITING,
         erlang:resume_process(Reader),
         TooMany andalso end_channels(Kind, Reader, Channels, ?TOO_MANY),
         timer:sleep(?CALL_MS)
@@ -411,13 +455,16 @@ ask(Kind, Channels, Reader) ->
         ets:delete(?MODULE, {asked, Reader})
     end.
 
-exceed(Channels) ->
-    memory_of(Channels) - ?PENDING_BYTES * lists:sum(lists:map(fun pending/1, Channels)) > ?MOST_WAITING.
+exceed(Channels, Asked) ->
+    memory_of(Channels) - bytes_pending(Asked) > ?MOST_WAITING.
+
+bytes_pending(Channels) ->
+    ?PENDING_BYTES * lists:sum(lists:map(fun pending/1, Channels)).
 
 %% Deliveries may wait in the writer: a queue gives them all to a consumer that acknowledges none, as fast as it can.
-waiting(Channels) ->
+waiting(Channels, Asked) ->
     Own = [Bytes || Channel <- Channels, {memory, Bytes} <- [process_info(Channel, memory)]],
-    lists:sum(Own) + lists:sum([?ANSWER_BYTES * answers(Channel) - ?PENDING_BYTES * pending(Channel) || Channel <- Channels]).
+    lists:sum(Own) + ?ANSWER_BYTES * lists:sum(lists:map(fun answers/1, Channels)) - bytes_pending(Asked).
 
 %% Deliveries wait there too, so the channel counts the methods that have answers. To look at the messages would copy them all.
 answers(Channel) ->
@@ -440,15 +487,21 @@ end_channels(Kind, Reader, Channels, Reason) ->
     timer:sleep(?CALL_MS),
     [exit(Channel, kill) || Channel <- Channels].
 
+%% The processes that the reader monitors, and the channels that it has forgotten but that have not ended. It forgets a channel at
+%% `channel.close_ok`, which a client can send at any time, and when the channel is about to end. The channel first carries out
+%% what waits there, and waits until its client has read the answers.
+channels(rabbit_reader, Reader) ->
+    lists:usort(monitored(Reader) ++ lists:append(ets:match(?MODULE, {{channel, Reader, '$1'}})));
+channels(_, _) ->
+    [].
+
 %% A reader monitors its channels. With TLS, it also monitors the process that decrypts, while it waits for that. A question for
 %% the number of messages would get no answer there, and stop the reader for 15 seconds.
-monitored(rabbit_reader, Reader) ->
+monitored(Reader) ->
     case process_info(Reader, monitors) of
         {monitors, Monitors} -> [Process || {process, Process} <- Monitors];
         undefined -> []
-    end;
-monitored(_, _) ->
-    [].
+    end.
 
 %% Messages that a client has not acknowledged are in the channel's memory too, 240 bytes each, and as much again until
 %% they are collected.
@@ -663,17 +716,13 @@ readers(Name, Tag) ->
 
 count_reader(Stream, Tag) ->
     ets:insert(?MODULE, {{reader, Stream, self(), Tag}}),
-    Readers = ets:match(?MODULE, {{reader, '$1', '$2', '_'}}),
-    [ets:match_delete(?MODULE, {{reader, '_', Channel, '_'}}) || [_, Channel] <- Readers, not is_process_alive(Channel)],
-    length([Channel || [Read, Channel] <- Readers, Read =:= Stream, is_process_alive(Channel)]).
+    length([Channel || [Channel] <- ets:match(?MODULE, {{reader, Stream, '$1', '_'}}), is_process_alive(Channel)]).
 
 %% Those of the same user in the same vhost on this node. A queue looks at all of its consumers for each channel that ends.
 consumers_of_other_channels() ->
     Owner = get(?OWNER),
     Counts = ets:select(?MODULE, [{{{consumers, Owner, '$1'}, '$2'}, [{'=/=', '$1', self()}], [{{'$1', '$2'}}]}]),
-    {Open, Ended} = lists:partition(fun({Channel, _}) -> is_process_alive(Channel) end, Counts),
-    [ets:delete(?MODULE, {consumers, Owner, Channel}) || {Channel, _} <- Ended],
-    lists:sum([Count || {_, Count} <- Open]).
+    lists:sum([Count || {Channel, Count} <- Counts, is_process_alive(Channel)]).
 
 put_consumers(Consumers) ->
     put(?CONSUMERS, Consumers),
