@@ -19,8 +19,10 @@ from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partner_events.queue import EVENTS_CHANNEL, delete_published, drop_stale, next_events
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.signing import KEY_CHANGED
+from gridfleet.domains.plants.topology import PLANTS_VHOST
 from gridfleet.domains.vcp.events.recipients import ServedVhost, recipients, served_vhosts
 from gridfleet.kernel import metrics
+from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
 from gridfleet.kernel.cause import caused_by
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, set_aside
@@ -67,7 +69,7 @@ class PartnerGateway:
         self._work = PartnerWork(settings, database, keyring)
 
     async def run(self) -> None:
-        """Serve until the database is lost, which raises."""
+        """Serve until the database or the broker is lost, which raises."""
         self._links: dict[UUID, tuple[PartnerLink, asyncio.Task[None]]] = {}
         self._keys: dict[UUID, AmqpKey] = {}
         self._keys_changed = asyncio.Event()
@@ -77,9 +79,12 @@ class PartnerGateway:
         self._is_full = False
         try:
             async with (
+                # A process that cannot reach the broker holds no leases, so that others serve its organisations.
+                open_channel(self._work.broker_url, PLANTS_VHOST) as channel,
                 open_leases(self._database.url, _LEASE_KIND, _SHARDS) as leases,
                 asyncio.TaskGroup() as tasks,
             ):
+                tasks.create_task(fail_when_closed(channel), name="broker")
                 tasks.create_task(self._listen(), name="notifications")
                 tasks.create_task(self._publish(), name="events")
                 tasks.create_task(self._drop_stale(), name="stale events")

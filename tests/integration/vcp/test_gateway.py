@@ -32,6 +32,7 @@ from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Connection, Database, open_database
 from gridfleet.kernel.due_work import wait_at_most
 from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.tasks import supervise
 from gridfleet.protocol.partner_messages import PartnerAck
 from gridfleet.protocol.partner_routes import EXCHANGE, EventKind, event_queue, event_routing_key
 from support.builders.counters import value_of
@@ -39,6 +40,7 @@ from support.builders.partner_commands import order
 from support.builders.partner_site import PartnerSite, add_key, partner_site
 from support.clients.raw_properties import STRANGE, STRANGE_HEADERS, RawProperties
 from support.servers.broker_node import BrokerNode
+from support.servers.free_ports import free_ports
 from support.servers.running_task import running
 
 
@@ -70,15 +72,14 @@ class Market:
             await ensure_partner_vhost(management, self.node.url, sender.key.vhost, queues)
 
     @asynccontextmanager
-    async def gateway(self) -> AsyncIterator["asyncio.Task[None]"]:
+    async def gateway(self, broker_url: str = "") -> AsyncIterator["asyncio.Task[None]"]:
         """One process's partner side, until the block ends as by a kill."""
-        settings = self.node.settings.model_copy(update={"broker_url": SecretStr(self.node.url)})
+        settings = self.node.settings.model_copy(update={"broker_url": SecretStr(broker_url or self.node.url)})
         bench = self.sites[0].plant.bench
-        async with (
-            open_database(bench.database.url, name="gateway", size=6) as database,
-            running(PartnerGateway(settings, database, bench.keyring).run()) as task,
-        ):
-            yield task
+        async with open_database(bench.database.url, name="gateway", size=6) as database:
+            run = PartnerGateway(settings, database, bench.keyring).run
+            async with running(supervise("partners", run) if broker_url else run()) as task:
+                yield task
 
     @asynccontextmanager
     async def channel(self, site: PartnerSite) -> AsyncIterator[AbstractChannel]:
@@ -182,6 +183,19 @@ async def test_two_gateways_share_and_take_over(market: Market, database: Databa
         for site in sites:
             assert len(await market.received(site, 1)) == 1
             assert [entry[1] for entry in await site.log()] == ["ACCEPTED", "ACCEPTED"]
+
+
+async def test_a_gateway_that_does_not_reach_the_broker_leaves_the_partners_to_others(
+    market: Market, database: Database
+) -> None:
+    sites = [await market.add(database) for _ in range(6)]
+    [silent] = free_ports(1)
+    async with market.gateway(f"amqp://guest:guest@127.0.0.1:{silent}"), market.gateway():
+        await asyncio.sleep(3)  # until each had its share
+        for site in sites:
+            await market.order(site)
+        for site in sites:
+            assert len(await market.received(site, 1)) == 1
 
 
 async def test_keys_are_followed_as_they_come_and_go(market: Market, database: Database) -> None:

@@ -14,6 +14,7 @@ from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.tasks import supervise
 from gridfleet.protocol.partner_routes import EventKind, event_queue
 from support.builders.partner_site import PartnerSite, partner_site
 from support.servers.broker_line import broker_line
@@ -49,7 +50,7 @@ async def test_no_event_is_lost_with_a_connection(
         await ensure_partner_vhost(management, broker.url, key.vhost, PartnerQueues(key.slug, key.slug))
         settings = broker.settings.model_copy(update={"broker_url": SecretStr(line.url(broker.url))})
         gateway = PartnerGateway(settings, database, site.plant.bench.keyring)
-        async with running(gateway.run()):
+        async with running(supervise("partners", gateway.run)):
             await queue_alerts(site, 0)
             await until_published(site)
             line.hang() if way == "hang" else line.reset_at_next_data()
