@@ -52,6 +52,8 @@ def screens(plant_id: str) -> dict[str, str]:
         "plant-messages": f"{plant}/messages",
         "plant-credentials": f"{plant}/credentials",
         "plant-trading": f"{plant}/trading",
+        "rules": f"o/{SLUG}/rules",
+        "new-rule": f"o/{SLUG}/rules/new",
         "new-plant": f"o/{SLUG}/plants/new",
         "trading": f"o/{SLUG}/trading",
         "people": f"o/{SLUG}/people",

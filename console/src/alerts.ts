@@ -1,6 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { apiOf, dataOf } from "./api/client";
 import type { components } from "./api/schema";
+import { pageOf } from "./page";
 
 export type Alert = components["schemas"]["Alert"];
 export type AlertStatus = components["schemas"]["AlertStatus"];
@@ -11,7 +12,6 @@ const STATUSES: readonly AlertStatus[] = ["ACTIVE", "ACKNOWLEDGED", "RESOLVED"];
 /** What the list shows without a choice: what is not resolved. */
 export const OPEN: readonly AlertStatus[] = ["ACTIVE", "ACKNOWLEDGED"];
 const PAGE = 50;
-const MOST_PAGES = 1000;
 
 /** What the URL says about the list. */
 export interface AlertSearch {
@@ -27,11 +27,10 @@ export function alertSearch(search: Record<string, unknown>): AlertSearch {
     const found = Array.isArray(given) ? known.filter((one) => given.includes(one)) : [];
     return found.length === 0 ? undefined : found;
   };
-  const page = Number(search.page);
   return {
     status: among(STATUSES, search.status),
     severity: among(SEVERITIES, search.severity),
-    page: Number.isInteger(page) && page > 1 && page <= MOST_PAGES ? page : undefined,
+    page: pageOf(search.page),
   };
 }
 

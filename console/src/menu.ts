@@ -5,6 +5,7 @@ import { mayAct, type SessionOrganization, type SessionUser } from "./session";
 const PAGES = [
   { page: "fleet", to: "/o/$slug/fleet", role: "VIEWER" },
   { page: "alerts", to: "/o/$slug/alerts", role: "VIEWER" },
+  { page: "rules", to: "/o/$slug/rules", role: "VIEWER" },
   { page: "groups", to: "/o/$slug/groups", role: "VIEWER" },
   { page: "trading", to: "/o/$slug/trading", role: "VIEWER" },
   { page: "partners", to: "/o/$slug/partners", role: "ORG_ADMIN" },

@@ -13,6 +13,7 @@ import { hasSession } from "./api/session-clock";
 import { fleetSearch } from "./fleet";
 import { findOrganization, firstOrganization } from "./organizations";
 import { peopleSearch } from "./people";
+import { rulesSearch } from "./rules";
 import { auditSearch } from "./screens/audit-search";
 import { energySearch } from "./screens/plant-energy-search";
 import { historySearch } from "./screens/plant-history-search";
@@ -106,6 +107,25 @@ const alerts = createRoute({
   path: "/alerts",
   validateSearch: alertSearch,
   component: lazyRouteComponent(() => import("./screens/alerts"), "AlertsScreen"),
+});
+
+const rules = createRoute({
+  getParentRoute: () => organization,
+  path: "/rules",
+  validateSearch: rulesSearch,
+  component: lazyRouteComponent(() => import("./screens/rules"), "RulesScreen"),
+});
+
+const newRule = createRoute({
+  getParentRoute: () => organization,
+  path: "/rules/new",
+  component: lazyRouteComponent(() => import("./screens/rule"), "NewRuleScreen"),
+});
+
+const rule = createRoute({
+  getParentRoute: () => organization,
+  path: "/rules/$ruleId",
+  component: lazyRouteComponent(() => import("./screens/rule"), "RuleScreen"),
 });
 
 const groups = createRoute({
@@ -229,6 +249,9 @@ export const router = createRouter({
         organizationStart,
         fleet,
         alerts,
+        rules,
+        newRule,
+        rule,
         groups,
         group,
         trading,

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from playwright.sync_api import expect
 
+from support.clients.console_data import add_rule
 from support.clients.console_user import ConsoleUser, add_group, add_plants
 from support.clients.watched_page import Watched
 
@@ -20,6 +21,9 @@ PAGES = {
     "/o/$slug": "VIEWER",
     "/o/$slug/fleet": "VIEWER",
     "/o/$slug/alerts": "VIEWER",
+    "/o/$slug/rules": "VIEWER",
+    "/o/$slug/rules/new": "VIEWER",
+    "/o/$slug/rules/$ruleId": "VIEWER",
     "/o/$slug/groups": "VIEWER",
     "/o/$slug/groups/$groupId": "VIEWER",
     "/o/$slug/trading": "VIEWER",
@@ -65,7 +69,12 @@ def test_every_page_opens(watched: Watched, user: Callable[..., ConsoleUser], da
             db.execute("UPDATE user_account SET is_super_admin = true WHERE email = %s", (made.email,))
     slug = made.slugs[0]
     [plant] = add_plants(database_url, slug, "Winery")
-    values = {"slug": slug, "plantId": plant, "groupId": add_group(database_url, slug, "Wineries")}
+    values = {
+        "slug": slug,
+        "plantId": plant,
+        "groupId": add_group(database_url, slug, "Wineries"),
+        "ruleId": add_rule(database_url, slug),
+    }
     watched.allowed.append("status of 403")
     made.log_in(page)
     for path, least in PAGES.items():

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { count, energy, number, percent, power } from "./quantities";
+import { converted, count, energy, exact, number, percent, power } from "./quantities";
 
 test.each([
   [0, "0 W"],
@@ -33,4 +33,21 @@ test("numbers have the separators of the language", () => {
   expect(count(20_000, "de")).toBe("20.000");
   expect(percent(63.6, "en")).toBe("64\u00a0%");
   expect(percent(null, "en")).toBe("–");
+});
+
+test("a threshold is shown as it was entered", () => {
+  expect(exact(49.85123, "Hz", "en")).toBe("49.85123\u00a0Hz");
+  expect(exact(12_345.6, null, "en")).toBe("12,345.6");
+});
+
+test.each([
+  [1.5, "kW", "W", 1500],
+  [900, "W", "kW", 0.9],
+  [2, "MWh", "kWh", 2000],
+  [10, null, "kW", 10],
+  [10, "%", "", 10],
+  [10, "kW", "kWh", undefined],
+  [10, "%", "kW", undefined],
+])("%s %s in %s is %s", (value, unit, to, result) => {
+  expect(converted(value, unit, to)).toBe(result);
 });

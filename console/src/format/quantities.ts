@@ -31,6 +31,28 @@ export function number(value: number | null | undefined, locale: string): string
   return new Intl.NumberFormat(locale, { ...digits, signDisplay: "negative" }).format(value);
 }
 
+/** Return a number as a user entered it, without rounding, and its unit: `49.85 Hz`. */
+export function exact(value: number, unit: string | null, locale: string): string {
+  const text = new Intl.NumberFormat(locale, { maximumSignificantDigits: 15 }).format(value);
+  return unit ? `${text}\u00a0${unit}` : text;
+}
+
+/** The sizes of units of power and energy, in W or Wh. */
+const SIZES: Record<string, number> = { W: 1, kW: 1e3, MW: 1e6, Wh: 1, kWh: 1e3, MWh: 1e6 };
+
+/**
+ * Return a value in another unit, as the service compares thresholds with values.
+ *
+ * @param unit Unit of the value; null or "": it is a plain number, and so is the result.
+ * @returns undefined if there is no conversion.
+ */
+export function converted(value: number, unit: string | null, to: string | null): number | undefined {
+  if (!unit || !to || unit === to) return value;
+  const [size, wanted] = [SIZES[unit], SIZES[to]];
+  if (size === undefined || wanted === undefined || unit.endsWith("h") !== to.endsWith("h")) return undefined;
+  return size >= wanted ? value * (size / wanted) : value / (wanted / size);
+}
+
 /** Return the sign of a power, and 0 for one that is shown as 0 or is not known. */
 export function sign(kilowatts: number | null | undefined): -1 | 0 | 1 {
   if (kilowatts === null || kilowatts === undefined || Math.abs(kilowatts) < 0.0005) return 0;

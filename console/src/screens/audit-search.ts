@@ -1,3 +1,4 @@
+import { pageOf } from "../page";
 import { type AuditSubject, SUBJECTS } from "../people";
 
 export interface AuditSearch {
@@ -8,9 +9,8 @@ export interface AuditSearch {
 
 /** Return what of a link the page understands. */
 export function auditSearch({ subject, page }: Record<string, unknown>): AuditSearch {
-  const number = Number(page);
   return {
     ...(SUBJECTS.includes(subject as AuditSubject) && { subject: subject as AuditSubject }),
-    ...(Number.isInteger(number) && number > 1 && number <= 1000 && { page: number }),
+    page: pageOf(page),
   };
 }

@@ -7,6 +7,7 @@ import { axisLabels } from "../format/times";
 import { useLocale } from "../i18n";
 import type { Columns, Range } from "../plants";
 import { useShownTheme } from "../theme";
+import { type Level, levelsIn, type Mark, overlay } from "./chart-overlay";
 
 /** Colours that people with each kind of colour blindness can tell apart (Okabe and Ito), for light and dark grounds. */
 const COLOURS = {
@@ -24,12 +25,17 @@ interface Props {
   columns: Columns;
   timeZone: string;
   label: string;
-  /** Called with the part of the time axis that the user marked. */
-  onZoom: (range: Range) => void;
+  /** Called with the part of the time axis that the user selected; without it, nothing can be selected. */
+  onZoom?: (range: Range) => void;
+  /** What happened in the range. A list beside the chart has the same for readers who cannot see it. */
+  marks?: readonly Mark[];
+  levels?: readonly Level[];
 }
 
+const NOTHING: readonly never[] = [];
+
 /** Averages as lines over the band between minimum and maximum. A line ends where values are missing for longer than usual. */
-export function Chart({ columns, timeZone, label, onZoom }: Props) {
+export function Chart({ columns, timeZone, label, onZoom, marks = NOTHING, levels = NOTHING }: Props) {
   const element = useRef<HTMLDivElement>(null);
   const zoom = useRef(onZoom);
   zoom.current = onZoom;
@@ -39,7 +45,10 @@ export function Chart({ columns, timeZone, label, onZoom }: Props) {
     const parent = element.current;
     if (parent === null) return;
     const plot = new uPlot(
-      options(columns, timeZone, locale, theme, parent.clientWidth, zoom),
+      {
+        ...options(columns, timeZone, locale, theme, parent.clientWidth, zoom, levels),
+        plugins: [overlay(marks, levels)],
+      },
       dataOf(columns),
       parent,
     );
@@ -49,7 +58,7 @@ export function Chart({ columns, timeZone, label, onZoom }: Props) {
       observer.disconnect();
       plot.destroy();
     };
-  }, [columns, timeZone, locale, theme]);
+  }, [columns, timeZone, locale, theme, marks, levels]);
   return <div ref={element} className="chart" role="img" aria-label={label} />;
 }
 
@@ -64,7 +73,8 @@ function options(
   locale: string,
   theme: "light" | "dark",
   width: number,
-  zoom: { current: (range: Range) => void },
+  zoom: { current: ((range: Range) => void) | undefined },
+  levels: readonly Level[],
 ): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const text = style.getPropertyValue("--text-soft");
@@ -77,17 +87,18 @@ function options(
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), timeZone),
     legend: { show: false },
     // The marked range is loaded anew with narrower buckets, instead of a larger picture of the same ones.
-    cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false } },
+    cursor: { drag: { x: zoom.current !== undefined, y: false, setScale: false }, points: { show: false } },
     hooks: {
       setSelect: [
         (plot) => {
           const { left, width: marked } = plot.select;
           if (marked < 4) return;
           const time = (x: number) => new Date(plot.posToVal(x, "x") * 1000).toISOString();
-          zoom.current({ from: time(left), to: time(left + marked) });
+          zoom.current?.({ from: time(left), to: time(left + marked) });
         },
       ],
     },
+    scales: Object.fromEntries(units.map((unit) => [`y-${unit}`, { range: rangeWith(levelsIn(levels, unit)) }])),
     axes: [
       {
         ...axis,
@@ -119,5 +130,13 @@ function options(
       series: [3 * index + 3, 3 * index + 2] as [number, number],
       fill: `${colourOf(index, theme)}30`,
     })),
+  };
+}
+
+/** Return the range of a scale that shows all values, and the levels. */
+function rangeWith(levels: number[]): uPlot.Scale.Range {
+  return (_, min: number | null, max: number | null) => {
+    const values = [min, max, ...levels].filter((value) => value !== null);
+    return values.length === 0 ? [null, null] : uPlot.rangeNum(Math.min(...values), Math.max(...values), 0.1, true);
   };
 }

@@ -13,14 +13,17 @@ export type Heading =
 
 interface Props {
   headings: readonly Heading[];
+  /** Name of a table whose rows have nothing to focus: the keyboard then reaches the table itself, to scroll it. */
+  label?: string;
   /** The rows. */
   children: ReactNode;
 }
 
 /** A table that scrolls sideways where the screen is narrow. */
-export function Table({ headings, children }: Props) {
+export function Table({ headings, label, children }: Props) {
+  const reached = label === undefined ? {} : { role: "group", "aria-label": label, tabIndex: 0 };
   return (
-    <div className="table">
+    <div className="table" {...reached}>
       <table>
         <thead>
           <tr>

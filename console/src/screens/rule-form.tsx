@@ -1,0 +1,196 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { useId, useState } from "react";
+import { SEVERITIES } from "../alerts";
+import { apiOf, dataOf } from "../api/client";
+import { useTexts } from "../i18n";
+import { latestQuery } from "../plants";
+import { type AlertRule, backTest, CONDITIONS, type NewAlertRule, ruleOf } from "../rules";
+import { mayAct } from "../session";
+import { keysOf, templatesOfAllLevelsQuery } from "../templates";
+import { Failure } from "../ui/failure";
+import { Buttons, Form } from "../ui/form";
+import { BackTestResult, type TestedRule } from "./back-test";
+import { LAST, type Last, rangeOf } from "./plant-history-search";
+import { PlantPicker } from "./plant-picker";
+
+const route = getRouteApi("/inside/o/$slug");
+/** Units that the service converts, and those of the system templates. */
+const UNITS = ["%", "kW", "kWh", "V", "A", "Hz", "°C"];
+
+/** The fields of a rule, and what it would have raised in the last days. */
+export function RuleForm({ rule }: { rule: AlertRule | null }) {
+  const texts = useTexts();
+  const navigate = useNavigate();
+  const queryClient = useQueryClient();
+  const id = useId();
+  const { user, organization } = route.useRouteContext();
+  const { id: organizationId, slug } = organization;
+  const [plantId, setPlantId] = useState(rule?.plantId ?? null);
+  const [last, setLast] = useState<Last>("7d");
+  const toList = () => navigate({ to: "/o/$slug/rules", params: { slug } });
+  const save = useMutation({
+    mutationFn: (body: NewAlertRule) => {
+      const call = apiOf(organizationId);
+      return rule === null
+        ? dataOf(call.POST("/api/v1/alert-rules", { body }))
+        : dataOf(call.PATCH("/api/v1/alert-rules/{id}", { params: { path: { id: rule.id } }, body }));
+    },
+    onSuccess: async (saved) => {
+      queryClient.removeQueries({ queryKey: [organizationId, "rule", saved.id] });
+      await queryClient.invalidateQueries({ queryKey: [organizationId, "rules"] });
+      await toList();
+    },
+  });
+  const test = useMutation({
+    mutationFn: async (tested: NewAlertRule): Promise<TestedRule> => {
+      const range = rangeOf({ last }, Date.now());
+      return { rule: tested, range, result: await backTest(organizationId, tested, range) };
+    },
+  });
+  return (
+    <>
+      <Form className="card form wide" onSubmit={(values) => save.mutate(ruleOf(values, plantId))}>
+        <label>
+          {texts.devices.name}
+          <input name="name" required maxLength={200} defaultValue={rule?.name} autoComplete="off" />
+        </label>
+        <PlantPicker organizationId={organizationId} slug={slug} plantId={plantId} onChange={setPlantId} />
+        <div className="fields">
+          <label>
+            {texts.rules.metric}
+            <input
+              name="metric"
+              required
+              maxLength={100}
+              list={`${id}-metrics`}
+              defaultValue={rule?.metric}
+              autoComplete="off"
+            />
+          </label>
+          <label>
+            {texts.rules.condition}
+            <select name="condition" defaultValue={rule?.condition}>
+              {CONDITIONS.map((one) => (
+                <option key={one} value={one}>
+                  {texts.rules.comparisons[one]}
+                </option>
+              ))}
+            </select>
+          </label>
+          <label>
+            {texts.rules.threshold}
+            <input name="threshold" type="number" step="any" required defaultValue={rule?.threshold} />
+          </label>
+          <label>
+            {texts.rules.unit}
+            <input
+              name="unit"
+              maxLength={20}
+              list={`${id}-units`}
+              placeholder={texts.rules.unitOfValues}
+              defaultValue={rule?.unit ?? ""}
+              autoComplete="off"
+            />
+          </label>
+          <label>
+            {texts.alerts.severity}
+            <select name="severity" defaultValue={rule?.severity ?? "WARNING"}>
+              {SEVERITIES.map((one) => (
+                <option key={one} value={one}>
+                  {texts.severity[one]}
+                </option>
+              ))}
+            </select>
+          </label>
+          <label>
+            {texts.rules.forSeconds}
+            <input name="forSeconds" type="number" min={0} max={86_400} required defaultValue={rule?.forSeconds ?? 0} />
+          </label>
+          <label>
+            {texts.rules.cooldown}
+            <input
+              name="cooldownMinutes"
+              type="number"
+              min={1}
+              max={1440}
+              required
+              defaultValue={rule?.cooldownMinutes ?? 15}
+            />
+          </label>
+          <label>
+            {texts.rules.clear}
+            <input name="clearThreshold" type="number" step="any" defaultValue={rule?.clearThreshold ?? ""} />
+          </label>
+        </div>
+        <p className="fine">{texts.rules.help}</p>
+        <label className="check">
+          <input type="checkbox" name="autoResolve" defaultChecked={rule?.autoResolve} />
+          {texts.rules.autoResolve}
+        </label>
+        <label className="check">
+          <input type="checkbox" name="enabled" defaultChecked={rule?.enabled ?? true} />
+          {texts.rules.enabled}
+        </label>
+        <MetricChoices id={`${id}-metrics`} organizationId={organizationId} plantId={plantId} />
+        <datalist id={`${id}-units`}>
+          {UNITS.map((unit) => (
+            <option key={unit} value={unit} />
+          ))}
+        </datalist>
+        <div className="toolbar">
+          <button
+            type="button"
+            disabled={test.isPending}
+            onClick={({ currentTarget: { form } }) =>
+              form?.reportValidity() && test.mutate(ruleOf(new FormData(form), plantId))
+            }
+          >
+            {test.isPending ? texts.loading : texts.rules.test}
+          </button>
+          <select
+            aria-label={texts.history.range}
+            value={last}
+            onChange={({ target }) => setLast(target.value as Last)}
+          >
+            {LAST.map((one) => (
+              <option key={one} value={one}>
+                {texts.history.last[one]}
+              </option>
+            ))}
+          </select>
+        </div>
+        <Failure error={test.error} />
+        <Failure error={save.error} />
+        {mayAct(user, organization, "OPERATOR") ? (
+          <Buttons action={texts.save} disabled={save.isPending} onCancel={toList} />
+        ) : (
+          <p className="fine">{texts.rules.onlyOperators}</p>
+        )}
+      </Form>
+      {test.data && <BackTestResult organizationId={organizationId} tested={test.data} />}
+    </>
+  );
+}
+
+/** What the field of the metric suggests: the metrics of the plant, or the keys of all templates. */
+function MetricChoices({
+  id,
+  organizationId,
+  plantId,
+}: {
+  id: string;
+  organizationId: string;
+  plantId: string | null;
+}) {
+  const latest = useQuery({ ...latestQuery(organizationId, plantId ?? ""), enabled: plantId !== null });
+  const templates = useQuery(templatesOfAllLevelsQuery);
+  const choices = plantId === null ? keysOf(templates.data ?? []) : (latest.data ?? []).map(({ metric }) => metric);
+  return (
+    <datalist id={id}>
+      {choices.map((choice) => (
+        <option key={choice} value={choice} />
+      ))}
+    </datalist>
+  );
+}

@@ -1,0 +1,132 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { apiOf, dataOf } from "../api/client";
+import { exact } from "../format/quantities";
+import { useLocale, useTexts } from "../i18n";
+import { type AlertRule, rulesQuery } from "../rules";
+import { mayAct } from "../session";
+import { Age } from "../ui/age";
+import { Confirm } from "../ui/dialog";
+import { Failure } from "../ui/failure";
+import { useNow } from "../ui/now";
+import { Pager } from "../ui/pager";
+import { PlantName } from "../ui/plant-name";
+import { AlertState } from "../ui/state";
+import { Table } from "../ui/table";
+
+const route = getRouteApi("/inside/o/$slug/rules");
+
+/** The rules that raise alerts. */
+export function RulesScreen() {
+  const texts = useTexts();
+  const locale = useLocale();
+  const now = useNow(10);
+  const queryClient = useQueryClient();
+  const { user, organization } = route.useRouteContext();
+  const { id: organizationId, slug } = organization;
+  const { page = 1 } = route.useSearch();
+  const navigate = route.useNavigate();
+  const rules = useQuery(rulesQuery(organizationId, page));
+  const [deleting, setDeleting] = useState<AlertRule | null>(null);
+  const reload = () => queryClient.invalidateQueries({ queryKey: [organizationId, "rules"] });
+  const enable = useMutation({
+    mutationFn: ({ id, enabled }: { id: string; enabled: boolean }) =>
+      dataOf(apiOf(organizationId).PATCH("/api/v1/alert-rules/{id}", { params: { path: { id } }, body: { enabled } })),
+    onSettled: reload,
+  });
+  // As the user has chosen, also before the service has answered.
+  const isEnabled = ({ id, enabled }: AlertRule) =>
+    enable.isPending && enable.variables.id === id ? enable.variables.enabled : enabled;
+  const mayChange = mayAct(user, organization, "OPERATOR");
+  return (
+    <>
+      <title>{`${texts.rules.title} · ${organization.name}`}</title>
+      <div className="toolbar">
+        <h1 className="grow">{texts.rules.title}</h1>
+        {mayChange && (
+          <Link to="/o/$slug/rules/new" params={{ slug }} className="button">
+            {texts.rules.add}
+          </Link>
+        )}
+      </div>
+      <Failure error={rules.error ?? enable.error} />
+      {rules.data?.meta.total === 0 && <p className="card empty">{texts.rules.none}</p>}
+      {rules.data !== undefined && rules.data.data.length > 0 && (
+        <Table
+          headings={[
+            texts.rules.enabled,
+            texts.rules.rule,
+            texts.rules.plant,
+            texts.alerts.severity,
+            texts.rules.last,
+            { label: texts.rules.delete, kind: "hidden" },
+          ]}
+        >
+          {rules.data.data.map((rule) => (
+            <tr key={rule.id}>
+              <td>
+                <input
+                  type="checkbox"
+                  aria-label={texts.rules.isEnabled(rule.name)}
+                  checked={isEnabled(rule)}
+                  disabled={!mayChange}
+                  onChange={({ target }) => enable.mutate({ id: rule.id, enabled: target.checked })}
+                />
+              </td>
+              <th scope="row" className="wrap">
+                <Link to="/o/$slug/rules/$ruleId" params={{ slug, ruleId: rule.id }}>
+                  {rule.name}
+                </Link>
+                <span className="fine">
+                  {texts.rules.conditions[rule.condition](rule.metric, exact(rule.threshold, rule.unit, locale))}
+                </span>
+              </th>
+              <td>
+                {rule.plantId === null ? (
+                  texts.rules.allPlants
+                ) : (
+                  <PlantName organizationId={organizationId} slug={slug} plantId={rule.plantId} />
+                )}
+              </td>
+              <td>
+                <AlertState severity={rule.severity} />
+              </td>
+              <td>
+                <Age time={rule.lastTriggeredAt} now={now} timeZone="UTC" short />
+              </td>
+              <td className="number">
+                {mayChange && (
+                  <button type="button" onClick={() => setDeleting(rule)}>
+                    {texts.rules.delete}
+                  </button>
+                )}
+              </td>
+            </tr>
+          ))}
+        </Table>
+      )}
+      {rules.data && (
+        <Pager
+          page={rules.data.meta.page}
+          pages={rules.data.meta.totalPages}
+          onPage={(next) => navigate({ search: { page: next } })}
+        />
+      )}
+      {deleting !== null && (
+        <Confirm
+          title={texts.rules.deleteTitle(deleting.name)}
+          consequence={texts.rules.deleteConsequence}
+          name={deleting.name}
+          action={texts.rules.delete}
+          run={async () => {
+            const params = { path: { id: deleting.id } };
+            await dataOf(apiOf(organizationId).DELETE("/api/v1/alert-rules/{id}", { params }));
+            await reload();
+          }}
+          onClose={() => setDeleting(null)}
+        />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,60 @@
+"""What pages of the console show: system templates, plants with stored values, and rules."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+import psycopg
+
+from gridfleet.domains.device_templates.decoder import Metric
+from gridfleet.kernel.db import Database, open_database
+from gridfleet.kernel.ids import new_id
+from support.builders.telemetry_records import RecordedPlant, add_plant
+
+T = TypeVar("T")
+
+
+def add_history(
+    database_url: str, slug: str, name: str, device: str, metrics: Sequence[Metric], frames: Mapping[datetime, Sequence[float]]
+) -> UUID:
+    """Return the id of a new plant in an organisation, with a device that has sent these values."""
+
+    async def add(database: Database) -> UUID:
+        async with database.transaction() as db:
+            found = await (await db.execute("SELECT id FROM organization WHERE slug = %s", (slug,))).fetchone()
+            assert found is not None
+        plant = RecordedPlant(database, found[0], await add_plant(database, found[0]))
+        async with database.transaction() as db:
+            await db.execute("UPDATE plant SET name = %s WHERE id = %s", (name, plant.id))
+        await plant.add_device(device)
+        await plant.write(device, metrics, frames)
+        return plant.id
+
+    return _run(database_url, add)
+
+
+def add_rule(database_url: str, slug: str) -> str:
+    """Create an alert rule for all plants of an organisation. Returns its id."""
+    rule_id = new_id()
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "INSERT INTO alert_rule (id, organization_id, name, metric, condition, threshold, severity, cooldown_minutes,"
+            " enabled, for_seconds, auto_resolve)"
+            " SELECT %s, id, 'Low battery', 'soc', 'LT', 10, 'WARNING', 15, true, 0, false FROM organization WHERE slug = %s",
+            (rule_id, slug),
+        )
+    return str(rule_id)
+
+
+def _run(database_url: str, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
+    """Run a function in an event loop of its own: Playwright's loop runs in the thread of the test."""
+
+    async def run() -> T:
+        async with open_database(database_url, name="console", size=2) as database:
+            return await work(database)
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, run()).result(60)
