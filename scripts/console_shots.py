@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "build" / "console-shots"
 IN_DOCS = ("fleet", "plant-history")
 SLUG = "demo"
+BATTERY_TEMPLATE = "00000000-0000-7000-8000-000000000005"
 VIEWS = {"light": (1280, "light"), "dark": (1280, "dark"), "phone": (390, "light")}
 SIMULATION = (
     "--plants",
@@ -54,6 +55,8 @@ def screens(plant_id: str) -> dict[str, str]:
         "plant-trading": f"{plant}/trading",
         "rules": f"o/{SLUG}/rules",
         "new-rule": f"o/{SLUG}/rules/new",
+        "templates": f"o/{SLUG}/templates",
+        "template": f"o/{SLUG}/templates/{BATTERY_TEMPLATE}",
         "new-plant": f"o/{SLUG}/plants/new",
         "trading": f"o/{SLUG}/trading",
         "people": f"o/{SLUG}/people",

@@ -7,6 +7,7 @@ const PAGES = [
   { page: "alerts", to: "/o/$slug/alerts", role: "VIEWER" },
   { page: "rules", to: "/o/$slug/rules", role: "VIEWER" },
   { page: "groups", to: "/o/$slug/groups", role: "VIEWER" },
+  { page: "templates", to: "/o/$slug/templates", role: "VIEWER" },
   { page: "trading", to: "/o/$slug/trading", role: "VIEWER" },
   { page: "partners", to: "/o/$slug/partners", role: "ORG_ADMIN" },
   { page: "people", to: "/o/$slug/people", role: "ORG_ADMIN" },

@@ -19,6 +19,7 @@ import { energySearch } from "./screens/plant-energy-search";
 import { historySearch } from "./screens/plant-history-search";
 import { newPlantSearch } from "./screens/plant-new-search";
 import { type SessionUser, sessionQuery } from "./session";
+import { newTemplateSearch } from "./templates";
 import { siteSearch, sitesSearch } from "./trading";
 import { ErrorPage, LoadingPage, NotFoundPage } from "./ui/pages";
 
@@ -126,6 +127,31 @@ const rule = createRoute({
   getParentRoute: () => organization,
   path: "/rules/$ruleId",
   component: lazyRouteComponent(() => import("./screens/rule"), "RuleScreen"),
+});
+
+const templates = createRoute({
+  getParentRoute: () => organization,
+  path: "/templates",
+  component: lazyRouteComponent(() => import("./screens/templates"), "TemplatesScreen"),
+});
+
+const newTemplate = createRoute({
+  getParentRoute: () => organization,
+  path: "/templates/new",
+  validateSearch: newTemplateSearch,
+  component: lazyRouteComponent(() => import("./screens/template-edit"), "NewTemplateScreen"),
+});
+
+const template = createRoute({
+  getParentRoute: () => organization,
+  path: "/templates/$templateId",
+  component: lazyRouteComponent(() => import("./screens/template"), "TemplateScreen"),
+});
+
+const editTemplate = createRoute({
+  getParentRoute: () => organization,
+  path: "/templates/$templateId/edit",
+  component: lazyRouteComponent(() => import("./screens/template-edit"), "EditTemplateScreen"),
 });
 
 const groups = createRoute({
@@ -252,6 +278,10 @@ export const router = createRouter({
         rules,
         newRule,
         rule,
+        templates,
+        newTemplate,
+        template,
+        editTemplate,
         groups,
         group,
         trading,

@@ -8,12 +8,13 @@ import psycopg
 import pytest
 from playwright.sync_api import expect
 
-from support.clients.console_data import add_rule
+from support.clients.console_data import add_rule, add_system_templates
 from support.clients.console_user import ConsoleUser, add_group, add_plants
 from support.clients.watched_page import Watched
 
 ROUTER = Path(__file__).parents[2] / "console" / "src" / "router.tsx"
 ROLES = ("VIEWER", "OPERATOR", "ORG_ADMIN", "SUPER_ADMIN")
+BATTERY_TEMPLATE = "00000000-0000-7000-8000-000000000005"
 PAGES = {
     "/login": "VIEWER",
     "/forgot": "VIEWER",
@@ -26,6 +27,10 @@ PAGES = {
     "/o/$slug/rules/$ruleId": "VIEWER",
     "/o/$slug/groups": "VIEWER",
     "/o/$slug/groups/$groupId": "VIEWER",
+    "/o/$slug/templates": "VIEWER",
+    "/o/$slug/templates/new": "VIEWER",
+    "/o/$slug/templates/$templateId": "VIEWER",
+    "/o/$slug/templates/$templateId/edit": "VIEWER",
     "/o/$slug/trading": "VIEWER",
     "/o/$slug/partners": "ORG_ADMIN",
     "/o/$slug/people": "ORG_ADMIN",
@@ -69,11 +74,13 @@ def test_every_page_opens(watched: Watched, user: Callable[..., ConsoleUser], da
             db.execute("UPDATE user_account SET is_super_admin = true WHERE email = %s", (made.email,))
     slug = made.slugs[0]
     [plant] = add_plants(database_url, slug, "Winery")
+    add_system_templates(database_url)
     values = {
         "slug": slug,
         "plantId": plant,
         "groupId": add_group(database_url, slug, "Wineries"),
         "ruleId": add_rule(database_url, slug),
+        "templateId": BATTERY_TEMPLATE,
     }
     watched.allowed.append("status of 403")
     made.log_in(page)

@@ -9,12 +9,23 @@ from uuid import UUID
 
 import psycopg
 
+from gridfleet.domains.device_templates.catalogue import seed_system_templates
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.ids import new_id
 from support.builders.telemetry_records import RecordedPlant, add_plant
 
 T = TypeVar("T")
+
+
+def add_system_templates(database_url: str) -> None:
+    """Create the templates that every deployment has."""
+
+    async def add(database: Database) -> None:
+        async with database.transaction() as db:
+            await seed_system_templates(db)
+
+    _run(database_url, add)
 
 
 def add_history(

@@ -1,0 +1,104 @@
+import { useState } from "react";
+import { exact } from "../format/quantities";
+import { useLocale, useTexts } from "../i18n";
+import { decoded, fieldOf, isPlausible, type Signal } from "../templates";
+import { Table } from "../ui/table";
+
+/** The signals of a template, and what is stored for values that the user enters. */
+export function SignalTable({ signals }: { signals: readonly Signal[] }) {
+  const texts = useTexts();
+  const [raw, setRaw] = useState<Record<string, string>>({});
+  // Signals that read the same field have its value in common; it is entered at the first of them.
+  const firstOf = new Map([...signals].reverse().map((signal) => [fieldOf(signal), signal]));
+  return (
+    <Table
+      headings={[
+        texts.templates.signal,
+        texts.templates.field,
+        texts.templates.raw,
+        texts.templates.stored,
+        texts.templates.properties,
+      ]}
+    >
+      {signals.map((signal) => {
+        const field = fieldOf(signal);
+        return (
+          <tr key={signal.key}>
+            <th scope="row">
+              {signal.label ?? signal.key}
+              {signal.label !== undefined && <span className="fine">{signal.key}</span>}
+            </th>
+            <td>
+              <code>{field}</code>
+              {signal.bit !== undefined && <span className="fine">{texts.templates.bitNumber(signal.bit)}</span>}
+            </td>
+            <td>
+              {firstOf.get(field) === signal && (
+                <input
+                  className="raw"
+                  aria-label={texts.templates.rawOf(field)}
+                  value={raw[field] ?? ""}
+                  inputMode="decimal"
+                  autoComplete="off"
+                  onChange={({ target }) => setRaw((before) => ({ ...before, [field]: target.value }))}
+                />
+              )}
+            </td>
+            <td>
+              <output aria-label={texts.templates.storedOf(signal.key)}>
+                <Stored signal={signal} raw={raw[field]?.trim() ?? ""} />
+              </output>
+            </td>
+            <td className="wrap">
+              <Properties signal={signal} />
+            </td>
+          </tr>
+        );
+      })}
+    </Table>
+  );
+}
+
+/** The value that is stored for a raw value, or that nothing is. */
+function Stored({ signal, raw }: { signal: Signal; raw: string }) {
+  const texts = useTexts();
+  const locale = useLocale();
+  if (raw === "") return null;
+  const value = decoded(signal, raw);
+  if (value === null) return texts.templates.nothing;
+  const symbol = signal.symbols?.[String(value)];
+  return (
+    <>
+      {exact(value, signal.unit ?? null, locale)}
+      {symbol !== undefined && <span className="fine">{symbol}</span>}
+      {signal.bit !== undefined && <span className="fine">{texts.templates.bitValue(value === 1)}</span>}
+      {!isPlausible(signal, value) && <span className="fine">{texts.templates.implausible}</span>}
+    </>
+  );
+}
+
+/** What a template says about a signal beside its name and field. */
+function Properties({ signal }: { signal: Signal }) {
+  const texts = useTexts();
+  const locale = useLocale();
+  const { unit, scale, offset, min, max, kind, role, severity, invert, symbols } = signal;
+  const number = (value: number) => exact(value, null, locale);
+  const limits =
+    [min, max].some((limit) => limit !== undefined) &&
+    [min, max].map((limit) => (limit === undefined ? "" : number(limit)));
+  const parts = [
+    unit,
+    scale !== undefined && `× ${number(scale)}`,
+    offset !== undefined && `+ ${number(offset)}`,
+    limits && `${limits[0]} … ${limits[1]}`,
+    kind === "counter" && texts.templates.kinds.counter,
+    role !== undefined && texts.templates.roles[role],
+    severity !== undefined && texts.severity[severity],
+    invert && texts.templates.inverted,
+    symbols &&
+      Object.entries(symbols)
+        .map(([value, label]) => `${value} = ${label}`)
+        .join(", "),
+  ];
+  return parts.filter(Boolean).join(" · ");
+}

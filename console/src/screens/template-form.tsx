@@ -1,0 +1,161 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { useId, useState } from "react";
+import { api, dataOf } from "../api/client";
+import { type Action, DEVICE_TYPES, type DeviceTemplate, type DeviceType } from "../devices";
+import { useTexts } from "../i18n";
+import { fieldOf, LEVELS, type Signal, signalsOf, type TemplateLevel } from "../templates";
+import { Failure } from "../ui/failure";
+import { Buttons, Form } from "../ui/form";
+import { Table } from "../ui/table";
+import { SignalDialog } from "./signal-dialog";
+
+interface Props {
+  /** The template to change, or whose signals and actions a new one begins with. */
+  source: DeviceTemplate | null;
+  isNew: boolean;
+}
+
+/** The fields of a template. Its actions are entered as JSON, as the API has them. */
+export function TemplateForm({ source, isNew }: Props) {
+  const texts = useTexts();
+  const navigate = useNavigate();
+  const queryClient = useQueryClient();
+  const actionsId = useId();
+  const { slug } = getRouteApi("/inside/o/$slug").useParams();
+  const [signals, setSignals] = useState<readonly Signal[]>(source ? signalsOf(source) : []);
+  // The index of the signal that is edited; the number of signals for a new one.
+  const [editing, setEditing] = useState<number | null>(null);
+  const save = useMutation({
+    mutationFn: (form: FormData) => {
+      const name = String(form.get("name"));
+      const content = { name, signals: [...signals], actions: actionsIn(String(form.get("actions"))) };
+      if (!isNew && source) {
+        return dataOf(
+          api.PATCH("/api/v1/device-templates/{id}", { params: { path: { id: source.id } }, body: content }),
+        );
+      }
+      const [type, level] = [form.get("type") as DeviceType, form.get("level") as TemplateLevel];
+      return dataOf(api.POST("/api/v1/device-templates", { body: { ...content, type, level, version: 1 } }));
+    },
+    onSuccess: async ({ id }) => {
+      await queryClient.invalidateQueries({ queryKey: ["templates"] });
+      await navigate({ to: "/o/$slug/templates/$templateId", params: { slug, templateId: id } });
+    },
+  });
+  return (
+    <>
+      <Form className="card" onSubmit={(values) => save.mutate(values)}>
+        <div className="fields">
+          <label>
+            {texts.devices.name}
+            <input name="name" required maxLength={120} defaultValue={isNew ? "" : source?.name} autoComplete="off" />
+          </label>
+          <label>
+            {texts.devices.type}
+            <select name="type" disabled={!isNew} defaultValue={source?.type}>
+              {DEVICE_TYPES.map((type) => (
+                <option key={type} value={type}>
+                  {texts.devices.types[type]}
+                </option>
+              ))}
+            </select>
+          </label>
+          <label>
+            {texts.templates.level}
+            <select name="level" disabled={!isNew} defaultValue={source?.level}>
+              {LEVELS.map((level) => (
+                <option key={level} value={level}>
+                  {texts.templates.levels[level]}
+                </option>
+              ))}
+            </select>
+          </label>
+        </div>
+        <h2>{texts.templates.signals}</h2>
+        {signals.length > 0 && (
+          <Table
+            headings={[
+              texts.templates.signal,
+              texts.templates.field,
+              texts.rules.unit,
+              { label: texts.templates.edit, kind: "hidden" },
+            ]}
+          >
+            {signals.map((signal, index) => (
+              <tr key={signal.key}>
+                <th scope="row">
+                  {signal.label ?? signal.key}
+                  {signal.label !== undefined && <span className="fine">{signal.key}</span>}
+                </th>
+                <td>
+                  <code>{fieldOf(signal)}</code>
+                  {signal.bit !== undefined && <span className="fine">{texts.templates.bitNumber(signal.bit)}</span>}
+                </td>
+                <td>{signal.unit}</td>
+                <td className="number">
+                  <button
+                    type="button"
+                    aria-label={texts.templates.editNamed(signal.key)}
+                    onClick={() => setEditing(index)}
+                  >
+                    {texts.templates.edit}
+                  </button>{" "}
+                  <button
+                    type="button"
+                    aria-label={texts.templates.removeNamed(signal.key)}
+                    onClick={() => setSignals(signals.filter((other) => other !== signal))}
+                  >
+                    {texts.groups.remove}
+                  </button>
+                </td>
+              </tr>
+            ))}
+          </Table>
+        )}
+        <div className="toolbar">
+          <button type="button" onClick={() => setEditing(signals.length)}>
+            {texts.templates.addSignal}
+          </button>
+        </div>
+        <div className="field">
+          <label htmlFor={actionsId}>{texts.templates.actionsJson}</label>
+          <textarea
+            id={actionsId}
+            name="actions"
+            rows={8}
+            className="code"
+            spellCheck={false}
+            defaultValue={JSON.stringify(source?.actions ?? [], null, 2)}
+          />
+        </div>
+        <Failure error={save.error} />
+        <Buttons
+          action={texts.save}
+          disabled={save.isPending}
+          onCancel={() => navigate({ to: "/o/$slug/templates", params: { slug } })}
+        />
+      </Form>
+      {editing !== null && (
+        <SignalDialog
+          signal={signals[editing] ?? null}
+          taken={signals.filter((_, index) => index !== editing).map(({ key }) => key)}
+          onSave={(signal) => {
+            setSignals([...signals.slice(0, editing), signal, ...signals.slice(editing + 1)]);
+            setEditing(null);
+          }}
+          onClose={() => setEditing(null)}
+        />
+      )}
+    </>
+  );
+}
+
+/**
+ * Return the actions of a text; none for no text. The service checks what they contain.
+ *
+ * @throws SyntaxError The text is no JSON.
+ */
+function actionsIn(text: string): Action[] {
+  return text.trim() === "" ? [] : (JSON.parse(text) as Action[]);
+}
