@@ -1,5 +1,5 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { apiOf, dataOf } from "./api/client";
+import { apiOf, dataOf, given } from "./api/client";
 import type { components } from "./api/schema";
 import { pageOf } from "./page";
 
@@ -34,8 +34,10 @@ export function alertSearch(search: Record<string, unknown>): AlertSearch {
   };
 }
 
-export function alertsQuery(organizationId: string, { status, severity, page }: AlertSearch) {
-  const query = { status: [...(status ?? OPEN)], severity: severity ?? [], page: page ?? 1, limit: PAGE };
+/** A page of the alerts of a plant, or of all plants. */
+export function alertsQuery(organizationId: string, { status, severity, page }: AlertSearch, plantId?: string) {
+  const filters = { status: [...(status ?? OPEN)], severity: severity ?? [], page: page ?? 1, limit: PAGE };
+  const query = { ...filters, ...given({ plantId }) };
   return queryOptions({
     queryKey: [organizationId, "alerts", query],
     queryFn: ({ signal }) => dataOf(apiOf(organizationId).GET("/api/v1/alerts", { params: { query }, signal })),

@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import { api, apiOf, dataOf, inOrganization } from "./api/client";
+import { api, apiOf, dataOf, given, inOrganization } from "./api/client";
 import type { components } from "./api/schema";
 import type { Role } from "./session";
 
@@ -26,6 +26,9 @@ export const SUBJECTS: readonly AuditSubject[] = [
   "ORGANIZATION",
   "SANDBOX_PLANT",
 ];
+
+/** What changes of a plant are about. */
+export const SUBJECTS_OF_PLANT: readonly AuditSubject[] = ["PLANT", "SUB_DEVICE", "COMMAND", "ALERT", "ALERT_RULE"];
 
 const MOST = 100;
 
@@ -65,17 +68,20 @@ export function invitationsQuery(organizationId: string) {
   });
 }
 
-/** A page of what was changed in an organisation, newest first. */
-export function auditQuery(organizationId: string, subjectType: AuditSubject | undefined, page: number) {
+/** A page of what was changed of a plant, or in an organisation, newest first. */
+export function auditQuery(
+  organizationId: string,
+  subjectType: AuditSubject | undefined,
+  page: number,
+  plantId: string | undefined,
+) {
+  const query = { page, limit: 50, ...given({ subjectType, plantId }) };
   return queryOptions({
-    queryKey: [organizationId, "audit", subjectType, page],
+    queryKey: [organizationId, "audit", query],
     queryFn: ({ signal }) =>
       dataOf(
         apiOf(organizationId).GET("/api/v1/audit-events", {
-          params: {
-            header: inOrganization(organizationId),
-            query: { page, limit: 50, ...(subjectType && { subjectType }) },
-          },
+          params: { header: inOrganization(organizationId), query },
           signal,
         }),
       ),

@@ -15,9 +15,10 @@ export function plantQuery(organizationId: string, id: string) {
   });
 }
 
-/** Return the time zone in which a plant's times are shown; UTC until the plant is loaded. */
-export function useTimeZone(organizationId: string, plantId: string): string {
-  return useQuery(plantQuery(organizationId, plantId)).data?.effectiveTimeZone ?? "UTC";
+/** Return the time zone in which a plant's times are shown; UTC until the plant is loaded, and for lists of all plants. */
+export function useTimeZone(organizationId: string, plantId: string | undefined): string {
+  const plant = useQuery({ ...plantQuery(organizationId, plantId ?? ""), enabled: plantId !== undefined });
+  return plant.data?.effectiveTimeZone ?? "UTC";
 }
 
 /** The newest value of every metric of a plant. */

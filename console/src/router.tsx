@@ -265,6 +265,20 @@ const plantMessages = createRoute({
   component: lazyRouteComponent(() => import("./screens/plant-messages"), "PlantMessagesScreen"),
 });
 
+const plantAlerts = createRoute({
+  getParentRoute: () => plant,
+  path: "/alerts",
+  validateSearch: alertSearch,
+  component: lazyRouteComponent(() => import("./screens/plant-alerts"), "PlantAlertsScreen"),
+});
+
+const plantAudit = createRoute({
+  getParentRoute: () => plant,
+  path: "/audit",
+  validateSearch: auditSearch,
+  component: lazyRouteComponent(() => import("./screens/plant-audit"), "PlantAuditScreen"),
+});
+
 export const router = createRouter({
   routeTree: root.addChildren([
     login,
@@ -297,8 +311,10 @@ export const router = createRouter({
           plantEnergy,
           plantDevices,
           plantMessages,
+          plantAlerts,
           plantTrading,
           plantCredentials,
+          plantAudit,
         ]),
       ]),
     ]),

@@ -43,8 +43,10 @@ PAGES = {
     "/o/$slug/plants/$plantId/energy": "VIEWER",
     "/o/$slug/plants/$plantId/devices": "VIEWER",
     "/o/$slug/plants/$plantId/messages": "VIEWER",
+    "/o/$slug/plants/$plantId/alerts": "VIEWER",
     "/o/$slug/plants/$plantId/trading": "VIEWER",
     "/o/$slug/plants/$plantId/credentials": "VIEWER",
+    "/o/$slug/plants/$plantId/audit": "ORG_ADMIN",
 }
 """The path of each page, and the least role that may see what it shows."""
 

@@ -606,7 +606,7 @@ export const de: Catalogue = {
     subject: "Was geändert wurde",
     all: "Alles",
     none: "Nichts wurde geändert.",
-    time: "Zeit (UTC)",
+    time: (zone) => `Zeit (${zone})`,
     event: "Ereignis",
     details: "Einzelheiten",
     actor: "Von",

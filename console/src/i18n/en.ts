@@ -598,7 +598,7 @@ export const en = {
     subject: "What was changed",
     all: "Everything",
     none: "Nothing was changed.",
-    time: "Time (UTC)",
+    time: (zone: string) => `Time (${zone})`,
     event: "Event",
     details: "Details",
     actor: "By",

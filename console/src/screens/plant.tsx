@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, Outlet } from "@tanstack/react-router";
 import { useTexts } from "../i18n";
 import { plantQuery } from "../plants";
+import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
@@ -13,7 +14,7 @@ const route = getRouteApi("/inside/o/$slug/plants/$plantId");
 export function PlantFrame() {
   const texts = useTexts();
   const now = useNow(1);
-  const { organization } = route.useRouteContext();
+  const { user, organization } = route.useRouteContext();
   const params = route.useParams();
   const plant = useQuery({ ...plantQuery(organization.id, params.plantId), refetchInterval: 30_000 });
   return (
@@ -52,12 +53,20 @@ export function PlantFrame() {
           <Link to="/o/$slug/plants/$plantId/messages" params={params}>
             {texts.plant.messages}
           </Link>
+          <Link to="/o/$slug/plants/$plantId/alerts" params={params}>
+            {texts.alerts.title}
+          </Link>
           <Link to="/o/$slug/plants/$plantId/trading" params={params}>
             {texts.plant.trading}
           </Link>
           <Link to="/o/$slug/plants/$plantId/credentials" params={params}>
             {texts.plant.credentials}
           </Link>
+          {mayAct(user, organization, "ORG_ADMIN") && (
+            <Link to="/o/$slug/plants/$plantId/audit" params={params}>
+              {texts.audit.title}
+            </Link>
+          )}
         </nav>
       </header>
       {plant.error ? <Failure error={plant.error} /> : <Outlet />}

@@ -1,4 +1,4 @@
-"""What pages of the console show: system templates, plants with stored values, and rules."""
+"""What pages of the console show: system templates, plants with stored values, rules and alerts."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -13,6 +13,7 @@ from gridfleet.domains.device_templates.catalogue import seed_system_templates
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.ids import new_id
+from support.builders.alerting import ago
 from support.builders.telemetry_records import RecordedPlant, add_plant
 
 T = TypeVar("T")
@@ -58,6 +59,20 @@ def add_rule(database_url: str, slug: str) -> str:
             (rule_id, slug),
         )
     return str(rule_id)
+
+
+def add_alert(database_url: str, plant_id: UUID | str, message: str) -> str:
+    """Add an alert about 5 % of half an hour ago at BAT1 of a plant. Returns its id."""
+    alert_id = new_id()
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "INSERT INTO alert (id, organization_id, plant_id, severity, status, message, metric, value, unit, condition,"
+            " threshold, rule_name, measured_at, created_at)"
+            " SELECT %s, organization_id, id, 'CRITICAL', 'ACTIVE', %s, 'BAT1.soc', 5, '%%', 'LT', 10, 'Low battery', %s, %s"
+            " FROM plant WHERE id = %s",
+            (alert_id, message, ago(1800), ago(1795), plant_id),
+        )
+    return str(alert_id)
 
 
 def _run(database_url: str, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:

@@ -1,0 +1,208 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { type Alert, type AlertSearch, alertsQuery, changeAlerts, OPEN, SEVERITIES } from "../alerts";
+import { useTexts } from "../i18n";
+import { useTimeZone } from "../plants";
+import { mayAct } from "../session";
+import { Age } from "../ui/age";
+import { Failure } from "../ui/failure";
+import { useNow } from "../ui/now";
+import { Pager } from "../ui/pager";
+import { AlertState } from "../ui/state";
+import { Table } from "../ui/table";
+
+const route = getRouteApi("/inside/o/$slug");
+const ALL = ["ACTIVE", "ACKNOWLEDGED", "RESOLVED"] as const;
+
+interface Props {
+  /** Without it, the alerts of all plants. */
+  plantId?: string;
+  search: AlertSearch;
+  onSearch: (search: AlertSearch) => void;
+}
+
+/** Alerts, open ones first to see, several to acknowledge or resolve at once. */
+export function AlertList({ plantId, search, onSearch }: Props) {
+  const texts = useTexts();
+  const { organization, user } = route.useRouteContext();
+  const queryClient = useQueryClient();
+  const list = useQuery(alertsQuery(organization.id, search, plantId));
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const alerts = list.data?.data ?? [];
+  // Those of another page or of other filters are not shown, and are not changed.
+  const seen = alerts.filter(({ id }) => chosen.has(id)).map(({ id }) => id);
+  const change = useMutation({
+    mutationFn: (to: "acknowledge" | "resolve") => changeAlerts(organization.id, to, seen),
+    onSuccess: () => {
+      setChosen(new Set());
+      return queryClient.invalidateQueries({ queryKey: [organization.id] });
+    },
+  });
+  const timeZone = useTimeZone(organization.id, plantId);
+  const canChange = mayAct(user, organization, "OPERATOR");
+  const shown = search.status ?? OPEN;
+  return (
+    <>
+      <div className="toolbar">
+        <label>
+          {texts.alerts.status}
+          <select
+            value={shown.length === 2 ? "OPEN" : shown.length === 3 ? "ALL" : shown[0]}
+            onChange={({ target }) =>
+              onSearch({
+                severity: search.severity,
+                status: target.value === "OPEN" ? undefined : ALL.filter((one) => [one, "ALL"].includes(target.value)),
+              })
+            }
+          >
+            <option value="OPEN">{texts.alerts.open}</option>
+            {ALL.map((one) => (
+              <option key={one} value={one}>
+                {texts.alerts.states[one]}
+              </option>
+            ))}
+            <option value="ALL">{texts.fleet.all}</option>
+          </select>
+        </label>
+        <fieldset className="checks">
+          <legend>{texts.alerts.severity}</legend>
+          {SEVERITIES.map((one) => (
+            <label key={one} className="check">
+              <input
+                type="checkbox"
+                checked={search.severity?.includes(one) ?? false}
+                onChange={({ target }) =>
+                  onSearch({
+                    status: search.status,
+                    severity: SEVERITIES.filter((other) =>
+                      other === one ? target.checked : search.severity?.includes(other),
+                    ),
+                  })
+                }
+              />
+              {texts.severity[one]}
+            </label>
+          ))}
+        </fieldset>
+      </div>
+      <Failure error={list.error ?? change.error} />
+      <p className="fine" role="status">
+        {list.data && texts.alerts.count(list.data.meta.total)}
+      </p>
+      {canChange && seen.length > 0 && (
+        <div className="toolbar bulk">
+          <strong>{texts.alerts.chosen(seen.length)}</strong>
+          <button type="button" onClick={() => change.mutate("acknowledge")} disabled={change.isPending}>
+            {texts.alerts.acknowledge}
+          </button>
+          <button type="button" onClick={() => change.mutate("resolve")} disabled={change.isPending}>
+            {texts.alerts.resolve}
+          </button>
+        </div>
+      )}
+      {list.data?.meta.total === 0 && <p className="card empty">{texts.alerts.none}</p>}
+      {alerts.length > 0 && (
+        <Table
+          headings={[
+            ...(canChange
+              ? [
+                  {
+                    label: texts.alerts.chooseAll,
+                    content: (
+                      <input
+                        type="checkbox"
+                        aria-label={texts.alerts.chooseAll}
+                        checked={seen.length === alerts.length}
+                        onChange={({ target }) => setChosen(new Set(target.checked ? alerts.map(({ id }) => id) : []))}
+                      />
+                    ),
+                  },
+                ]
+              : []),
+            texts.alerts.severity,
+            texts.alerts.what,
+            ...(plantId === undefined ? [texts.fleet.name] : []),
+            texts.alerts.raised,
+            texts.alerts.status,
+          ]}
+        >
+          {alerts.map((alert) => (
+            <Row
+              key={alert.id}
+              alert={alert}
+              slug={organization.slug}
+              timeZone={timeZone}
+              isOfPlant={plantId !== undefined}
+              isChosen={chosen.has(alert.id)}
+              onChoose={
+                canChange &&
+                ((isChosen) =>
+                  setChosen(
+                    (before) => new Set(isChosen ? [...before, alert.id] : [...before].filter((id) => id !== alert.id)),
+                  ))
+              }
+            />
+          ))}
+        </Table>
+      )}
+      {list.data && (
+        <Pager
+          page={list.data.meta.page}
+          pages={list.data.meta.totalPages}
+          onPage={(page) => onSearch({ ...search, page })}
+        />
+      )}
+    </>
+  );
+}
+
+interface RowProps {
+  alert: Alert;
+  slug: string;
+  timeZone: string;
+  /** Whether only the alerts of one plant are shown. */
+  isOfPlant: boolean;
+  isChosen: boolean;
+  onChoose: false | ((isChosen: boolean) => void);
+}
+
+function Row({ alert, slug, timeZone, isOfPlant, isChosen, onChoose }: RowProps) {
+  const texts = useTexts();
+  const now = useNow(10);
+  return (
+    <tr>
+      {onChoose && (
+        <td>
+          <input
+            type="checkbox"
+            aria-label={texts.alerts.choose(alert.message)}
+            checked={isChosen}
+            onChange={({ target }) => onChoose(target.checked)}
+          />
+        </td>
+      )}
+      <td>
+        <AlertState severity={alert.severity} />
+      </td>
+      <th scope="row" className="wrap">
+        {alert.message}
+        {alert.ruleName !== null && <span className="fine">{alert.ruleName}</span>}
+      </th>
+      {!isOfPlant && (
+        <td>
+          <Link to="/o/$slug/plants/$plantId" params={{ slug, plantId: alert.plantId }}>
+            {alert.plantName}
+          </Link>
+        </td>
+      )}
+      <td>
+        <Age time={alert.createdAt} now={now} timeZone={timeZone} short />
+      </td>
+      <td>
+        {texts.alerts.states[alert.status]}
+        {alert.acknowledgedByName !== null && <span className="fine"> {alert.acknowledgedByName}</span>}
+      </td>
+    </tr>
+  );
+}

@@ -1,0 +1,88 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import { dateTime } from "../format/times";
+import { useLocale, useTexts } from "../i18n";
+import { type AuditSubject, auditQuery, membersQuery, SUBJECTS, SUBJECTS_OF_PLANT } from "../people";
+import { useTimeZone } from "../plants";
+import { Failure } from "../ui/failure";
+import { Pager } from "../ui/pager";
+import { Table } from "../ui/table";
+import type { AuditSearch } from "./audit-search";
+
+const route = getRouteApi("/inside/o/$slug");
+
+interface Props {
+  /** Without it, the changes in the whole organisation. */
+  plantId?: string;
+  search: AuditSearch;
+  onSearch: (search: AuditSearch) => void;
+  /** The heading. */
+  children: ReactNode;
+}
+
+/** Who changed what, newest first. */
+export function ChangeList({ plantId, search: { subject, page = 1 }, onSearch, children }: Props) {
+  const texts = useTexts();
+  const locale = useLocale();
+  const { organization } = route.useRouteContext();
+  // Of SuperAdmins and former members, the id is shown.
+  const members = useQuery(membersQuery(organization.id, ""));
+  const nameOf = (id: string | null) => members.data?.data.find(({ userId }) => userId === id)?.user.name ?? id;
+  const timeZone = useTimeZone(organization.id, plantId);
+  const events = useQuery(auditQuery(organization.id, subject, page, plantId));
+  return (
+    <>
+      <div className="toolbar">
+        {children}
+        <select
+          aria-label={texts.audit.subject}
+          value={subject ?? ""}
+          onChange={(event) => onSearch({ subject: (event.target.value || undefined) as AuditSubject })}
+        >
+          <option value="">{texts.audit.all}</option>
+          {(plantId === undefined ? SUBJECTS : SUBJECTS_OF_PLANT).map((one) => (
+            <option key={one} value={one}>
+              {texts.audit.subjects[one]}
+            </option>
+          ))}
+        </select>
+      </div>
+      <Failure error={events.error} />
+      {events.data?.meta.total === 0 && <p className="fine">{texts.audit.none}</p>}
+      {events.data !== undefined && events.data.meta.total > 0 && (
+        <>
+          <Table
+            label={texts.audit.title}
+            headings={[texts.audit.time(timeZone), texts.audit.event, texts.audit.details, texts.audit.actor]}
+          >
+            {events.data.data.map((event) => (
+              <tr key={event.id}>
+                <td>
+                  <time dateTime={event.createdAt}>{dateTime(event.createdAt, timeZone, locale)}</time>
+                </td>
+                <th scope="row">
+                  <code>{event.event}</code>
+                  <span className="fine">{event.subjectId}</span>
+                </th>
+                <td className="wrap">
+                  {Object.entries(event.details).map(([name, value]) => (
+                    <div key={name}>
+                      <span className="fine">{name}</span> {typeof value === "string" ? value : JSON.stringify(value)}
+                    </div>
+                  ))}
+                </td>
+                <td>
+                  {texts.audit.actors[event.actorType as keyof typeof texts.audit.actors] ?? event.actorType}
+                  <span className="fine">{nameOf(event.actorId)}</span>
+                  <span className="fine">{event.ip}</span>
+                </td>
+              </tr>
+            ))}
+          </Table>
+          <Pager page={page} pages={events.data.meta.totalPages} onPage={(next) => onSearch({ subject, page: next })} />
+        </>
+      )}
+    </>
+  );
+}
