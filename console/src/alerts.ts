@@ -2,6 +2,7 @@ import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { apiOf, dataOf, given } from "./api/client";
 import type { components } from "./api/schema";
 import { pageOf } from "./page";
+import type { Range } from "./plants";
 
 export type Alert = components["schemas"]["Alert"];
 export type AlertStatus = components["schemas"]["AlertStatus"];
@@ -12,6 +13,7 @@ const STATUSES: readonly AlertStatus[] = ["ACTIVE", "ACKNOWLEDGED", "RESOLVED"];
 /** What the list shows without a choice: what is not resolved. */
 export const OPEN: readonly AlertStatus[] = ["ACTIVE", "ACKNOWLEDGED"];
 const PAGE = 50;
+const MOST_MARKS = 100;
 
 /** What the URL says about the list. */
 export interface AlertSearch {
@@ -44,6 +46,24 @@ export function alertsQuery(organizationId: string, { status, severity, page }: 
     placeholderData: keepPreviousData,
     // The stream is faster; without it, this is how old the list may be.
     refetchInterval: 30_000,
+  });
+}
+
+/** The alerts that a plant raised in a range, the newest hundred. */
+export function alertsInRangeQuery(organizationId: string, plantId: string, range: Range) {
+  const query = { plantId, ...range, limit: MOST_MARKS };
+  return queryOptions({
+    queryKey: [organizationId, "alerts", query],
+    queryFn: ({ signal }) => dataOf(apiOf(organizationId).GET("/api/v1/alerts", { params: { query }, signal })),
+    placeholderData: keepPreviousData,
+  });
+}
+
+export function alertQuery(organizationId: string, id: string) {
+  return queryOptions({
+    queryKey: [organizationId, "alerts", id],
+    queryFn: ({ signal }) =>
+      dataOf(apiOf(organizationId).GET("/api/v1/alerts/{id}", { params: { path: { id } }, signal })),
   });
 }
 

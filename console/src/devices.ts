@@ -1,6 +1,7 @@
-import { queryOptions } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, apiOf, dataOf } from "./api/client";
 import type { components } from "./api/schema";
+import type { Range } from "./plants";
 
 export type SubDevice = components["schemas"]["SubDevice"];
 export type DeviceTemplate = components["schemas"]["DeviceTemplate"];
@@ -47,6 +48,16 @@ export function commandsQuery(organizationId: string, plantId: string, externalI
           signal,
         }),
       ),
+  });
+}
+
+/** The commands that were issued to a plant and its devices in a range, the newest hundred. */
+export function commandsInRangeQuery(organizationId: string, plantId: string, range: Range) {
+  const query = { plantId, ...range, limit: MOST };
+  return queryOptions({
+    queryKey: [organizationId, "commands", plantId, query],
+    queryFn: ({ signal }) => dataOf(apiOf(organizationId).GET("/api/v1/commands", { params: { query }, signal })),
+    placeholderData: keepPreviousData,
   });
 }
 

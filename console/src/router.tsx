@@ -110,6 +110,12 @@ const alerts = createRoute({
   component: lazyRouteComponent(() => import("./screens/alerts"), "AlertsScreen"),
 });
 
+const alert = createRoute({
+  getParentRoute: () => organization,
+  path: "/alerts/$alertId",
+  component: lazyRouteComponent(() => import("./screens/alert"), "AlertScreen"),
+});
+
 const rules = createRoute({
   getParentRoute: () => organization,
   path: "/rules",
@@ -289,6 +295,7 @@ export const router = createRouter({
         organizationStart,
         fleet,
         alerts,
+        alert,
         rules,
         newRule,
         rule,

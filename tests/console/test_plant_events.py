@@ -1,12 +1,14 @@
-"""What happened at a plant: its alerts and changes."""
+"""What happened at a plant: its alerts and changes, and marks of alerts and commands on its charts."""
 
 import re
 from collections.abc import Callable
 from uuid import UUID
 
+import psycopg
 from playwright.sync_api import expect
 
 from gridfleet.domains.device_templates.decoder import Metric
+from gridfleet.kernel.ids import new_id
 from support.builders.alerting import ago
 from support.clients.console_data import add_alert, add_history
 from support.clients.console_user import ConsoleUser
@@ -22,6 +24,16 @@ def add_battery(database_url: str, slug: str, name: str) -> UUID:
     plant_id = add_history(database_url, slug, name, "BAT1", [SOC], frames)
     add_alert(database_url, plant_id, f"{name} is low")
     return plant_id
+
+
+def add_command(database_url: str, plant_id: UUID) -> None:
+    """Add a command to the battery of a plant, issued ten minutes ago."""
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "INSERT INTO plant_command (id, plant_id, target, type, instruction, requester_type, issued_at, expires_at, due_at)"
+            " VALUES (%s, %s, 'BAT1', 'DEVICE_COMMAND', %s, 'SYSTEM', %s, now() + interval '1 hour', now())",
+            (new_id(), plant_id, '{"action": "stop"}', ago(600)),
+        )
 
 
 def test_a_plant_has_its_own_alerts_and_changes(watched: Watched, user: User, database_url: str) -> None:
@@ -59,3 +71,48 @@ def test_operators_see_no_changes_of_a_plant(watched: Watched, user: User, datab
     tabs = watched.page.get_by_role("navigation", name="Screens of the plant")
     expect(tabs.get_by_role("link", name="Alerts")).to_be_visible()
     expect(tabs.get_by_role("link", name="Changes")).to_have_count(0)
+
+
+def test_the_history_marks_alerts_and_commands(watched: Watched, user: User, database_url: str) -> None:
+    page = watched.page
+    viewer = user()
+    slug = viewer.slugs[0]
+    plant_id = add_battery(database_url, slug, "Barn")
+    add_command(database_url, plant_id)
+    viewer.log_in(page, f"/console/o/{slug}/plants/{plant_id}/history?last=24h")
+    events = page.get_by_role("region", name="Alerts and commands")
+    # The newest first.
+    expect(events.get_by_role("rowheader")).to_have_text(["Command BAT1: stop", "Barn is low"])
+    expect(page.locator(".event.alert")).to_have_attribute("title", re.compile("Barn is low$"))
+    expect(page.locator(".event.command")).to_have_attribute("title", re.compile("BAT1: stop$"))
+    places = [page.locator(f".event.{kind}").bounding_box() for kind in ("alert", "command")]
+    chart = page.get_by_role("img", name="Chart of BAT1.soc over time").bounding_box()
+    assert places[0] is not None
+    assert places[1] is not None
+    assert chart is not None
+    assert chart["x"] < places[0]["x"] < places[1]["x"] < chart["x"] + chart["width"]
+    watched.check_accessibility()
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_an_alert_is_shown_with_its_moment_and_resolved(watched: Watched, user: User, database_url: str) -> None:
+    page = watched.page
+    operator = user(role="OPERATOR")
+    slug = operator.slugs[0]
+    add_battery(database_url, slug, "Barn")
+    operator.log_in(page, f"/console/o/{slug}/alerts")
+    page.get_by_role("link", name="Barn is low").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Barn is low")
+    expect(page.get_by_text("BAT1.soc below 10\u00a0%")).to_be_visible()
+    expect(page.get_by_role("img", name="Chart of BAT1.soc over time")).to_be_visible()
+    expect(page.locator(".event.alert")).to_have_count(1)
+    expect(page.locator(".level")).to_have_text("Threshold 10\u00a0%")
+    watched.check_accessibility()
+    page.get_by_role("button", name="Acknowledge").click()
+    expect(page.get_by_role("definition").filter(has_text="Vera Viewer")).to_be_visible()
+    page.get_by_role("button", name="Resolve").click()
+    expect(page.get_by_role("button", name="Resolve")).to_have_count(0)
+    page.get_by_role("link", name="Open in the history").click()
+    expect(page).to_have_url(re.compile("from=.*metrics="))
+    expect(page.locator(".event.alert")).to_have_count(1)

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from playwright.sync_api import expect
 
-from support.clients.console_data import add_rule, add_system_templates
+from support.clients.console_data import add_alert, add_rule, add_system_templates
 from support.clients.console_user import ConsoleUser, add_group, add_plants
 from support.clients.watched_page import Watched
 
@@ -22,6 +22,7 @@ PAGES = {
     "/o/$slug": "VIEWER",
     "/o/$slug/fleet": "VIEWER",
     "/o/$slug/alerts": "VIEWER",
+    "/o/$slug/alerts/$alertId": "VIEWER",
     "/o/$slug/rules": "VIEWER",
     "/o/$slug/rules/new": "VIEWER",
     "/o/$slug/rules/$ruleId": "VIEWER",
@@ -83,6 +84,7 @@ def test_every_page_opens(watched: Watched, user: Callable[..., ConsoleUser], da
         "groupId": add_group(database_url, slug, "Wineries"),
         "ruleId": add_rule(database_url, slug),
         "templateId": BATTERY_TEMPLATE,
+        "alertId": add_alert(database_url, plant, "The winery is low"),
     }
     watched.allowed.append("status of 403")
     made.log_in(page)

@@ -192,6 +192,11 @@ export const de: Catalogue = {
     chart: (metrics) => `Diagramm von ${metrics.join(", ")} über die Zeit`,
     bucket: (width, zone) =>
       `Mittelwerte über ${width.replace("minute", "Minute").replace("hour", "Stunde").replace("second", "Sekunde").replace("day", "Tag")}; das Band reicht vom kleinsten zum größten Wert. Zeiten in ${zone}. Ziehen vergrößert.`,
+    events: "Alarme und Befehle",
+    noEvents: "In dieser Zeit wurde kein Alarm ausgelöst und kein Befehl erteilt.",
+    time: "Zeit",
+    command: (name) => `Befehl ${name}`,
+    cut: "Nur die neuesten hundert Alarme und Befehle sind markiert und aufgeführt.",
     minimum: "Minimum",
     average: "Mittelwert",
     maximum: "Maximum",
@@ -211,6 +216,10 @@ export const de: Catalogue = {
     chooseAll: "Alle Alarme dieser Seite auswählen",
     acknowledge: "Bestätigen",
     resolve: "Beheben",
+    alert: "Alarm",
+    measured: "Gemessen",
+    around: "Eine Stunde vorher und nachher",
+    toHistory: "Im Verlauf öffnen",
   },
   rules: {
     title: "Alarmregeln",

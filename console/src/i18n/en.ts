@@ -188,6 +188,11 @@ export const en = {
     chart: (metrics: string[]) => `Chart of ${metrics.join(", ")} over time`,
     bucket: (width: string, zone: string) =>
       `Averages of ${width}; the band reaches from minimum to maximum. Times in ${zone}. Drag to zoom.`,
+    events: "Alerts and commands",
+    noEvents: "No alert was raised and no command was issued in this time.",
+    time: "Time",
+    command: (name: string) => `Command ${name}`,
+    cut: "Only the newest hundred alerts and commands are marked and listed.",
     minimum: "Minimum",
     average: "Average",
     maximum: "Maximum",
@@ -207,6 +212,10 @@ export const en = {
     chooseAll: "Choose all alerts of this page",
     acknowledge: "Acknowledge",
     resolve: "Resolve",
+    alert: "Alert",
+    measured: "Measured",
+    around: "An hour before and after",
+    toHistory: "Open in the history",
   },
   rules: {
     title: "Alert rules",

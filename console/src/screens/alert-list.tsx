@@ -186,7 +186,9 @@ function Row({ alert, slug, timeZone, isOfPlant, isChosen, onChoose }: RowProps)
         <AlertState severity={alert.severity} />
       </td>
       <th scope="row" className="wrap">
-        {alert.message}
+        <Link to="/o/$slug/alerts/$alertId" params={{ slug, alertId: alert.id }}>
+          {alert.message}
+        </Link>
         {alert.ruleName !== null && <span className="fine">{alert.ruleName}</span>}
       </th>
       {!isOfPlant && (

@@ -8,6 +8,7 @@ import { useShownTheme } from "../theme";
 import { Chart, colourOf } from "../ui/chart";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
+import { EventList, usePlantEvents } from "./plant-events";
 import { LAST, type Last, rangeOf } from "./plant-history-search";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/history");
@@ -26,6 +27,7 @@ export function PlantHistoryScreen() {
   const latest = useQuery(latestQuery(organization.id, plantId));
   const metrics = search.metrics ?? firstChoice(latest.data ?? []);
   const range = useMemo(() => rangeOf(search, now), [search, now]);
+  const events = usePlantEvents(organization.id, plantId, range, timeZone);
   const columns = useQuery({
     ...columnsQuery(organization.id, plantId, metrics, range, POINTS),
     placeholderData: (before: Columns | undefined) => before,
@@ -81,6 +83,7 @@ export function PlantHistoryScreen() {
             columns={columns.data}
             timeZone={timeZone}
             label={texts.history.chart(metrics)}
+            marks={events.marks}
             onZoom={({ from, to }) => navigate({ search: (before) => ({ metrics: before.metrics, from, to }) })}
           />
           <figcaption>
@@ -89,6 +92,7 @@ export function PlantHistoryScreen() {
           </figcaption>
         </figure>
       )}
+      <EventList events={events} timeZone={timeZone} />
     </>
   );
 }

@@ -1,0 +1,163 @@
+import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { type ReactNode, useMemo } from "react";
+import { type Alert, alertQuery, changeAlerts } from "../alerts";
+import { exact, number } from "../format/quantities";
+import { dateTime } from "../format/times";
+import { useLocale, useTexts } from "../i18n";
+import { columnsQuery, type Range, useTimeZone } from "../plants";
+import { mayAct } from "../session";
+import { Chart } from "../ui/chart";
+import type { Level, Mark } from "../ui/chart-overlay";
+import { Failure } from "../ui/failure";
+import { useNow } from "../ui/now";
+import { AlertState } from "../ui/state";
+import { SubPageHead } from "../ui/sub-page-head";
+
+const route = getRouteApi("/inside/o/$slug/alerts/$alertId");
+const HOUR = 3_600_000;
+const MINUTE = 60_000;
+const POINTS = 400;
+
+/** An alert: what raised it, who works on it, and its metric around the moment. */
+export function AlertScreen() {
+  const texts = useTexts();
+  const queryClient = useQueryClient();
+  const { user, organization } = route.useRouteContext();
+  const { alertId } = route.useParams();
+  const alert = useQuery(alertQuery(organization.id, alertId));
+  const change = useMutation({
+    mutationFn: (to: "acknowledge" | "resolve") => changeAlerts(organization.id, to, [alertId]),
+    onSuccess: () => queryClient.invalidateQueries({ queryKey: [organization.id] }),
+  });
+  const status = alert.data?.status;
+  return (
+    <>
+      <SubPageHead title={alert.data?.message ?? texts.alerts.alert} organization={organization}>
+        <Link to="/o/$slug/alerts" params={{ slug: organization.slug }}>
+          {texts.alerts.title}
+        </Link>
+      </SubPageHead>
+      <Failure error={alert.error ?? change.error} />
+      {mayAct(user, organization, "OPERATOR") && status !== undefined && status !== "RESOLVED" && (
+        <div className="toolbar">
+          {status === "ACTIVE" && (
+            <button type="button" onClick={() => change.mutate("acknowledge")} disabled={change.isPending}>
+              {texts.alerts.acknowledge}
+            </button>
+          )}
+          <button type="button" onClick={() => change.mutate("resolve")} disabled={change.isPending}>
+            {texts.alerts.resolve}
+          </button>
+        </div>
+      )}
+      {alert.data && <Details alert={alert.data} />}
+      {alert.data && <Around alert={alert.data} />}
+    </>
+  );
+}
+
+function Details({ alert }: { alert: Alert }) {
+  const texts = useTexts();
+  const locale = useLocale();
+  const { organization } = route.useRouteContext();
+  const { slug } = organization;
+  const timeZone = useTimeZone(organization.id, alert.plantId);
+  const at = (time: string) => <time dateTime={time}>{dateTime(time, timeZone, locale)}</time>;
+  const { condition, threshold, ruleId, ruleName, acknowledgedAt, acknowledgedByName, resolvedAt } = alert;
+  const rows: [string, ReactNode][] = [
+    [texts.alerts.severity, <AlertState key="severity" severity={alert.severity} />],
+    [texts.alerts.status, texts.alerts.states[alert.status]],
+    [
+      texts.fleet.name,
+      <Link key="plant" to="/o/$slug/plants/$plantId" params={{ slug, plantId: alert.plantId }}>
+        {alert.plantName}
+      </Link>,
+    ],
+    [texts.plant.value, `${alert.metric}: ${number(alert.value, locale)} ${alert.unit ?? ""}`],
+    [texts.alerts.measured, at(alert.measuredAt)],
+    [texts.alerts.raised, at(alert.createdAt)],
+  ];
+  if (condition !== null && threshold !== null)
+    rows.push([
+      texts.rules.condition,
+      texts.rules.conditions[condition](alert.metric, exact(threshold, alert.unit, locale)),
+    ]);
+  if (ruleId !== null)
+    rows.push([
+      texts.rules.rule,
+      <Link key="rule" to="/o/$slug/rules/$ruleId" params={{ slug, ruleId }}>
+        {ruleName ?? ruleId}
+      </Link>,
+    ]);
+  if (acknowledgedAt !== null)
+    rows.push([
+      texts.alerts.states.ACKNOWLEDGED,
+      <>
+        {at(acknowledgedAt)} {acknowledgedByName}
+      </>,
+    ]);
+  if (resolvedAt !== null) rows.push([texts.alerts.states.RESOLVED, at(resolvedAt)]);
+  return (
+    <dl className="card details">
+      {rows.map(([term, value]) => (
+        <div key={term}>
+          <dt>{term}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** The metric of an alert for an hour before and after it was raised. */
+function Around({ alert }: { alert: Alert }) {
+  const texts = useTexts();
+  const locale = useLocale();
+  const now = useNow(60);
+  const { organization } = route.useRouteContext();
+  const { plantId, metric, measuredAt, message, threshold, unit } = alert;
+  const timeZone = useTimeZone(organization.id, plantId);
+  const range = aroundOf(measuredAt, now);
+  const columns = useQuery({
+    ...columnsQuery(organization.id, plantId, [metric], range, POINTS),
+    placeholderData: keepPreviousData,
+  });
+  const marks = useMemo((): Mark[] => [{ kind: "alert", time: measuredAt, label: message }], [measuredAt, message]);
+  const levels = useMemo(
+    (): Level[] =>
+      threshold === null
+        ? []
+        : [{ value: threshold, unit, label: `${texts.rules.threshold} ${exact(threshold, unit, locale)}` }],
+    [threshold, unit, texts, locale],
+  );
+  return (
+    <section className="card" aria-labelledby="around">
+      <h2 id="around">{texts.alerts.around}</h2>
+      <Failure error={columns.error} />
+      {columns.data && (
+        <Chart
+          columns={columns.data}
+          timeZone={timeZone}
+          label={texts.history.chart([metric])}
+          marks={marks}
+          levels={levels}
+        />
+      )}
+      <Link
+        to="/o/$slug/plants/$plantId/history"
+        params={{ slug: organization.slug, plantId }}
+        search={{ ...range, metrics: [metric] }}
+      >
+        {texts.alerts.toHistory}
+      </Link>
+    </section>
+  );
+}
+
+/** Return the range of an hour before and after a time, but not beyond the minute of the present. */
+function aroundOf(time: string, now: number): Range {
+  const moment = Date.parse(time);
+  const to = Math.min(moment + HOUR, Math.ceil(now / MINUTE) * MINUTE);
+  return { from: new Date(moment - HOUR).toISOString(), to: new Date(to).toISOString() };
+}
