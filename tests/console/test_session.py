@@ -92,6 +92,24 @@ def test_a_session_is_renewed_before_it_expires_once_among_all_tabs(
     assert len(renewals) == 1
 
 
+def test_a_renewal_that_fails_for_a_moment_ends_no_session(watched: Watched, user: User, context: BrowserContext) -> None:
+    page, member = watched.page, user()
+    watched.allowed += [REFUSED, "503"]
+    member.log_in(page)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+    context.route("**/api/v1/auth/refresh", lambda route: route.fulfill(status=503, body="busy"))
+    page.evaluate("localStorage.setItem('gridfleet-session', String(Date.now() - 11 * 60_000))")
+    page.reload()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+    context.clear_cookies(name="gridfleet_session")
+    page.reload()
+    expect(page.get_by_role("alert")).to_be_visible(timeout=30_000)
+    expect(page.get_by_role("button", name="Log in")).to_be_hidden()
+    context.unroute("**/api/v1/auth/refresh")
+    page.reload()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+
+
 def test_another_organisation_is_like_none(watched: Watched, user: User) -> None:
     page, member, stranger = watched.page, user(), user()
     member.log_in(page)

@@ -52,7 +52,8 @@ export async function send(request: Request): Promise<Response> {
     request.headers.set("idempotency-key", newKey());
   }
   const aboutSessions = ABOUT_SESSIONS.test(new URL(request.url).pathname);
-  if (!aboutSessions && sessionAge() > RENEW_AFTER) await renewSession();
+  // If this fails, the access token is still valid for some minutes.
+  if (!aboutSessions && sessionAge() > RENEW_AFTER) await renewSession().catch(() => false);
   const copy = request.clone();
   let response = await reach(request);
   if (response.status === 401 && !aboutSessions && (await renewSession())) response = await reach(copy);
@@ -73,6 +74,7 @@ async function reach(request: Request): Promise<Response> {
  * Renew the session in one tab at a time.
  *
  * @returns Whether there is a session afterwards.
+ * @throws ApiError The service could not say, because it is overloaded or was not reached.
  */
 export async function renewSession(): Promise<boolean> {
   // Without TLS, browsers offer locks on localhost alone. Two tabs may then renew at once, which the service accepts.
@@ -83,9 +85,11 @@ async function renew(): Promise<boolean> {
   // Another tab may have renewed or ended the session while this one waited for the lock.
   if (!hasSession()) return false;
   if (sessionAge() < JUST_NOW) return true;
-  const { ok } = await reach(new Request("/api/v1/auth/refresh", { method: "POST" }));
-  noteSession(ok);
-  return ok;
+  const response = await reach(new Request("/api/v1/auth/refresh", { method: "POST" }));
+  // Any other refusal than these says nothing about the session.
+  if (!response.ok && response.status !== 400 && response.status !== 401) throw await errorOf(response);
+  noteSession(response.ok);
+  return response.ok;
 }
 
 type Given<T> = { [K in keyof T as undefined extends T[K] ? never : K]: T[K] } & {
