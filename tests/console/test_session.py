@@ -60,6 +60,18 @@ def test_after_the_logout_no_page_is_shown(watched: Watched, user: User) -> None
     expect(page.get_by_role("button", name="Log in")).to_be_visible()
 
 
+def test_after_the_logout_no_other_tab_shows_anything(watched: Watched, user: User, context: BrowserContext) -> None:
+    page, member, other = watched.page, user(), context.new_page()
+    member.log_in(page)
+    other.goto(f"/console/o/{member.slugs[0]}/fleet")
+    expect(other.get_by_role("heading", level=1)).to_have_text("Fleet")
+    page.get_by_text("Vera Viewer").click()
+    page.get_by_role("button", name="Log out").click()
+    for tab in (page, other):
+        expect(tab).to_have_url(re.compile("/console/login$"))
+        expect(tab.get_by_role("button", name="Log in")).to_be_visible()
+
+
 def test_an_ended_session_leads_to_the_login_and_back(watched: Watched, user: User, context: BrowserContext) -> None:
     page, member = watched.page, user(organizations=2)
     watched.allowed += [REFUSED, "status of 400"]

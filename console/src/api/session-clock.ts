@@ -21,3 +21,10 @@ export function sessionAge(): number {
   const time = localStorage.getItem(KEY);
   return time === null ? 0 : Math.max(0, Date.now() - Number(time));
 }
+
+/** Call `act` when another tab of this browser ends the session. */
+export function onSessionEnd(act: () => void): void {
+  addEventListener("storage", ({ key, newValue }) => {
+    if (key === KEY && newValue === null) act();
+  });
+}
