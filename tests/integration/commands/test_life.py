@@ -195,6 +195,21 @@ async def test_two_senders_never_share_a_command(bench: Bench) -> None:
     assert set(found) == issued
 
 
+async def test_a_plant_that_connects_again_and_again_does_not_write_its_commands_each_time(
+    bench: Bench, plant: BenchPlant
+) -> None:
+    """A status is a few bytes, and a thousand commands may wait: those of 40 plants took longer than a statement may."""
+    sent = await issue(plant)
+    await send(bench, sent)
+    waiting = [sent, *[await issue(plant) for _ in range(3)]]
+    versions = []
+    for _ in range(3):
+        await bench.take(plant.delivery(b'{"status": "ONLINE"}', "status"))
+        versions.append([await row(bench.database, command_id, "xmin::text", "due_at") for command_id in waiting])
+    assert versions[0] == versions[1] == versions[2]
+    assert all(due_at <= now() + timedelta(seconds=1) for _, due_at in versions[0])
+
+
 async def test_commands_to_one_plant_leave_in_their_order(bench: Bench, plant: BenchPlant) -> None:
     other = await commandable(bench)
     first, second, third = [await issue(plant) for _ in range(3)]

@@ -245,8 +245,10 @@ async def wake(db: Connection, plant_ids: Collection[UUID], unsent_due: datetime
         " least(min(due_at), CASE status WHEN 'SENT' THEN %(sent)s ELSE %(unsent)s END) AS due"
         " FROM waiting GROUP BY plant_id, status),"
         " woken AS (UPDATE plant_command c SET due_at = next.due, attempts = 0"
-        " FROM waiting JOIN next USING (plant_id, status) WHERE c.id = waiting.id RETURNING 1)"
-        " SELECT pg_notify('plant_command_due', '') FROM woken LIMIT 1",
+        " FROM waiting JOIN next USING (plant_id, status) WHERE c.id = waiting.id"
+        # A plant may connect every second, with a thousand commands.
+        " AND (c.due_at <> next.due OR c.attempts > 0))"
+        " SELECT pg_notify('plant_command_due', '') FROM waiting LIMIT 1",
         {"plants": list(plant_ids), "unsent": unsent_due, "sent": sent_due},
     )
 
