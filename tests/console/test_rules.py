@@ -72,6 +72,9 @@ def test_a_rule_is_tried_saved_changed_and_deleted(watched: Watched, user: User,
     expect(row).to_contain_text("soc below 20\u00a0%")
     expect(row).to_contain_text("Barn")
     watched.check_accessibility()
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 1280, "height": 800})
     page.get_by_role("checkbox", name="Low battery is enabled").uncheck()
     page.reload()
     expect(page.get_by_role("checkbox", name="Low battery is enabled")).not_to_be_checked()

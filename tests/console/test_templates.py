@@ -100,6 +100,9 @@ def test_a_super_admin_writes_changes_and_deletes_a_template(watched: Watched, s
     watched.check_accessibility()
     dialog.get_by_role("button", name="Apply").click()
     watched.check_accessibility()
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 1280, "height": 800})
 
     watched.allowed.append("status of 400")
     page.get_by_label("Actions, as JSON").fill('[{"action": "stop"}, {"action": "stop"}]')
