@@ -13,6 +13,7 @@ from gridfleet.domains.plants import lifecycle, registry
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.telemetry.energy import hours, recomputation, series
+from gridfleet.domains.telemetry.energy import store as energy_store
 from gridfleet.domains.telemetry.energy.arithmetic import limited
 from gridfleet.domains.telemetry.energy.models import DirtyHour, EnergyOverTime
 from gridfleet.domains.telemetry.energy.periods import EnergyBucket
@@ -23,7 +24,7 @@ from gridfleet.domains.telemetry.roles import meters_of_plants
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, correct_watermark, roll_up
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Database
+from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
 from support.builders.telemetry_records import RecordedPlant, add_plant, member
@@ -433,12 +434,20 @@ async def test_the_energy_of_a_plant_with_many_frames_is_that_of_the_roll_ups(
             (plant.id, hour - 20 * HOUR, hour - HOUR),
         )
     query = EnergyQuery(hour - 20 * HOUR, hour + HOUR, EnergyBucket.HOUR, "UTC")
+    monkeypatch.setattr(series, "MOST_SECONDS", 25.0)
     before = await of_plant(plant, query)
     monkeypatch.setattr(series, "MOST_SECONDS", 0.0)
     after = await of_plant(plant, query)
     assert after.total == before.total
     assert before.as_of >= now
     assert after.as_of == hour
+
+    async def endlessly(db: Connection, *_: Any) -> None:
+        await db.execute("SELECT pg_sleep(60)")
+
+    monkeypatch.setattr(series, "MOST_SECONDS", 0.2)
+    monkeypatch.setattr(energy_store, "readings", endlessly)
+    assert await of_plant(plant, query) == after
 
 
 async def test_deleted_plants_do_not_delay_the_energies_of_others(site: RecordedPlant) -> None:

@@ -15,7 +15,7 @@ from gridfleet.domains.telemetry.energy.today import energy_of_day, read_in_kilo
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.series import plant_sources
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Database
+from gridfleet.kernel.db import Connection, Database
 from support.builders.telemetry_records import RecordedPlant, member
 
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
@@ -188,6 +188,26 @@ async def test_a_plant_with_very_many_readings_has_the_energies_of_its_hours(
         found = await energy_of_day(db, plant.org, plant.id, now + MINUTE)
     assert (found.date, found.produced) == (midnight.date().isoformat(), 20.0)
     assert reads < 5
+
+
+async def test_a_device_whose_day_takes_long_to_read_has_the_energies_of_its_hours(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight million values of a device, 100 in each second, took longer than a statement may: the response was an error 500."""
+    monkeypatch.setattr(today, "MOST_SECONDS", 0.2)
+
+    async def endlessly(db: Connection, *_: Any) -> None:
+        await db.execute("SELECT pg_sleep(60)")
+
+    monkeypatch.setattr(today, "read_values", endlessly)
+    plant, now = await RecordedPlant.create(database), utc_now()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    await plant.add_device("PV1")
+    await plant.write("PV1", PRODUCED, {midnight: [1.0, 5.0], now: [1.0, 7.0]})
+    async with database.transaction() as db:
+        assert (await energy_of_day(db, plant.org, plant.id, now + MINUTE)).produced == 2.0
+        cursor = await db.execute("SHOW statement_timeout")
+        assert await cursor.fetchone() == ("30s",)
 
 
 async def test_another_organisations_plant_is_not_found(plant: RecordedPlant) -> None:

@@ -9,7 +9,7 @@ from psycopg import DataError, IntegrityError
 from psycopg import Error as DatabaseError
 from psycopg.errors import DatatypeMismatch, ProgramLimitExceeded, StatementTooComplex
 
-from gridfleet.kernel.db.pool import Connection, Database, after_commit, limit_statements, open_database
+from gridfleet.kernel.db.pool import Connection, Database, after_commit, limit_statements, open_database, savepoint
 
 __all__ = [
     "UNSTORABLE",
@@ -20,6 +20,7 @@ __all__ = [
     "json_size",
     "limit_statements",
     "open_database",
+    "savepoint",
     "storable",
 ]
 

@@ -111,6 +111,22 @@ def limit_statements(seconds: float | None) -> Iterator[None]:
         _statement_seconds.reset(token)
 
 
+@asynccontextmanager
+async def savepoint(db: Connection, seconds: float) -> AsyncIterator[None]:
+    """Run the statements of the block for at most `seconds` each; after an error the transaction can continue without them.
+
+    Raises:
+        QueryCanceled: A statement took longer.
+    """
+    async with db.transaction():
+        cursor = await db.execute("SELECT current_setting('statement_timeout')")
+        before = await cursor.fetchone()
+        assert before is not None
+        await db.execute("SELECT set_config('statement_timeout', %s, true)", (f"{seconds:g}s",))
+        yield
+        await db.execute("SELECT set_config('statement_timeout', %s, true)", before)
+
+
 @contextmanager
 def cancellation_first() -> Iterator[None]:
     """Raise the cancellation of the task instead of an error of the connection that has replaced it.

@@ -8,6 +8,8 @@ from time import monotonic
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from psycopg.errors import QueryCanceled
+
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.telemetry.energy import store
 from gridfleet.domains.telemetry.energy.hours import TookTooLong, energies_of_hours
@@ -17,7 +19,7 @@ from gridfleet.domains.telemetry.energy.quarters import QUARTERS
 from gridfleet.domains.telemetry.roles import meters_of_plants
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import measurable
-from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db import Connection, savepoint
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.time_zones import time_zone
 
@@ -78,8 +80,9 @@ async def energy_of_plant(db: Connection, org: OrgScope, plant_id: UUID, query: 
     if hours:
         meters, until = await meters_of_plants(db, [plant_id]), monotonic() + MOST_SECONDS
         try:
-            computed = await energies_of_hours(db, meters, (DirtyHour(plant_id, hour) for hour in hours), until)
-        except TookTooLong:
+            async with savepoint(db, MOST_SECONDS):
+                computed = await energies_of_hours(db, meters, (DirtyHour(plant_id, hour) for hour in hours), until)
+        except (TookTooLong, QueryCanceled):
             hours, as_of = set(), min(now, open_from)
     sums = _sums(edges, await store.of_plants(db, org, [plant_id], edges, hours))
     _add(sums, edges, computed)

@@ -6,6 +6,8 @@ from time import monotonic
 from typing import Final
 from uuid import UUID
 
+from psycopg.errors import QueryCanceled
+
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.telemetry.energy.arithmetic import (
     Energies,
@@ -24,7 +26,7 @@ from gridfleet.domains.telemetry.history.raw import Values, read_values
 from gridfleet.domains.telemetry.history.series import plant_sources
 from gridfleet.domains.telemetry.units import SIZES
 from gridfleet.kernel.caller import OrgScope
-from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db import Connection, savepoint
 from gridfleet.kernel.time_zones import UTC_NAME
 
 __all__ = ["energy_of_day", "read_in_kilo"]
@@ -50,8 +52,9 @@ async def energy_of_day(db: Connection, org: OrgScope, plant_id: UUID, now: date
     await get_plant(db, org, plant_id)
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     try:
-        produced, imported, exported = await _from_readings(db, org, plant_id, midnight)
-    except TookTooLong:
+        async with savepoint(db, MOST_SECONDS):
+            produced, imported, exported = await _from_readings(db, org, plant_id, midnight)
+    except (TookTooLong, QueryCanceled):
         day = EnergyQuery(midnight, midnight + _DAY, EnergyBucket.DAY, UTC_NAME)
         total = (await energy_of_plant(db, org, plant_id, day, now)).total
         produced, imported, exported = (energy or 0.0 for energy in (total.produced, total.imported, total.exported))
