@@ -51,6 +51,7 @@ export const en = {
     language: "Language",
     skip: "Skip to the content",
   },
+  onlyAdministrators: "Only administrators of the organisation see this page.",
   finder: {
     open: "Find",
     keys: "Ctrl K",

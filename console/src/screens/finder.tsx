@@ -53,7 +53,6 @@ function Found({ onClose }: { onClose: () => void }) {
       {/* biome-ignore lint/a11y/noStaticElementInteractions: the arrow keys are a short cut; Tab reaches every link */}
       <div className="form" onKeyDown={moveFocus}>
         <input
-          type="search"
           aria-label={texts.finder.text}
           placeholder={texts.finder.text}
           value={text}

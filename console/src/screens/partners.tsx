@@ -12,6 +12,7 @@ import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { Secret } from "../ui/secret";
 import { Table } from "../ui/table";
+import { ForAdministrators } from "./for-administrators";
 
 type CreatedKey = components["schemas"]["CreatedKey"];
 
@@ -19,6 +20,15 @@ const route = getRouteApi("/inside/o/$slug/partners");
 
 /** The keys with which programs and trading partners use the organisation. */
 export function PartnersScreen() {
+  const texts = useTexts();
+  return (
+    <ForAdministrators title={texts.partners.title}>
+      <Partners />
+    </ForAdministrators>
+  );
+}
+
+function Partners() {
   const texts = useTexts();
   const now = useNow(1);
   const queryClient = useQueryClient();

@@ -11,11 +11,21 @@ import { Failure } from "../ui/failure";
 import { Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { Table } from "../ui/table";
+import { ForAdministrators } from "./for-administrators";
 
 const route = getRouteApi("/inside/o/$slug/people");
 
 /** Who belongs to the organisation, with which role, and who is invited. */
 export function PeopleScreen() {
+  const texts = useTexts();
+  return (
+    <ForAdministrators title={texts.people.title}>
+      <People />
+    </ForAdministrators>
+  );
+}
+
+function People() {
   const texts = useTexts();
   const { organization } = route.useRouteContext();
   return (

@@ -7,6 +7,7 @@ import { useTexts } from "../i18n";
 import { latestQuery, type Plant, plantQuery, refusedQuery, unregisteredQuery } from "../plants";
 import { Failure } from "../ui/failure";
 import { Form } from "../ui/form";
+import { ForAdministrators } from "./for-administrators";
 import { PlantDevices } from "./plant-devices";
 import { ProvisioningPackage } from "./provisioning-package";
 
@@ -16,6 +17,15 @@ const TYPES = ["GATEWAY", "CONTROLLER", "SENSOR", "ACTUATOR"] as const;
 
 /** Register a plant, its devices and its credentials, and wait for its first message. */
 export function NewPlantScreen() {
+  const texts = useTexts();
+  return (
+    <ForAdministrators title={texts.newPlant.title}>
+      <NewPlant />
+    </ForAdministrators>
+  );
+}
+
+function NewPlant() {
   const texts = useTexts();
   const { plant: plantId, step = 1 } = route.useSearch();
   return (

@@ -38,7 +38,7 @@ def console_user(
     joins: tuple[str, ...] = (),
 ) -> ConsoleUser:
     """Return a new user with this role in some new organisations and in those with the slugs `joins`."""
-    with httpx.Client(base_url=f"{service.url}/api/v1", headers=service.headers) as client:
+    with httpx.Client(base_url=f"{service.url}/api/v1", headers=service.headers, timeout=60) as client:
         email = f"{new_id()}@example.com"
         made = client.post("/auth/register", json={"email": email, "name": name, "password": PASSWORD})
         made.raise_for_status()
