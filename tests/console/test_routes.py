@@ -89,7 +89,10 @@ def test_every_page_opens(watched: Watched, user: Callable[..., ConsoleUser], da
     watched.allowed.append("status of 403")
     made.log_in(page)
     for path, least in PAGES.items():
-        page.goto("/console" + re.sub(r"\$(\w+)", lambda found: values[found[1]], path))
+        # Within the page, because each new one opens a stream, and the service ends the former ones a moment later.
+        page.evaluate(
+            "to => history.pushState({}, '', to)", "/console" + re.sub(r"\$(\w+)", lambda found: values[found[1]], path)
+        )
         refusal = page.get_by_role("alert")
         if ROLES.index(role) >= ROLES.index(least):
             expect(page.get_by_role("heading", level=1)).to_be_visible()
