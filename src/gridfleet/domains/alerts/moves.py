@@ -1,7 +1,7 @@
 """Alerts follow a plant that has moved to another organisation.
 
 A plant may have a million alerts, and the transaction that moves it keeps the messages of all plants waiting. So that
-transaction only notes the plant, and its alerts follow in short ones (docs/decisions/0362).
+transaction only notes the plant, and its alerts follow in short ones (docs/decisions/0366).
 """
 
 from gridfleet.domains.alerts import store
