@@ -60,6 +60,7 @@ def screens(plant_id: str) -> dict[str, str]:
         "templates": f"o/{SLUG}/templates",
         "template": f"o/{SLUG}/templates/{BATTERY_TEMPLATE}",
         "new-plant": f"o/{SLUG}/plants/new",
+        "import-plants": f"o/{SLUG}/plants/import",
         "trading": f"o/{SLUG}/trading",
         "people": f"o/{SLUG}/people",
         "audit": f"o/{SLUG}/audit",

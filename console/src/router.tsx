@@ -212,6 +212,12 @@ const newPlant = createRoute({
   component: lazyRouteComponent(() => import("./screens/plant-new"), "NewPlantScreen"),
 });
 
+const importPlants = createRoute({
+  getParentRoute: () => organization,
+  path: "/plants/import",
+  component: lazyRouteComponent(() => import("./screens/plant-import"), "ImportScreen"),
+});
+
 const plant = createRoute({
   getParentRoute: () => organization,
   path: "/plants/$plantId",
@@ -311,6 +317,7 @@ export const router = createRouter({
         audit,
         me,
         newPlant,
+        importPlants,
         plant.addChildren([
           plantStart,
           plantLive,

@@ -38,6 +38,7 @@ PAGES = {
     "/o/$slug/audit": "ORG_ADMIN",
     "/o/$slug/me": "VIEWER",
     "/o/$slug/plants/new": "ORG_ADMIN",
+    "/o/$slug/plants/import": "OPERATOR",
     "/o/$slug/plants/$plantId": "VIEWER",
     "/o/$slug/plants/$plantId/live": "VIEWER",
     "/o/$slug/plants/$plantId/history": "VIEWER",

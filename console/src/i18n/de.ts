@@ -14,6 +14,7 @@ export const de: Catalogue = {
   unreachable: "Der Dienst ist nicht erreichbar. Ihre Eingaben bleiben erhalten: Versuchen Sie es gleich noch einmal.",
   lost: "Der Dienst ist gerade nicht erreichbar. Was Sie sehen, kann veraltet sein; es wird aktualisiert, sobald er wieder da ist.",
   failed: "Das hat nicht funktioniert",
+  refused: (rights) => `Diese Seite braucht mehr Rechte, als Sie haben: ${rights}.`,
   notFound: "Diese Seite gibt es nicht.",
   toFleet: "Zur Flotte",
   login: {
@@ -184,6 +185,37 @@ export const de: Catalogue = {
     openPlant: "Anlage öffnen",
     unregistered: (names) => `Die Anlage sendet Werte von Geräten, die nicht registriert sind: ${names}.`,
     registerThem: "Registrieren",
+  },
+  import: {
+    title: "Anlagen importieren",
+    link: "Importieren",
+    steps: ["Datei", "Was geschieht", "Ergebnis"],
+    file: "CSV-Datei",
+    columns:
+      "Die erste Zeile nennt die Spalten: name, serialNumber und type sind nötig; authMethod, externalPlantId, templateId, metadata, latitude, longitude, tag und timeZone dürfen fehlen.",
+    example: "Beispiel speichern",
+    preview: "Was geschieht",
+    will: (text, count, organization) =>
+      count === 1
+        ? `Eine Anlage wird in ${organization} angelegt. Ist ihre Zeile falsch, wird nichts angelegt.`
+        : `${text} Anlagen werden in ${organization} angelegt. Ist eine Zeile falsch, wird nichts angelegt, und alle Fehler werden gezeigt.`,
+    more: (text) => `und ${text} weitere`,
+    notUtf8: "Die Datei ist kein Text in UTF-8. Tabellenprogramme speichern ihn als „CSV UTF-8“.",
+    noRows: "Die Datei hat keine Zeilen unter ihrer Kopfzeile.",
+    skip: "Richtige Zeilen anlegen, auch wenn andere falsch sind",
+    register: "Anlegen",
+    running: "Wird angelegt …",
+    mistakes: "Zeilen, die nicht angelegt wurden",
+    row: "Zeile",
+    column: "Spalte",
+    value: "Wert",
+    mistake: "Was falsch ist",
+    moreMistakes: (text) => `und ${text} weitere Fehler`,
+    created: (text, count) => (count === 1 ? "1 Anlage wurde angelegt." : `${text} Anlagen wurden angelegt.`),
+    refused: (text, count) => (count === 1 ? "1 Zeile nicht." : `${text} Zeilen nicht.`),
+    registered: "Angelegte Anlagen",
+    next: "Sie haben noch keine Zugangsdaten: Jede Anlage braucht ihr eigenes Paket, bevor sie sich anmelden kann.",
+    hint: "Mehrere Anlagen auf einmal:",
   },
   history: {
     range: "Zeitraum",

@@ -12,6 +12,7 @@ export const en = {
   unreachable: "The service cannot be reached. Your changes are not lost: try again in a moment.",
   lost: "The service cannot be reached at the moment. What you see may be out of date; it is refreshed when the service is back.",
   failed: "That did not work",
+  refused: (rights: string) => `This page needs more rights than you have: ${rights}.`,
   notFound: "This page does not exist.",
   toFleet: "Go to the fleet",
   login: {
@@ -180,6 +181,38 @@ export const en = {
     openPlant: "Open the plant",
     unregistered: (names: string) => `The plant sends values of devices that are not registered: ${names}.`,
     registerThem: "Register them",
+  },
+  import: {
+    title: "Import plants",
+    link: "Import",
+    steps: ["File", "What will happen", "Result"],
+    file: "CSV file",
+    columns:
+      "The first row names the columns: name, serialNumber and type are required; authMethod, externalPlantId, templateId, metadata, latitude, longitude, tag and timeZone may be left out.",
+    example: "Save an example",
+    preview: "What will happen",
+    will: (text: string, count: number, organization: string) =>
+      count === 1
+        ? `One plant is registered in ${organization}. If its row is wrong, nothing is.`
+        : `${text} plants are registered in ${organization}. If one row is wrong, nothing is, and every mistake is shown.`,
+    more: (text: string) => `and ${text} more`,
+    notUtf8: "The file is no text in UTF-8. Spreadsheets save it as “CSV UTF-8”.",
+    noRows: "The file has no rows below its header.",
+    skip: "Register the right rows even if others are wrong",
+    register: "Register",
+    running: "Registering …",
+    mistakes: "Rows that were not registered",
+    row: "Row",
+    column: "Column",
+    value: "Value",
+    mistake: "What is wrong",
+    moreMistakes: (text: string) => `and ${text} more mistakes`,
+    created: (text: string, count: number) =>
+      count === 1 ? "1 plant was registered." : `${text} plants were registered.`,
+    refused: (text: string, count: number) => (count === 1 ? "1 row was not." : `${text} rows were not.`),
+    registered: "Registered plants",
+    next: "They have no credentials yet: each plant needs its own package before it can log in.",
+    hint: "Several plants at once:",
   },
   history: {
     range: "Time range",

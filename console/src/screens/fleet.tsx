@@ -39,6 +39,11 @@ export function FleetScreen() {
       <title>{`${texts.fleet.title} · ${organization.name}`}</title>
       <div className="toolbar">
         <h1 className="grow">{texts.fleet.title}</h1>
+        {mayAct(user, organization, "OPERATOR") && (
+          <Link to="/o/$slug/plants/import" params={{ slug }} className="button">
+            {texts.import.link}
+          </Link>
+        )}
         {mayAct(user, organization, "ORG_ADMIN") && (
           <Link to="/o/$slug/plants/new" params={{ slug }} className="button">
             {texts.newPlant.link}

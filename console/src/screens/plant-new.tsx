@@ -27,6 +27,7 @@ export function NewPlantScreen() {
 
 function NewPlant() {
   const texts = useTexts();
+  const { slug } = route.useParams();
   const { plant: plantId, step = 1 } = route.useSearch();
   return (
     <>
@@ -38,6 +39,14 @@ function NewPlant() {
           </li>
         ))}
       </ol>
+      {plantId === undefined && (
+        <p>
+          {texts.import.hint}{" "}
+          <Link to="/o/$slug/plants/import" params={{ slug }}>
+            {texts.import.title}
+          </Link>
+        </p>
+      )}
       {plantId === undefined ? <RegisterForm /> : <LaterSteps plantId={plantId} step={step} />}
     </>
   );
