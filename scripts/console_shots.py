@@ -65,6 +65,9 @@ def screens(plant_id: str) -> dict[str, str]:
         "people": f"o/{SLUG}/people",
         "audit": f"o/{SLUG}/audit",
         "me": f"o/{SLUG}/me",
+        "admin-organizations": "admin/organizations",
+        "admin-users": "admin/users",
+        "admin-health": "admin/health",
     }
 
 

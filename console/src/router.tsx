@@ -7,6 +7,7 @@ import {
   Outlet,
   redirect,
 } from "@tanstack/react-router";
+import { adminSearch } from "./admin";
 import { alertSearch } from "./alerts";
 import { ApiError } from "./api/error";
 import { hasSession } from "./api/session-clock";
@@ -77,6 +78,40 @@ const start = createRoute({
     if (organization) throw redirect({ to: "/o/$slug/fleet", params: { slug: organization.slug } });
   },
   component: lazyRouteComponent(() => import("./screens/start"), "StartScreen"),
+});
+
+const admin = createRoute({
+  getParentRoute: () => inside,
+  path: "/admin",
+  component: lazyRouteComponent(() => import("./screens/admin"), "AdminFrame"),
+});
+
+const adminStart = createRoute({
+  getParentRoute: () => admin,
+  path: "/",
+  beforeLoad: () => {
+    throw redirect({ to: "/admin/organizations" });
+  },
+});
+
+const adminOrganizations = createRoute({
+  getParentRoute: () => admin,
+  path: "/organizations",
+  validateSearch: adminSearch,
+  component: lazyRouteComponent(() => import("./screens/admin-organizations"), "OrganizationsScreen"),
+});
+
+const adminUsers = createRoute({
+  getParentRoute: () => admin,
+  path: "/users",
+  validateSearch: adminSearch,
+  component: lazyRouteComponent(() => import("./screens/admin-users"), "UsersScreen"),
+});
+
+const adminHealth = createRoute({
+  getParentRoute: () => admin,
+  path: "/health",
+  component: lazyRouteComponent(() => import("./screens/admin-health"), "HealthScreen"),
 });
 
 const organization = createRoute({
@@ -297,6 +332,7 @@ export const router = createRouter({
     forgot,
     inside.addChildren([
       start,
+      admin.addChildren([adminStart, adminOrganizations, adminUsers, adminHealth]),
       organization.addChildren([
         organizationStart,
         fleet,

@@ -1,13 +1,11 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, Outlet, useNavigate } from "@tanstack/react-router";
-import { api, dataOf } from "../api/client";
-import { noteSession } from "../api/session-clock";
-import { LANGUAGES, type Language, setLanguage, useLanguage, useTexts } from "../i18n";
+import { useTexts } from "../i18n";
 import { useFleetStream } from "../live";
 import { menuOf } from "../menu";
 import { allOrganizations } from "../organizations";
-import { setTheme, THEMES, type Theme, useTheme } from "../theme";
 import { Mark } from "../ui/mark";
+import { AccountMenu } from "./account-menu";
 import { Finder } from "./finder";
 
 const route = getRouteApi("/inside/o/$slug");
@@ -36,7 +34,16 @@ export function Shell() {
             </Link>
           ))}
         </nav>
-        <AccountMenu />
+        <AccountMenu name={user.name} rights={user.isSuperAdmin ? "SuperAdmin" : texts.role[organization.role]}>
+          <Link to="/o/$slug/me" params={{ slug }} className="button">
+            {texts.menu.me}
+          </Link>
+          {user.isSuperAdmin && (
+            <Link to="/admin/organizations" className="button">
+              {texts.admin.title}
+            </Link>
+          )}
+        </AccountMenu>
       </header>
       <main id="content" tabIndex={-1}>
         {state === "lost" && (
@@ -70,56 +77,5 @@ function OrganizationSwitcher() {
         ))}
       </select>
     </label>
-  );
-}
-
-function AccountMenu() {
-  const texts = useTexts();
-  const navigate = useNavigate();
-  const queryClient = useQueryClient();
-  const language = useLanguage();
-  const theme = useTheme();
-  const { user, organization } = route.useRouteContext();
-  const logout = useMutation({
-    mutationFn: () => dataOf(api.POST("/api/v1/auth/logout", {})),
-    onSuccess: async () => {
-      noteSession(false);
-      await navigate({ to: "/login", search: {} });
-      queryClient.clear();
-    },
-  });
-  return (
-    <details className="account">
-      <summary>
-        {user.name}
-        <span className="fine">{user.isSuperAdmin ? "SuperAdmin" : texts.role[organization.role]}</span>
-      </summary>
-      <label>
-        {texts.menu.theme}
-        <select value={theme} onChange={(event) => setTheme(event.target.value as Theme)}>
-          {THEMES.map((one) => (
-            <option key={one} value={one}>
-              {texts.menu.themes[one]}
-            </option>
-          ))}
-        </select>
-      </label>
-      <label>
-        {texts.menu.language}
-        <select value={language} onChange={(event) => setLanguage(event.target.value as Language)}>
-          {Object.entries(LANGUAGES).map(([code, name]) => (
-            <option key={code} value={code} lang={code}>
-              {name}
-            </option>
-          ))}
-        </select>
-      </label>
-      <Link to="/o/$slug/me" params={{ slug: organization.slug }} className="button">
-        {texts.menu.me}
-      </Link>
-      <button type="button" onClick={() => logout.mutate()} disabled={logout.isPending}>
-        {texts.menu.logout}
-      </button>
-    </details>
   );
 }

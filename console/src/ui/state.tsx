@@ -45,6 +45,11 @@ export function CommandState({ status, word }: { status: CommandStatus; word?: s
   return <State {...COMMAND[status]} word={word ?? texts.command[status]} />;
 }
 
+/** The result of a check of the service itself. */
+export function CheckState({ isGood, word }: { isGood: boolean; word: string }) {
+  return <State {...(isGood ? STATUS.ONLINE : STATUS.OFFLINE)} word={word} />;
+}
+
 function State({ look, shape, word }: { look: string; shape: ReactNode; word: string }) {
   return (
     <span className={`state ${look}`}>

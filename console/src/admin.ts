@@ -1,0 +1,91 @@
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { api, dataOf, given } from "./api/client";
+import { ApiError, errorOf } from "./api/error";
+import type { components } from "./api/schema";
+
+export type Organization = components["schemas"]["ListedOrganization"];
+export type User = components["schemas"]["ListedUser"];
+export type Readiness = components["schemas"]["ReadinessStatus"];
+
+const PAGE = 50;
+const MOST_PAGES = 1000;
+/** Which users are listed. */
+export const ACCOUNTS = ["superAdmins", "disabled"] as const;
+
+/** What the URL says about a list of the administration. */
+export interface AdminSearch {
+  q?: string | undefined;
+  /** From 1. */
+  page?: number | undefined;
+  only?: (typeof ACCOUNTS)[number] | undefined;
+}
+
+/** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
+export function adminSearch({ q, page, only }: Record<string, unknown>): AdminSearch {
+  const text = typeof q === "string" ? q.trim().slice(0, 100) : "";
+  const number = Number(page);
+  return {
+    q: text === "" ? undefined : text,
+    page: Number.isInteger(number) && number > 1 && number <= MOST_PAGES ? number : undefined,
+    only: ACCOUNTS.find((one) => one === only),
+  };
+}
+
+/** A page of all organisations, or those whose name or slug contains `q`. */
+export function organizationsQuery({ q, page }: AdminSearch) {
+  const query = given({ q, page: page ?? 1, limit: PAGE });
+  return queryOptions({
+    queryKey: ["organizations", query],
+    queryFn: ({ signal }) => dataOf(api.GET("/api/v1/organizations", { params: { query }, signal })),
+    placeholderData: keepPreviousData,
+  });
+}
+
+/** A page of all accounts, or those whose name or address contains `q`. */
+export function usersQuery({ q, page, only }: AdminSearch) {
+  const query = given({
+    q,
+    page: page ?? 1,
+    limit: PAGE,
+    ...(only === "superAdmins" && { role: "ADMIN" as const }),
+    ...(only === "disabled" && { disabled: true }),
+  });
+  return queryOptions({
+    queryKey: ["users", query],
+    queryFn: ({ signal }) => dataOf(api.GET("/api/v1/users", { params: { query }, signal })),
+    placeholderData: keepPreviousData,
+  });
+}
+
+/** An account with its organisations. */
+export function userQuery(id: string) {
+  return queryOptions({
+    queryKey: ["users", id],
+    queryFn: ({ signal }) => dataOf(api.GET("/api/v1/users/{id}", { params: { path: { id } }, signal })),
+  });
+}
+
+/**
+ * Whether the process that answers can work, and each of its checks. null: this service reveals them on its own machine only.
+ */
+export const readinessQuery = queryOptions({
+  queryKey: ["readiness"],
+  queryFn: async ({ signal }): Promise<Readiness | null> => {
+    const response = await fetch("/api/v1/health/ready", { signal }).catch((error: unknown) => {
+      if (signal.aborted) throw error;
+      throw new ApiError(0, "UNREACHABLE", String(error), [], null);
+    });
+    if (response.status === 403) return null;
+    // The checks are in the response also if one has failed.
+    if (response.ok || response.status === 503) return (await response.json()) as Readiness;
+    throw await errorOf(response);
+  },
+  refetchInterval: 10_000,
+});
+
+/** Hits and size of the cache of responses. */
+export const cacheQuery = queryOptions({
+  queryKey: ["cache"],
+  queryFn: ({ signal }) => dataOf(api.GET("/api/v1/admin/cache/stats", { signal })),
+  refetchInterval: 10_000,
+});

@@ -1,0 +1,65 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import { api, dataOf } from "../api/client";
+import { noteSession } from "../api/session-clock";
+import { LANGUAGES, type Language, setLanguage, useLanguage, useTexts } from "../i18n";
+import { setTheme, THEMES, type Theme, useTheme } from "../theme";
+
+interface Props {
+  /** Of the user. */
+  name: string;
+  /** What the user may do. */
+  rights: string;
+  /** Further links. */
+  children?: ReactNode;
+}
+
+/** Colours, language and the end of the session. */
+export function AccountMenu({ name, rights, children }: Props) {
+  const texts = useTexts();
+  const navigate = useNavigate();
+  const queryClient = useQueryClient();
+  const language = useLanguage();
+  const theme = useTheme();
+  const logout = useMutation({
+    mutationFn: () => dataOf(api.POST("/api/v1/auth/logout", {})),
+    onSuccess: async () => {
+      noteSession(false);
+      await navigate({ to: "/login", search: {} });
+      queryClient.clear();
+    },
+  });
+  return (
+    <details className="account">
+      <summary>
+        {name}
+        <span className="fine">{rights}</span>
+      </summary>
+      <label>
+        {texts.menu.theme}
+        <select value={theme} onChange={(event) => setTheme(event.target.value as Theme)}>
+          {THEMES.map((one) => (
+            <option key={one} value={one}>
+              {texts.menu.themes[one]}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label>
+        {texts.menu.language}
+        <select value={language} onChange={(event) => setLanguage(event.target.value as Language)}>
+          {Object.entries(LANGUAGES).map(([code, label]) => (
+            <option key={code} value={code} lang={code}>
+              {label}
+            </option>
+          ))}
+        </select>
+      </label>
+      {children}
+      <button type="button" onClick={() => logout.mutate()} disabled={logout.isPending}>
+        {texts.menu.logout}
+      </button>
+    </details>
+  );
+}

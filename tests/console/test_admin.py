@@ -1,0 +1,124 @@
+"""The administration: organisations, users and the health of the service, for SuperAdmins alone."""
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+from playwright.sync_api import expect
+
+from gridfleet.kernel.ids import new_id
+from support.clients.console_user import ConsoleUser
+from support.clients.watched_page import Watched
+
+User = Callable[..., ConsoleUser]
+
+
+@pytest.fixture
+def super_admin(user: User, database_url: str) -> ConsoleUser:
+    made = user()
+    with psycopg.connect(database_url) as db:
+        db.execute("UPDATE user_account SET is_super_admin = true WHERE email = %s", (made.email,))
+    return made
+
+
+def test_an_organisation_is_created_changed_and_deleted(watched: Watched, super_admin: ConsoleUser) -> None:
+    page = watched.page
+    super_admin.log_in(page)
+    page.get_by_text("Vera Viewer").click()
+    page.get_by_role("link", name="Administration").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Organisations")
+    watched.check_accessibility()
+    slug = f"new-{new_id().hex}"
+    page.get_by_role("button", name="New organisation").click()
+    dialog = page.get_by_role("dialog", name="New organisation")
+    dialog.get_by_label("Name", exact=True).fill("Northern Lights")
+    dialog.get_by_label("Slug").fill(super_admin.slugs[0])
+    watched.allowed.append("status of 409")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog.get_by_role("alert")).to_be_visible()
+    watched.check_accessibility()
+    dialog.get_by_label("Slug").fill(slug)
+    dialog.get_by_label("Time zone").fill("Europe/Oslo")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_have_count(0)
+
+    page.get_by_label("Search name or slug").fill(slug)
+    row = page.get_by_role("row").filter(has_text=slug)
+    expect(row).to_contain_text("Europe/Oslo")
+    expect(page.get_by_role("status")).to_have_text("1 organisation")
+    page.get_by_role("button", name="Change Northern Lights").click()
+    dialog = page.get_by_role("dialog", name="Change Northern Lights")
+    dialog.get_by_label("Name", exact=True).fill("Southern Lights")
+    dialog.get_by_role("button", name="Save").click()
+    expect(row).to_contain_text("Southern Lights")
+    page.reload()
+    expect(page.get_by_label("Search name or slug")).to_have_value(slug)
+    row.get_by_role("link", name="Southern Lights").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+    page.go_back()
+
+    page.get_by_role("button", name="Delete Southern Lights").click()
+    confirm = page.get_by_role("dialog", name="Delete Southern Lights?")
+    confirm.get_by_label("Type “Southern Lights” to confirm").fill("Southern Lights")
+    confirm.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("status")).to_have_text("0 organisations")
+
+
+def test_a_user_is_found_disabled_and_enabled(watched: Watched, super_admin: ConsoleUser, user: User) -> None:
+    page, other = watched.page, user(organizations=2)
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.emulate_media(color_scheme="dark")
+    super_admin.log_in(page, "/console/admin/users")
+    page.get_by_label("Search name or address").fill(other.email)
+    row = page.get_by_role("row").filter(has_text=other.email)
+    expect(page.get_by_role("status")).to_have_text("1 user")
+    row.get_by_role("button", name="Organisations of Vera Viewer").click()
+    dialog = page.get_by_role("dialog", name="Organisations of Vera Viewer")
+    expect(dialog.get_by_role("link")).to_have_count(2)
+    expect(dialog.get_by_text("Viewer", exact=True)).to_have_count(2)
+    watched.check_accessibility()
+    dialog.get_by_role("button", name="Close").click()
+
+    row.get_by_role("button", name="Disable").click()
+    confirm = page.get_by_role("dialog", name="Disable Vera Viewer?")
+    confirm.get_by_label("to confirm").fill(other.email)
+    confirm.get_by_role("button", name="Disable").click()
+    expect(row).to_contain_text("Disabled")
+    page.get_by_label("Show").select_option("Disabled")
+    expect(row).to_be_visible()
+    watched.check_accessibility()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    row.get_by_role("button", name="Enable").click()
+    expect(page.get_by_role("status")).to_have_text("0 users")
+
+    page.get_by_label("Show").select_option("SuperAdmins")
+    page.get_by_label("Search name or address").fill(super_admin.email)
+    own = page.get_by_role("row").filter(has_text=super_admin.email)
+    expect(own).to_contain_text("SuperAdmin")
+    expect(own.get_by_role("button", name="Disable")).to_have_count(0)
+
+
+def test_the_health_of_the_service_names_what_fails(watched: Watched, super_admin: ConsoleUser) -> None:
+    page = watched.page
+    # The service of this test has a database and no broker.
+    watched.allowed.append("status of 503")
+    super_admin.log_in(page, "/console/admin/health")
+    service = page.get_by_role("region", name="Service")
+    expect(service.get_by_role("status")).to_contain_text("Does not work")
+    expect(service.get_by_role("row").filter(has_text="Broker")).to_contain_text("Cannot be reached")
+    expect(service.get_by_role("row").filter(has_text="Schema of the database")).to_contain_text("Fine")
+    page.get_by_role("button", name="Empty the cache").click()
+    expect(page.get_by_text("The cache is empty.")).to_be_visible()
+    watched.check_accessibility()
+
+
+def test_others_do_not_see_the_administration(watched: Watched, user: User) -> None:
+    page = watched.page
+    member = user(role="ORG_ADMIN")
+    member.log_in(page)
+    page.get_by_text("Vera Viewer").click()
+    expect(page.get_by_role("link", name="My account")).to_be_visible()
+    expect(page.get_by_role("link", name="Administration")).to_have_count(0)
+    page.goto("/console/admin/users")
+    expect(page.get_by_role("alert")).to_contain_text("SuperAdmin")
+    expect(page.get_by_role("row")).to_have_count(0)
