@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import shutil
+import struct
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -25,6 +26,7 @@ from support.builders.partner_commands import order
 from support.clients.fleet_under_test import JsonObject, wait_for
 from support.clients.legacy_keys import Legacy, created, import_keys
 from support.clients.partner_organization import Organization
+from support.clients.raw_amqp import answer, authenticate, enter, raw_streams
 from support.servers.running_stack import RunningStack
 
 SIGNING_KEY = bytes(range(32))
@@ -318,6 +320,28 @@ async def test_revoking_one_leaves_the_others(legacy: tuple[Legacy, Legacy]) -> 
     sent = await send(mine, "command.site-setpoint", powerKw=1)
     [ack] = await events(mine, EventKind.COMMAND_ACK, 1)
     assert ack["messageId"] == sent
+
+
+async def test_a_login_that_is_completed_after_the_revocation_is_closed(stack: RunningStack, tmp_path: Path) -> None:
+    """A client has ten seconds to complete it, and the broker remembers for a minute that the key may enter the vhost."""
+    org, row = Organization(stack), {"id": str(uuid4()), "key": make_key().text, "scopes": "vcp:connect"}
+    assert import_keys(stack, tmp_path, [row | {"organisation": org.slug}]).returncode == 0
+    key = created(row["key"], row["id"])
+    async with org.connected(key):
+        pass
+    reader, writer = await raw_streams(org)
+    try:
+        await authenticate(reader, writer, org.slug, key["key"])
+        await asyncio.to_thread(org.revoke, key)
+        await asyncio.sleep(6)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            await enter(reader, writer, "/")
+            async with asyncio.timeout(30):
+                while not (await answer(reader)).startswith(struct.pack(">HH", 10, 50)):  # connection.close
+                    pass
+    finally:
+        writer.transport.abort()
+        org.close()
 
 
 @pytest.fixture

@@ -43,6 +43,10 @@ CLOSE_CONNECTIONS: Final = "partners.close_connections"
 _RACING_LOGINS: Final = tuple(timedelta(seconds=seconds) for seconds in (0, 2))
 """Delays of repeated effects: a login that was answered just before a key's end may become a connection just after it."""
 
+_CLOSINGS: Final = (*_RACING_LOGINS, timedelta(seconds=15))
+"""Delays of the closings of connections: a client may complete its login ten seconds after it began, and the broker remembers
+for a minute that the key may enter the vhost."""
+
 _UNPROVEN: Final = timedelta(minutes=2)
 """Maximum time for the proof of a new key. Older unproved keys were left by a process that was killed."""
 
@@ -89,7 +93,7 @@ async def queue_vhost_update(db: Connection, key: AmqpKey, unwanted: Sequence[st
 async def queue_ending(db: Connection, key: AmqpKey) -> None:
     """Close the connections of a key that ended, and remove its vhost, once the transaction has committed."""
     payload = {"organizationId": str(key.organization_id), "vhost": key.vhost, "slug": key.slug}
-    for delay in _RACING_LOGINS:
+    for delay in _CLOSINGS:
         await enqueue(db, CLOSE_CONNECTIONS, payload, delay=delay)
     await queue_vhost_update(db, key, kind=REMOVE)
 
