@@ -81,7 +81,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "fleet plants by everything": Row(lambda ids: _plants(ids, q="plant", status="ONLINE", alert="WARNING"), 50),
     "fleet plants, 500 of them": Row(lambda ids: _plants(ids, limit="500"), None),
     "fleet energy of a month": Row(_energy, 100),
-    "fleet places": Row(lambda ids: "/api/v1/fleet/places", None),
+    "fleet places": Row(lambda ids: "/api/v1/fleet/places", 150),
 }
 
 

@@ -135,22 +135,23 @@ async def _measure(
         stack.start("ingest")
         publishers = await Publishers.connect(fleet.plants, stack.settings.mqtt_port)
         try:
-            tokens = await _log_in(
-                database, AccessTokens(stack.keyring), fleet, max(streams, listeners) // _STREAMS_OF_USER + 1
-            )
+            access = AccessTokens(stack.keyring)
+            watchers = await _log_in(database, access, fleet, streams // _STREAMS_OF_USER + 1)
+            # Users of their own: a stream that was closed counts for its user until the service has noticed.
+            others = await _log_in(database, access, fleet, listeners // _STREAMS_OF_USER + 1)
             load = make_load(fleet, POINTS_PER_SNAPSHOT, POINTS_PER_SNAPSHOT * rate * seconds, late=0, repeated=0)
             good = [message for message in load.messages if message.frame is not None]
             await publishers.publish(good[:_PLANTS])
             stack.wait_until_empty(60)
             before = proportional_bytes(process)
             paths = [f"/api/v1/plants/{fleet.plants[number % _PLANTS].id}/live" for number in range(streams)]
-            readers = await _open(stack, fleet, tokens, paths, arrivals)
+            readers = await _open(stack, fleet, watchers, paths, arrivals)
             await asyncio.sleep(_SETTLE_SECONDS)
             after = proportional_bytes(process)
             for reader in readers:
                 reader.transport.close()
             await asyncio.sleep(_SETTLE_SECONDS)
-            readers = await _open(stack, fleet, tokens, ["/api/v1/fleet/live"] * listeners, arrivals)
+            readers = await _open(stack, fleet, others, ["/api/v1/fleet/live"] * listeners, arrivals)
             await _publish(publishers, fleet, good[_PLANTS:], rate, arrivals)
             for reader in readers:
                 reader.transport.close()
