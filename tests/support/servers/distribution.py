@@ -53,6 +53,7 @@ USERS: Final[Mapping[str, frozenset[str]]] = {
         {
             "tests/faults/test_poison_campaign.py",
             "tests/integration/broker_access/test_declarations.py",
+            "tests/integration/broker_access/test_floods.py",
             "tests/integration/commands/test_sending.py",
             "tests/integration/ingest/test_attempts.py",
             "tests/integration/ingest/test_worker.py",

@@ -12,7 +12,8 @@
 %% Closes each connection that holds 8 MiB of incomplete messages, and the largest ones when all together hold a quarter of the memory
 %% above which the broker blocks publishers, with the deliveries that they do not read. From RabbitMQ 3.12 on, starts the queues again
 %% that hold the most of their messages in memory when all together hold so much. Drops messages that keep the log of a quorum queue
-%% on disk. Shortens large entries of the broker's own log, whoever causes them.
+%% on disk. While messages of plants wait for ingest, reads no more from plants that have sent more than their share. Shortens large
+%% entries of the broker's own log, whoever causes them.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
 -module(gridfleet_bounds).
@@ -64,11 +65,21 @@
 -define(QUEUES_MS, 10000).
 -define(MOST_LOG, 1024 * 1024 * 1024).
 -define(LONGEST_HELD_MS, 30 * 60 * 1000).
+-define(INGEST, <<"gridfleet.ingest">>).
+-define(LONG, #{messages_ready => 500, message_bytes => 1024 * 1024, memory => ?LEAST_TOGETHER}).
+-define(SHARDS_MS, 20).
+-define(COUNT_MS, 200).
+-define(COUNTED_A_MS, 10).
+-define(COUNTED_A_MS_LATE, 50).
+-define(BYTES_A_SECOND, 128 * 1024).
+-define(MOST_AHEAD, 256 * 1024).
+-define(MOST_COUNTED, ?MOST_AHEAD + 10 * ?BYTES_A_SECOND).
 -define(TOO_LARGE, "its incomplete messages are too large").
 -define(TOO_MANY, "too many of its methods wait").
 -define(TOGETHER, "connections hold too much memory together").
 -define(CONSUMERS, {?MODULE, consumers}).
 -define(OWNER, {?MODULE, owner}).
+-define(SHARES, gridfleet_shares).
 -define(DECLARED, {?MODULE, declared}).
 -define(ANSWERS, {?MODULE, answers}).
 
@@ -78,6 +89,7 @@ announce() ->
     start_watching_readers(),
     keeps_packets_waiting() orelse spawn(fun watch_queues/0),
     spawn(fun() -> watch_logs(#{}) end),
+    start_sharing(),
     logger:add_primary_filter(?MODULE, {fun ?MODULE:shorten/2, ?MOST_LOGGED}),
     Tags = application:get_env(rabbit, node_tags, []),
     application:set_env(rabbit, node_tags, [{<<"gridfleet_bounds">>, <<"1">>} | Tags]).
@@ -636,6 +648,146 @@ is_administrator(Name) ->
         {ok, User} -> lists:member(administrator, internal_user:get_tags(User));
         _ -> false
     end.
+
+%% The messages of all plants of a shard wait in one queue, and the broker reads a plant faster than ingest stores what it sends. While
+%% a queue is long, the broker reads no more from a plant that is ahead of its share. It stops as it does during an alarm of memory: the
+%% buffers of the sockets fill, and the plant waits.
+start_sharing() ->
+    case whereis(?SHARES) of
+        undefined -> register(?SHARES, spawn_opt(fun share/0, [{priority, high}]));
+        _ -> true
+    end.
+
+%% An earlier process may have stopped connections, before an error or an upgrade of the plugin.
+share() ->
+    timer:sleep(?LOOK_MS),
+    try
+        rabbit:is_running() andalso begin
+            release([Reader || {rabbit_mqtt_reader, Reader} <- readers()]),
+            share(#{}, #{}, #{}, now_ms())
+        end
+    catch
+        Class:Reason:Stack ->
+            logger:error("The shares of plants are not kept for ~b ms: ~tp", [?QUEUES_MS, {Class, Reason, Stack}]),
+            timer:sleep(?QUEUES_MS)
+    end,
+    share().
+
+%% Senders has the bytes that each connection of a plant had received at Counted, Ahead those of each plant beyond its share. New
+%% connections are found last: busy processes answer for them. Their buffers in the system get a bound: by default they hold MBs, which
+%% are read at once when a connection is not stopped any more.
+share(Senders, Ahead, Stopped, Counted) ->
+    timer:sleep(?SHARDS_MS),
+    IsLate = is_ingest_late(),
+    Now = now_ms(),
+    case Now - Counted >= pause(IsLate, map_size(Senders)) of
+        true ->
+            Open = count(Senders),
+            Next = ahead(Senders, Open, Ahead, ?BYTES_A_SECOND * (Now - Counted) div 1000),
+            Kept = stop(IsLate, Open, Next, Stopped),
+            New = new_senders(Open),
+            [inet:setopts(Socket, [{recbuf, ?MOST_AHEAD}]) || {_, Socket, _} <- maps:values(New)],
+            share(maps:merge(Open, New), Next, Kept, Now);
+        false when IsLate ->
+            share(Senders, Ahead, Stopped, Counted);
+        false ->
+            release(maps:keys(Stopped)),
+            share(Senders, Ahead, #{}, Counted)
+    end.
+
+%% Milliseconds between counts, which take longer with many connections.
+pause(true, Connections) -> Connections div ?COUNTED_A_MS_LATE;
+pause(false, Connections) -> max(?COUNT_MS, Connections div ?COUNTED_A_MS).
+
+ahead(Before, Open, Ahead, Share) ->
+    Add = fun(Reader, {User, _, Bytes}, Sums) ->
+        {_, _, Known} = map_get(Reader, Before),
+        Sums#{User => maps:get(User, Sums, 0) + Bytes - Known}
+    end,
+    Left = fun(_, Bytes) ->
+        Beyond = min(Bytes - Share, ?MOST_COUNTED),
+        Beyond > 0 andalso {true, Beyond}
+    end,
+    maps:filtermap(Left, maps:fold(Add, Ahead, Open)).
+
+%% Returns the connections that are not read. They are stopped at each count, because the end of an alarm lets them go on.
+stop(IsLate, Senders, Ahead, Stopped) ->
+    IsAhead = fun(_, {User, _, _}) -> IsLate andalso maps:get(User, Ahead, 0) > ?MOST_AHEAD end,
+    Next = maps:filter(IsAhead, Senders),
+    conserve(maps:keys(Next), true),
+    release(maps:keys(maps:without(maps:keys(Next), Stopped))),
+    Next.
+
+%% They stay stopped during an alarm, as all others.
+release([]) ->
+    ok;
+release(Readers) ->
+    conserve(Readers, [] =/= [Source || {{resource_limit, Source, _}, _} <- rabbit_alarm:get_alarms()]).
+
+conserve(Readers, Value) ->
+    [rabbit_mqtt_reader:conserve_resources(Reader, ?MODULE, {Value, Value, node()}) || Reader <- Readers].
+
+is_ingest_late() ->
+    Plants = application:get_env(rabbitmq_mqtt, vhost, <<"/">>),
+    Bindings = rabbit_binding:list_for_source(rabbit_misc:r(Plants, exchange, ?INGEST)),
+    lists:any(fun(Binding) -> is_long(element(4, Binding)) end, Bindings).
+
+is_long(Name) ->
+    case rabbit_amqqueue:lookup(Name) of
+        {ok, Queue} -> lists:any(fun is_above/1, facts(Queue));
+        _ -> false
+    end.
+
+is_above({Item, Fact}) ->
+    is_integer(Fact) andalso Fact > map_get(Item, ?LONG).
+
+%% None if the queue was deleted or its node does not answer.
+facts(Queue) ->
+    try
+        facts(amqqueue:get_type(Queue), Queue)
+    catch
+        exit:_ -> []
+    end.
+
+%% Ingest has taken some of the bytes, and not acknowledged them. They are those of bodies, not of the properties that MQTT 5 has.
+facts(rabbit_quorum_queue, Queue) ->
+    case ra:local_query(amqqueue:get_pid(Queue), fun rabbit_fifo:overview/1) of
+        {ok, {_, #{num_ready_messages := Ready, enqueue_message_bytes := Waiting, checkout_message_bytes := Taken}}, _} ->
+            [{messages_ready, Ready}, {message_bytes, Waiting + Taken}];
+        _ ->
+            []
+    end;
+facts(_, Queue) ->
+    rabbit_amqqueue:info(Queue, maps:keys(?LONG)).
+
+%% The received bytes of the connections that are open.
+count(Senders) ->
+    Now = fun(_, {User, Socket, _}) ->
+        case inet:getstat(Socket, [recv_oct]) of
+            {ok, [{recv_oct, Bytes}]} -> {true, {User, Socket, Bytes}};
+            _ -> false
+        end
+    end,
+    maps:filtermap(Now, Senders).
+
+%% The user, the socket, and no bytes yet.
+new_senders(Known) ->
+    New = [Reader || {rabbit_mqtt_reader, Reader} <- readers(), not is_map_key(Reader, Known)],
+    maps:from_list([{Reader, {User, Socket, 0}} || Reader <- New, User <- user(Reader), Socket <- socket(Reader)]).
+
+%% None before the login. Up to 3.11, the connection is a process that the reader is linked to.
+user(Reader) ->
+    Facts = [Facts || Process <- [Reader | links(Reader)], {_, Facts} <- ets:lookup(connection_created, Process)],
+    lists:sublist([User || {user, User} <- lists:append(Facts)], 1).
+
+%% None if the connection has ended. With TLS, the process that decrypts has it, which monitors the reader.
+socket(Reader) ->
+    Monitors = [Process || {monitored_by, Others} <- [process_info(Reader, monitored_by)], Process <- Others],
+    Local = [Process || Process <- [Reader | Monitors], is_pid(Process), node(Process) =:= node()],
+    lists:sublist([Port || Process <- Local, {links, Links} <- [process_info(Process, links)], Port <- Links, is_port(Port)], 1).
+
+now_ms() ->
+    erlang:monotonic_time(millisecond).
 
 is_large(Kind, Reader) ->
     garbage_collect(Reader) andalso held(Kind, Reader) > ?MOST_INCOMPLETE.
