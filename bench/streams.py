@@ -66,11 +66,13 @@ class Arrivals:
 
 
 class _Reader(asyncio.Protocol):
-    """One stream. Events are taken out of the text without its chunk headers being read, which are lines of their own."""
+    """One stream, whose events may be cut into several chunks of the response."""
 
     def __init__(self, request: bytes, arrivals: Arrivals) -> None:
         self._request = request
         self._arrivals = arrivals
+        self._received = b""
+        self._is_body = False
         self._text = b""
         self.begun = asyncio.get_running_loop().create_future()
 
@@ -80,7 +82,14 @@ class _Reader(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         at = time.perf_counter()
-        *blocks, self._text = (self._text + data).split(b"\n\n")
+        self._received += data
+        if not self._is_body:
+            head, end, rest = self._received.partition(b"\r\n\r\n")
+            if not end or not head.startswith(b"HTTP/1.1 200"):
+                return
+            self._is_body, self._received = True, rest
+        self._take_chunks()
+        *blocks, self._text = self._text.split(b"\n\n")
         for block in blocks:
             if not self.begun.done() and b"data: " in block:
                 self.begun.set_result(None)
@@ -88,9 +97,17 @@ class _Reader(asyncio.Protocol):
             if start >= 0:
                 self._arrivals.note(block[start + 20 :].partition(b"\n")[0], at)
 
+    def _take_chunks(self) -> None:
+        while True:
+            size, end, rest = self._received.partition(b"\r\n")
+            if not end or len(rest) < (length := int(size, 16)) + 2:
+                return
+            self._text += rest[:length]
+            self._received = rest[length + 2 :]
+
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.begun.done():
-            self.begun.set_exception(BenchFailed(f"a stream was refused: {self._text[:200]!r} {exc}"))
+            self.begun.set_exception(BenchFailed(f"a stream was refused: {self._received[:200]!r} {exc}"))
 
 
 def main() -> None:
