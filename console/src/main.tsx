@@ -3,6 +3,7 @@ import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { onSessionEnd } from "./api/session-clock";
+import { loadTexts } from "./i18n";
 import { queryClient, router } from "./router";
 import "./styles/base.css";
 import "./styles/parts.css";
@@ -22,6 +23,7 @@ onSessionEnd(() => location.assign(`${router.basepath}/login`));
 
 const root = document.getElementById("root");
 if (root === null) throw new Error("the page has no element #root");
+await loadTexts();
 createRoot(root).render(
   <StrictMode>
     <QueryClientProvider client={queryClient}>

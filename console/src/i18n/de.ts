@@ -55,7 +55,6 @@ export const de: Catalogue = {
     language: "Sprache",
     skip: "Zum Inhalt springen",
   },
-  onlyAdministrators: "Nur Administratoren der Organisation sehen diese Seite.",
   finder: {
     open: "Suchen",
     keys: "Strg K",

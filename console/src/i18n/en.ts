@@ -52,7 +52,6 @@ export const en = {
     language: "Language",
     skip: "Skip to the content",
   },
-  onlyAdministrators: "Only administrators of the organisation see this page.",
   finder: {
     open: "Find",
     keys: "Ctrl K",

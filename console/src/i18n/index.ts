@@ -1,6 +1,5 @@
 import { useSyncExternalStore } from "react";
-import { de } from "./de";
-import { en } from "./en";
+import type { en } from "./en";
 
 /** Every text of the console. A catalogue that lacks one does not compile. */
 export type Catalogue = typeof en;
@@ -8,20 +7,31 @@ export type Language = "en" | "de";
 
 export const LANGUAGES: Record<Language, string> = { en: "English", de: "Deutsch" };
 
-const CATALOGUES: Record<Language, Catalogue> = { en, de };
+/** Each is a file of its own: a browser loads the language that it shows. */
+const LOADERS: Record<Language, () => Promise<Catalogue>> = {
+  en: async () => (await import("./en")).en,
+  de: async () => (await import("./de")).de,
+};
 const KEY = "gridfleet-language";
 const listeners = new Set<() => void>();
 
 let language = initialLanguage();
 document.documentElement.lang = language;
+let texts: Catalogue;
+
+/** Load the texts of the user's language. Nothing is shown before. */
+export async function loadTexts(): Promise<void> {
+  texts = await LOADERS[language]();
+}
 
 function initialLanguage(): Language {
   const wanted = [localStorage.getItem(KEY), ...navigator.languages.map((name) => name.slice(0, 2))];
-  return (wanted.find((name) => name !== null && name in CATALOGUES) as Language | undefined) ?? "en";
+  return (wanted.find((name) => name !== null && name in LOADERS) as Language | undefined) ?? "en";
 }
 
 /** Show the console in a language, also after the next start. */
-export function setLanguage(chosen: Language): void {
+export async function setLanguage(chosen: Language): Promise<void> {
+  texts = await LOADERS[chosen]();
   language = chosen;
   localStorage.setItem(KEY, chosen);
   document.documentElement.lang = chosen;
@@ -45,5 +55,6 @@ export function useLocale(): string {
 
 /** Return the texts in the language of the user. */
 export function useTexts(): Catalogue {
-  return CATALOGUES[useLanguage()];
+  useLanguage();
+  return texts;
 }

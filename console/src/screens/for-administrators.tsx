@@ -2,6 +2,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { useTexts } from "../i18n";
 import { mayAct } from "../session";
+import { Refused } from "../ui/refused";
 
 const route = getRouteApi("/inside/o/$slug");
 
@@ -14,9 +15,7 @@ export function ForAdministrators({ title, children }: { title: string; children
     <>
       <title>{`${title} · ${organization.name}`}</title>
       <h1>{title}</h1>
-      <p className="hint" role="alert">
-        {texts.onlyAdministrators}
-      </p>
+      <Refused rights={texts.role.ORG_ADMIN} />
     </>
   );
 }
