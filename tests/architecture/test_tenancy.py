@@ -43,14 +43,17 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "organizations/invitations/registry": ("invitations of all organisations expire", "sweep_expired"),
     "partners/store": (
         "a key's text or id names its organisation; the gateway serves the keys of all",
-        "find_live note_use find_sending find_amqp list_amqp list_amqp_of_many find_legacy_owner legacy_slugs end_expired"
+        "find_live note_use find_sending find_amqp list_amqp list_amqp_of_many end_expired"
         " delete_all_unproven find_queues find_prefix",
     ),
     "partners/amqp_access/store": (
         "the broker names a key, and asks what it may do",
         "find_asked find_asked_by_id note_connection",
     ),
-    "partners/legacy/store": ("an operator imports keys of all organisations", "is_known insert"),
+    "partners/legacy/store": (
+        "an operator imports keys of all organisations, and the gateway serves them",
+        "is_known insert find_owner slugs",
+    ),
     "partners/own_queues": ("the gateway examines the queues of all partners", "find_owner"),
     "partners/queues": ("a key's vhost has its organisation's queues", "queue_prefix"),
     "partners/signing": ("the gateway verifies and signs for all partners", "load_sending_key list_amqp_keys"),

@@ -8,14 +8,14 @@ from uuid import UUID
 from psycopg.rows import class_row, kwargs_row
 
 from gridfleet.domains.partners.models import AmqpAddress, AmqpKey, LiveKey, NewKey
-from gridfleet.domains.partners.scopes import LEGACY_VHOST, Scope, expand_amqp
+from gridfleet.domains.partners.scopes import Scope, expand_amqp
 from gridfleet.kernel.addresses import IPNetwork
 from gridfleet.kernel.caller import KeyCaller, OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count, fetch_value
+from gridfleet.kernel.db.queries import fetch_count
 from gridfleet.kernel.pagination import Paging
 
-_LIVES = "activated_at IS NOT NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())"
+LIVES = "activated_at IS NOT NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())"
 _AMQP = "id, organization_id, amqp_slug, vhost, scopes, allowed_plant_ids"
 _SHOWN = (
     "id, organization_id, name, partner_id, key_prefix, scopes, allowed_plant_ids, allowed_ips, vhost,"
@@ -232,7 +232,7 @@ async def find_live(db: Connection, digest: bytes) -> LiveKey | None:
     cursor = db.cursor(row_factory=kwargs_row(_live_key))
     await cursor.execute(
         "SELECT id, organization_id, scopes, allowed_plant_ids, allowed_ips, expires_at FROM partner_key"
-        f" WHERE key_hash = %s AND {_LIVES}",
+        f" WHERE key_hash = %s AND {LIVES}",
         (digest,),
     )
     return await cursor.fetchone()
@@ -242,7 +242,7 @@ async def note_use(db: Connection, key_id: UUID, every: timedelta) -> None:
     """Set the last use of a live key to now, unless its stored last use is less than `every` ago."""
     await db.execute(
         "UPDATE partner_key SET last_used_at = now()"
-        f" WHERE id = %s AND {_LIVES} AND (last_used_at IS NULL OR last_used_at < now() - %s)",
+        f" WHERE id = %s AND {LIVES} AND (last_used_at IS NULL OR last_used_at < now() - %s)",
         (key_id, every),
     )
 
@@ -254,7 +254,7 @@ async def find_sending(db: Connection, key_id: UUID) -> EncryptedKey | None:
     """Return the live key if it may use the broker, or None."""
     cursor = db.cursor(row_factory=kwargs_row(_encrypted_key))
     await cursor.execute(
-        f"SELECT {_AMQP}, signing_key, key_version FROM partner_key WHERE id = %s AND amqp_slug IS NOT NULL AND {_LIVES}",
+        f"SELECT {_AMQP}, signing_key, key_version FROM partner_key WHERE id = %s AND amqp_slug IS NOT NULL AND {LIVES}",
         (key_id,),
     )
     return await cursor.fetchone()
@@ -270,7 +270,7 @@ async def find_amqp(db: Connection, key_id: UUID) -> AmqpKey | None:
 async def list_amqp(db: Connection) -> list[AmqpKey]:
     """Return every live key that may use the broker, of all organisations, oldest first."""
     cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
-    await cursor.execute(f"SELECT {_AMQP} FROM partner_key WHERE amqp_slug IS NOT NULL AND {_LIVES} ORDER BY created_at, id")
+    await cursor.execute(f"SELECT {_AMQP} FROM partner_key WHERE amqp_slug IS NOT NULL AND {LIVES} ORDER BY created_at, id")
     return await cursor.fetchall()
 
 
@@ -285,7 +285,7 @@ async def list_amqp_of_many(db: Connection, organization_ids: Collection[UUID], 
     await cursor.execute(
         "SELECT id, organization_id, amqp_slug, vhost, scopes,"
         " CASE WHEN id <> ALL(%s) THEN allowed_plant_ids END AS allowed_plant_ids FROM partner_key"
-        f" WHERE amqp_slug IS NOT NULL AND {_LIVES} AND organization_id = ANY(%s) ORDER BY created_at, id",
+        f" WHERE amqp_slug IS NOT NULL AND {LIVES} AND organization_id = ANY(%s) ORDER BY created_at, id",
         (list(known), list(organization_ids)),
     )
     found = await cursor.fetchall()
@@ -309,24 +309,9 @@ async def list_amqp_of(db: Connection, org: OrgScope) -> list[AmqpKey]:
     return await cursor.fetchall()
 
 
-async def find_legacy_owner(db: Connection, slug: str) -> UUID | None:
-    """Return the organisation whose key may use the shared vhost with this user name, or None."""
-    return await fetch_value(
-        db, "SELECT organization_id FROM partner_key WHERE vhost = %s AND amqp_slug = %s", (LEGACY_VHOST, slug)
-    )
-
-
 async def lock_vhost(db: Connection, vhost: str) -> None:
     """Lock the vhost until the transaction ends; wait for other transactions that hold it."""
     await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('vhost ' || %s, 0))", (vhost,))
-
-
-async def legacy_slugs(db: Connection) -> set[str]:
-    """Return the user names of the live keys that may use the shared vhost."""
-    cursor = await db.execute(
-        f"SELECT amqp_slug FROM partner_key WHERE vhost = %s AND amqp_slug IS NOT NULL AND {_LIVES}", (LEGACY_VHOST,)
-    )
-    return {str(slug) for (slug,) in await cursor.fetchall()}
 
 
 async def end_expired(db: Connection) -> list[AmqpKey]:
@@ -394,7 +379,7 @@ async def find_amqp_address(db: Connection, org: OrgScope) -> AmqpAddress:
     """Return the organisation's slug and the vhost of its newest live key that may use the broker, None if it has none."""
     cursor = await db.execute(
         "SELECT o.slug, (SELECT k.vhost FROM partner_key k WHERE k.organization_id = o.id AND k.amqp_slug IS NOT NULL"
-        f" AND {_LIVES} ORDER BY k.created_at DESC, k.id DESC LIMIT 1)"
+        f" AND {LIVES} ORDER BY k.created_at DESC, k.id DESC LIMIT 1)"
         " FROM organization o WHERE o.id = %s",
         (org.organization_id,),
     )

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.partners import store
+from gridfleet.domains.partners.legacy import store as legacy
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.scopes import LEGACY_VHOST
 from gridfleet.domains.partners.topology import PartnerQueues
@@ -110,7 +111,7 @@ async def wanted_vhost(db: Connection, payload: dict[str, Any]) -> WantedVhost:
     queues = await _queues(db, organization_id, slug, vhost)
     if vhost == LEGACY_VHOST:
         # Here, names with the organisation's prefix may belong to another organisation, and the slug too after its deletion.
-        named, owner = PartnerQueues(slug, slug).names, await store.find_legacy_owner(db, slug)
+        named, owner = PartnerQueues(slug, slug).names, await legacy.find_owner(db, slug)
         if owner is None:
             queues, unwanted = None, named
         elif owner != organization_id:
@@ -136,7 +137,7 @@ async def _queues(db: Connection, organization_id: UUID, slug: str, vhost: str) 
 
 async def legacy_slugs(db: Connection) -> set[str]:
     """Return the slugs of the organisations that have a live key in the vhost that legacy keys share."""
-    return await store.legacy_slugs(db)
+    return await legacy.slugs(db)
 
 
 async def expire_due(db: Connection) -> int:

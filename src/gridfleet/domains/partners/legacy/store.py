@@ -1,10 +1,12 @@
-"""SQL of the import of legacy keys."""
+"""SQL of legacy keys and their import."""
 
 from uuid import UUID
 
 from gridfleet.domains.partners.models import LegacyKey
 from gridfleet.domains.partners.scopes import AMQP_SCOPES, LEGACY_VHOST
+from gridfleet.domains.partners.store import LIVES
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_value
 
 
 async def try_lock(db: Connection) -> bool:
@@ -57,3 +59,18 @@ async def insert(db: Connection, key: LegacyKey, signing_key: bytes | None, key_
         raise LookupError(key.organization)
     organization_id: UUID = row[0]
     return organization_id
+
+
+async def find_owner(db: Connection, slug: str) -> UUID | None:
+    """Return the organisation whose key may use the shared vhost with this user name, or None."""
+    return await fetch_value(
+        db, "SELECT organization_id FROM partner_key WHERE vhost = %s AND amqp_slug = %s", (LEGACY_VHOST, slug)
+    )
+
+
+async def slugs(db: Connection) -> set[str]:
+    """Return the user names of the live keys that may use the shared vhost."""
+    cursor = await db.execute(
+        f"SELECT amqp_slug FROM partner_key WHERE vhost = %s AND amqp_slug IS NOT NULL AND {LIVES}", (LEGACY_VHOST,)
+    )
+    return {str(slug) for (slug,) in await cursor.fetchall()}
