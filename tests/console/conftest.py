@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from support.clients.console_user import ConsoleUser, console_user
 from support.clients.watched_page import Watched
 from support.servers.served import Served, served
 
 _ARGUMENTS = ("--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync")
+expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="module")

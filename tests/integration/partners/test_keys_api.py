@@ -115,7 +115,7 @@ async def test_long_lists_are_looked_at_within_bounds(people: People, admin: Per
     assert len(details) == 1_000
     strangers.append(str(new_id()))
     answer = await people.call("POST", "/partner/api-keys", {**WANTED, "allowedPlantIds": strangers}, who=admin, org=org.id)
-    assert refused(answer, 400, "VALIDATION_ERROR") == ["allowedPlantIds: must have at most 2000 items"]
+    assert refused(answer, 400, "VALIDATION_ERROR") == ["allowedPlantIds: must have at most 2000 plants"]
     networks = [f"10.0.{number >> 8}.{number & 255}/32" for number in range(1_001)]
     answer = await people.call("POST", "/partner/api-keys", {**WANTED, "allowedIps": networks}, who=admin, org=org.id)
     assert refused(answer, 400, "VALIDATION_ERROR") == ["allowedIps: must have at most 1000 networks"]

@@ -44,7 +44,7 @@ class NewApiKey(Input):
     name: _Name
     partner_id: _Name
     scopes: Annotated[list[Scope], Field(min_length=1)]
-    allowed_plant_ids: Annotated[Annotated[list[UUID], Field(max_length=_MOST_PLANTS)] | None, NOT_NULL] = None
+    allowed_plant_ids: Annotated[list[UUID] | None, NOT_NULL] = None
     allowed_ips: Annotated[list[str], NOT_NULL] = []
     expires_at: Annotated[datetime | None, NOT_NULL] = None
 
@@ -176,6 +176,8 @@ async def _withdraw(call: Call, org: OrgScope, prepared: PreparedKey) -> None:
 def _wanted(body: NewApiKey) -> NewKey:
     networks: list[IPNetwork] = []
     complaints = []
+    if len(body.allowed_plant_ids or ()) > _MOST_PLANTS:
+        raise ValidationFailed(details=[f"allowedPlantIds: must have at most {_MOST_PLANTS} plants"])
     if len(body.allowed_ips) > _MOST_NETWORKS:
         raise ValidationFailed(details=[f"allowedIps: must have at most {_MOST_NETWORKS} networks"])
     for number, text in enumerate(body.allowed_ips):
