@@ -74,7 +74,19 @@ def test_a_comparison_waits_until_the_energies_are_no_longer_cached(stack: Runni
     path = tmp_path / "ledger.jsonl"
     with stack.hung("ingest"):
         simulate(
-            stack, path, "--organization", "behind", "--plants", "1", "--interval", "60", "--speed", "600", "--duration", "2"
+            # Several plants: at night the battery of a single one may cover its whole load.
+            stack,
+            path,
+            "--organization",
+            "behind",
+            "--plants",
+            "6",
+            "--interval",
+            "60",
+            "--speed",
+            "600",
+            "--duration",
+            "2",
         )
         ledger = Ledger.read(path)
         behind = compare(ledger, stack.base_url, stack.admin_email, stack.admin_password)
