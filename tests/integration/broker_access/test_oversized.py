@@ -55,7 +55,7 @@ async def test_a_client_whose_packet_does_not_end_is_disconnected(fleet: Fleet, 
                 await asyncio.sleep(0.05)
                 if writer.is_closing() or reader.at_eof():
                     break
-                assert broker.memory_info().rss < before + 500 * MIB
+                assert broker.memory_info().rss < before + 200 * MIB
             else:
                 pytest.fail("the broker reads on")
 

@@ -9,7 +9,7 @@
 %% Refuses more than 4 KiB of a message's properties, which no bound of a queue counts, more than 640 consumers of a user in a vhost,
 %% for which their queue needs minutes when they end, and more than 4,096 channels of a user, of which each is four processes.
 %% Closes connections with 32 MiB of methods and answers that wait. Administrators, of which the service is one, may do all of it.
-%% Closes each connection that holds 8 MiB of incomplete messages, and the largest ones when all together hold a quarter of the memory
+%% Closes each connection that holds 8 MiB of incomplete messages, or 3 MiB of an MQTT packet that RabbitMQ does not bound, and the largest ones when all together hold a quarter of the memory
 %% above which the broker blocks publishers, with the deliveries that they do not read. From RabbitMQ 3.12 on, starts the queues again
 %% that hold the most of their messages in memory when all together hold so much. Drops messages that keep the log of a quorum queue
 %% on disk. While messages of plants wait for ingest, reads no more from plants that have sent more than their share. Shortens large
@@ -53,6 +53,7 @@
 -define(MOST_PAUSES, 1000).
 -define(CALL_MS, 1000).
 -define(MOST_INCOMPLETE, 8 * 1024 * 1024).
+-define(MOST_INCOMPLETE_PACKET, 3 * 1024 * 1024).
 -define(MOST_WAITING, 32 * 1024 * 1024).
 -define(FREE_BYTES, 256 * 1024).
 -define(LEAST_TOGETHER, 64 * 1024 * 1024).
@@ -353,14 +354,15 @@ create_table() ->
 %% versions know MQTT 5, of which each user property takes forty times its bytes there.
 start_watching_readers() ->
     case whereis(?MODULE) of
-        undefined -> register(?MODULE, spawn(fun watch_readers/0));
+        undefined -> register(?MODULE, spawn(fun() -> watch_readers(0) end));
         _ -> true
     end.
 
-watch_readers() ->
+%% The pause follows the shorter of two looks: one that waited for busy processes does not make the next one late.
+watch_readers(Before) ->
     {Microseconds, _} = timer:tc(fun() -> catch look(readers()) end),
-    timer:sleep(min(max(?LOOK_MS, ?LOOK_SHARE * Microseconds div 1000), ?LONGEST_LOOK_MS)),
-    watch_readers().
+    timer:sleep(min(max(?LOOK_MS, ?LOOK_SHARE * min(Before, Microseconds) div 1000), ?LONGEST_LOOK_MS)),
+    watch_readers(Microseconds).
 
 %% Deletes what was noted of channels that have ended.
 forget_ended() ->
@@ -412,7 +414,7 @@ look_at(Kind, Reader) ->
     Held = held(Kind, Reader),
     Channels = channels(Kind, Reader),
     Memory = memory_of(Channels),
-    case Held > ?MOST_INCOMPLETE andalso is_large(Kind, Reader) of
+    case Held > most_incomplete(Kind) andalso is_large(Kind, Reader) of
         true -> close(Kind, Reader, ?TOO_LARGE);
         false -> Memory > ?MOST_WAITING andalso look_at_channels(Kind, Channels, Reader)
     end,
@@ -790,12 +792,24 @@ now_ms() ->
     erlang:monotonic_time(millisecond).
 
 is_large(Kind, Reader) ->
-    garbage_collect(Reader) andalso held(Kind, Reader) > ?MOST_INCOMPLETE.
+    garbage_collect(Reader) andalso held(Kind, Reader) > most_incomplete(Kind).
 
-%% From 3.12 on, MQTT packets have a bound, and a connection that is read without a pause may have many of them outside its heap.
+%% RabbitMQ before 3.12 copies what it has of an MQTT packet for each piece that arrives. A plant's message has 1 MiB at most.
+most_incomplete(rabbit_mqtt_reader) ->
+    case has_bounded_packets() of
+        true -> ?MOST_INCOMPLETE;
+        false -> ?MOST_INCOMPLETE_PACKET
+    end;
+most_incomplete(rabbit_reader) ->
+    ?MOST_INCOMPLETE.
+
+has_bounded_packets() ->
+    erlang:function_exported(rabbit_mqtt_packet, parse, 2).
+
+%% A connection with bounded packets that is read without a pause may have many of them outside its heap.
 held(Kind, Process) ->
     Items =
-        case Kind =:= rabbit_mqtt_reader andalso erlang:function_exported(rabbit_mqtt_packet, parse, 2) of
+        case Kind =:= rabbit_mqtt_reader andalso has_bounded_packets() of
             true -> [memory];
             false -> [memory, binary]
         end,
