@@ -22,7 +22,7 @@ from gridfleet.kernel.broker.frames import FrameTransport
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.protocol.amqp import open_connection
 from support.clients.fleet_under_test import JsonObject
-from support.clients.raw_amqp import frame, log_in, short
+from support.clients.raw_amqp import authenticate, enter, frame, log_in, short
 from support.clients.raw_properties import Repeated, field, table, text
 from support.servers.broker_node import BrokerNode
 from support.servers.broker_version import broker_version
@@ -317,6 +317,23 @@ async def test_a_vhost_has_a_bounded_number_of_queues_declared_at_once(broker: B
             for number in range(10):
                 await channel.queue_declare(f"one-by-one.{number}")
     assert len(httpx.get(f"{management}/queues/client?disable_stats=true", timeout=60).json()) == 5
+
+
+async def test_a_vhost_has_a_bounded_number_of_connections_at_once(broker: BrokerNode, client: AbstractConnection) -> None:
+    """The broker counts them before it opens one, and an open one counts a moment later."""
+    limit = f"{broker.management_url}/api/vhost-limits/client/max-connections"
+    httpx.put(limit, json={"value": 5}, timeout=60).raise_for_status()
+    streams = [await asyncio.open_connection("127.0.0.1", broker.settings.amqp_port) for _ in range(100)]
+    try:
+        for reader, writer in streams:
+            await authenticate(reader, writer, "client", "client")
+        await asyncio.gather(*(enter(reader, writer, "client") for reader, writer in streams))
+        await asyncio.sleep(5)  # those that are closed have a second to answer
+        assert len(connections_of_client(broker)) == 5
+        await client.channel()
+    finally:
+        for _, writer in streams:
+            writer.transport.abort()
 
 
 async def test_channels_that_have_ended_leave_nothing(broker: BrokerNode, client: AbstractConnection) -> None:

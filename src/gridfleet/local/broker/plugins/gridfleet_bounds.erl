@@ -2,8 +2,8 @@
 %% in their arguments alone, consumers beyond 20 a channel, and their large arguments. Refuses consumers beyond 20 a stream: each
 %% holds a file open. Refuses arguments of queues that the management API cannot list: it then lists no queue of any vhost.
 %% Refuses names of queues that the broker decodes to Erlang terms, and queues that exceed the limit of a vhost only because they are
-%% declared at the same moment. Bounds new quorum queues and streams: each leaves atoms, which
-%% a node never frees and of which it has five million. Messages that a client fetches one by one, or that come back to it, wait
+%% declared at the same moment. Closes connections that exceed the limit of a vhost because they are opened at the same moment. Bounds
+%% new quorum queues and streams: each leaves atoms, which a node never frees and of which it has five million. Messages that a client fetches one by one, or that come back to it, wait
 %% while it does not read those before, and end its connection. Refuses copies to other routing keys (CC, BCC), which RabbitMQ before
 %% 4.0 does not check: a client could fill queues of its own and keep the messages in memory by not acknowledging them.
 %% Refuses more than 4 KiB of a message's properties, which no bound of a queue counts, more than 640 consumers of a user in a vhost,
@@ -20,7 +20,7 @@
 
 -behaviour(rabbit_channel_interceptor).
 
--export([announce/0, description/0, init/1, applies_to/0, intercept/3, shorten/2]).
+-export([announce/0, description/0, init/1, applies_to/0, intercept/3, handle_event/2, handle_call/2, shorten/2]).
 
 -rabbit_boot_step({?MODULE, [
     {description, "bounds of clients"},
@@ -34,6 +34,14 @@
     {description, "tag of the bounds of clients"},
     {mfa, {?MODULE, announce, []}},
     {enables, ?MODULE}
+]}).
+
+-rabbit_boot_step({gridfleet_bounds_connections, [
+    {description, "bounds of connections"},
+    {mfa, {gen_event, add_handler, [rabbit_event, ?MODULE, []]}},
+    {cleanup, {gen_event, delete_handler, [rabbit_event, ?MODULE, []]}},
+    {requires, [rabbit_event, ?MODULE]},
+    {enables, recovery}
 ]}).
 
 -define(MOST_BYTES, 1024).
@@ -77,6 +85,7 @@
 -define(MOST_COUNTED, ?MOST_AHEAD + 10 * ?BYTES_A_SECOND).
 -define(TOO_LARGE, "its incomplete messages are too large").
 -define(TOO_MANY, "too many of its methods wait").
+-define(AT_ONCE, "too many connections are opened at once").
 -define(TOGETHER, "connections hold too much memory together").
 -define(CONSUMERS, {?MODULE, consumers}).
 -define(OWNER, {?MODULE, owner}).
@@ -98,6 +107,9 @@ announce() ->
 description() ->
     [{description, <<"Bounds of clients">>}].
 
+%% Called for each channel, and once as a handler of the broker's events.
+init([]) ->
+    {ok, []};
 init(Channel) ->
     {user, Name, Tags, _Backends} = rabbit_channel:get_user(Channel),
     case lists:member(administrator, Tags) of
@@ -367,6 +379,7 @@ watch_readers(Before) ->
 %% Deletes what was noted of channels that have ended.
 forget_ended() ->
     Noted = ets:select(?MODULE, [
+        {{{connection, '_', '$1'}}, [], [{{'$1', {element, 1, '$_'}}}]},
         {{{channel, '_', '$1'}}, [], [{{'$1', {element, 1, '$_'}}}]},
         {{{consumers, '_', '$1'}, '_'}, [], [{{'$1', {element, 1, '$_'}}}]},
         {{{reader, '_', '$1', '_'}}, [], [{{'$1', {element, 1, '$_'}}}]},
@@ -484,6 +497,44 @@ waiting(Channels, Asked) ->
 answers(Channel) ->
     Waiting = [inbox(Relative) || Relative <- relatives(Channel), Relative =/= Channel],
     min(proplists:get_value(?ANSWERS, dictionary(Channel), 0), lists:sum(Waiting)).
+
+%% The broker counts the connections of a vhost before it asks whether a user may enter, and an open one counts a moment later, so any
+%% number could be opened at the same moment. Their events come here one by one.
+handle_event({event, connection_created, Facts, none, _}, State) ->
+    try
+        bound_connection(proplists:get_value(protocol, Facts), proplists:get_value(vhost, Facts), proplists:get_value(pid, Facts))
+    catch
+        _:_ -> false
+    end,
+    {ok, State};
+handle_event(_, State) ->
+    {ok, State}.
+
+handle_call(_, State) ->
+    {ok, ok, State}.
+
+%% Plants connect with MQTT, and their vhost has no limit.
+bound_connection({'MQTT', _}, _, _) ->
+    true;
+bound_connection(_, Vhost, Reader) ->
+    HasRoom =
+        case rabbit_vhost_limit:connection_limit(Vhost) of
+            {ok, Most} -> length(open_connections(Vhost)) < Most;
+            undefined -> true
+        end,
+    case HasRoom of
+        true -> ets:insert(?MODULE, {{connection, Vhost, Reader}});
+        false -> spawn(fun() -> end_connection(Reader) end)
+    end.
+
+open_connections(Vhost) ->
+    [Reader || [Reader] <- ets:match(?MODULE, {{connection, Vhost, '$1'}}), is_process_alive(Reader)].
+
+%% The second call does not wait for the client's answer to the first.
+end_connection(Reader) ->
+    close(rabbit_reader, Reader, ?AT_ONCE),
+    timer:sleep(?CALL_MS),
+    close(rabbit_reader, Reader, ?AT_ONCE).
 
 %% Channels of administrators have no owner, nor have other processes.
 is_bounded(Channel) ->
