@@ -1,9 +1,11 @@
 """API keys over REST: what making, reading and revoking them answers. These keys may not use the broker, so none is needed."""
 
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
@@ -121,6 +123,30 @@ async def test_long_lists_are_looked_at_within_bounds(people: People, admin: Per
     assert refused(answer, 400, "VALIDATION_ERROR") == ["allowedIps: must have at most 1000 networks"]
     created = await make(people, admin, org, allowedIps=[*networks[:999], "127.0.0.0/8"])
     assert (await by_key(people, created, "/plants")).status_code == 200
+
+
+async def test_a_page_of_keys_with_long_lists_is_cheap(people: People, admin: Person, org: Organization) -> None:
+    """A page has 200,000 plants and 100,000 networks. While it is computed, no other request of the process continues."""
+    await make(people, admin, org)
+    await people.execute(
+        "INSERT INTO partner_key (id, organization_id, name, partner_id, key_prefix, key_hash, scopes, allowed_plant_ids,"
+        " allowed_ips, vhost, created_by, activated_at)"
+        " SELECT gen_random_uuid(), organization_id, name, partner_id, key_prefix, sha256(n::text::bytea), scopes,"
+        " (SELECT array_agg(gen_random_uuid()) FROM generate_series(1, 2000) WHERE n > 0),"
+        " (SELECT array_agg(('10.0.' || m / 256 || '.' || mod(m, 256))::cidr) FROM generate_series(1, 1000) AS m),"
+        " 'partner-' || n, created_by, now() FROM partner_key, generate_series(1, 100) AS n"
+    )
+    uncompressed = {"accept-encoding": "identity"}
+    started = time.process_time()
+    answer = await people.call("GET", "/partner/api-keys?limit=100", who=admin, org=org.id, headers=uncompressed)
+    page = time.process_time() - started
+    keys = answer.json()["data"]
+    started = time.process_time()
+    plants = [[UUID(text) for text in key["allowedPlantIds"]] for key in keys]
+    objects = time.process_time() - started
+    assert [(len(found), len(key["allowedIps"])) for found, key in zip(plants, keys, strict=True)] == [(2_000, 1_000)] * 100
+    assert keys[0]["allowedIps"][:2] == ["10.0.0.1/32", "10.0.0.2/32"]
+    assert page < objects, f"{page} s for the page, {objects} s for objects of its plants"
 
 
 async def test_keys_that_may_use_the_broker_are_bounded(people: People, admin: Person, org: Organization) -> None:

@@ -79,8 +79,8 @@ class JsonSchemas:
 
     def _schema(self, info: inspect.Type) -> Schema:
         match info:
-            case inspect.Metadata(type=inner):
-                return self._schema(inner)
+            case inspect.Metadata(type=inner, extra_json_schema=extra):
+                return self._schema(inner) | (extra or {})
             case inspect.StructType():
                 return self._struct(info)
             case inspect.UnionType(types=types):

@@ -1,7 +1,7 @@
 """Records of API keys, for organisations and for the gateway."""
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -27,7 +27,7 @@ class ApiKey(msgspec.Struct, frozen=True, rename="camel"):
     partner_id: str
     key_prefix: str
     scopes: list[Scope]
-    allowed_plant_ids: list[UUID] | None
+    allowed_plant_ids: list[Annotated[str, msgspec.Meta(extra_json_schema={"format": "uuid"})]] | None
     allowed_ips: list[str]
     vhost: str
     is_active: bool

@@ -92,7 +92,6 @@ def shown(row: store.KeyRow, creators: Mapping[UUID, User]) -> ApiKey:
         **{
             **row._asdict(),
             "scopes": [Scope(scope) for scope in row.scopes],
-            "allowed_ips": [str(network) for network in row.allowed_ips],
             "creator": creators[row.created_by],
         }
     )

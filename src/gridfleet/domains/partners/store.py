@@ -18,7 +18,7 @@ from gridfleet.kernel.pagination import Paging
 LIVES = "activated_at IS NOT NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())"
 _AMQP = "id, organization_id, amqp_slug, vhost, scopes, allowed_plant_ids"
 _SHOWN = (
-    "id, organization_id, name, partner_id, key_prefix, scopes, allowed_plant_ids, allowed_ips, vhost,"
+    "id, organization_id, name, partner_id, key_prefix, scopes, allowed_plant_ids::text[], allowed_ips::text[], vhost,"
     " revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) AS is_active, expires_at, last_used_at, created_by,"
     " created_at, updated_at"
 )
@@ -26,7 +26,10 @@ _OURS = "organization_id = %(org)s AND activated_at IS NOT NULL"
 
 
 class KeyRow(NamedTuple):
-    """A key as its organisation sees it, without the user who created it."""
+    """A key as its organisation sees it, without the user who created it.
+
+    Plants and networks are texts: a page has 100 keys with thousands of them, and an object for each takes most of its time.
+    """
 
     id: UUID
     organization_id: UUID
@@ -34,8 +37,8 @@ class KeyRow(NamedTuple):
     partner_id: str
     key_prefix: str
     scopes: list[str]
-    allowed_plant_ids: list[UUID] | None
-    allowed_ips: list[IPNetwork]
+    allowed_plant_ids: list[str] | None
+    allowed_ips: list[str]
     vhost: str
     is_active: bool
     expires_at: datetime | None
