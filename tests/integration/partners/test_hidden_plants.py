@@ -153,3 +153,15 @@ async def test_it_makes_no_plants(site: Site) -> None:
     refused(await site.by_key("POST", "/plants", body), 403, "FORBIDDEN")
     rule = {"name": "All", "metric": "p", "condition": "GT", "threshold": 1}
     refused(await site.by_key("POST", "/alert-rules", rule), 403, "FORBIDDEN")
+
+
+async def test_it_deletes_only_groups_of_plants_that_it_sees(site: Site) -> None:
+    seen, hidden = (f"/plant-groups/{records['group']}" for records in (site.seen, site.hidden))
+    refused(await site.by_key("DELETE", hidden), 403, "FORBIDDEN")
+    groups = await site.people.call("GET", "/plant-groups", who=site.admin, org=site.org)
+    assert {group["id"]: group["plantCount"] for group in groups.json()["data"]} == {
+        site.seen["group"]: 1,
+        site.hidden["group"]: 1,
+    }
+    assert (await site.by_key("DELETE", seen)).status_code == 200
+    assert (await site.people.call("DELETE", hidden, who=site.admin, org=site.org)).status_code == 200

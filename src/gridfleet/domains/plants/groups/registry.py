@@ -23,7 +23,7 @@ from gridfleet.domains.plants.groups.models import (
 )
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.errors import NotFound
+from gridfleet.kernel.errors import Forbidden, NotFound
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import MOST_COUNTED, CursorPage, CursorPaging, Page, Paging
 
@@ -98,7 +98,10 @@ async def delete_group(db: Connection, org: OrgScope, group_id: UUID) -> None:
 
     Raises:
         PlantGroupNotFound: There is no such group.
+        Forbidden: The caller is limited to some plants, and the group has others.
     """
+    if await store.has_hidden_plants(db, org, group_id):
+        raise Forbidden("A key that is limited to some plants cannot delete a group with other plants.")
     name = await store.delete(db, org, group_id)
     if name is None:
         raise PlantGroupNotFound

@@ -107,6 +107,16 @@ async def update(db: Connection, org: OrgScope, group_id: UUID, changes: dict[st
     return (await cursor.fetchall())[0]
 
 
+async def has_hidden_plants(db: Connection, org: OrgScope, group_id: UUID) -> bool:
+    """Return whether the group has plants that the caller may not see; False if the organisation does not have the group."""
+    plants = ChosenPlants(org.plant_ids)
+    query = (
+        "SELECT EXISTS (SELECT FROM plant_group g JOIN plant_group_member m ON m.plant_group_id = g.id"
+        f" WHERE g.id = %(group)s AND g.organization_id = %(org)s AND NOT {plants.condition('m.plant_id')})"
+    )
+    return bool(await fetch_value(db, query, {"group": group_id, "org": org.organization_id, **plants.parameters}))
+
+
 async def delete(db: Connection, org: OrgScope, group_id: UUID) -> str | None:
     """Delete the group, but not its plants. Returns its name; None if there was none."""
     return await fetch_value(
