@@ -214,13 +214,27 @@ async def test_a_moved_plant_is_recorded_in_both_organisations(fleet: Fleet) -> 
     other = await fleet.people.person()
     target = (await fleet.people.organization(ORG_ADMIN=other)).id
     plant_id = await plant(fleet)
-    await fleet.call("PATCH", f"/plants/{plant_id}", {"organizationId": str(target), "name": "Moved"}, who=fleet.root)
+    await fleet.call("PATCH", f"/plants/{plant_id}", {"externalPlantId": "before"})
+    changes = {"organizationId": str(target), "name": "Moved", "externalPlantId": "after", "metadata": {"a": 1}}
+    await fleet.call("PATCH", f"/plants/{plant_id}", changes, who=fleet.root)
     left = await fleet.events(f"&plantId={plant_id}")
     came = await fleet.events(f"&plantId={plant_id}", who=other, org=target)
     assert [event["event"] for event in left] == ["plant.created", "plant.changed", "plant.moved"]
-    assert [event["event"] for event in came] == ["plant.moved"]
+    assert left[1]["details"] == {"externalPlantId": [None, "before"]}
+    assert [event["event"] for event in came] == ["plant.moved", "plant.changed"]
+    assert came[1]["details"] == {"name": [None, "Moved"], "externalPlantId": [None, "after"], "metadata": "changed"}
     assert str(target) not in json.dumps(left)
     assert str(fleet.org) not in json.dumps(came)
+
+
+async def test_a_move_that_changes_nothing_else_is_no_change(fleet: Fleet) -> None:
+    other = await fleet.people.person()
+    target = (await fleet.people.organization(ORG_ADMIN=other)).id
+    plant_id = await plant(fleet)
+    await fleet.call("PATCH", f"/plants/{plant_id}", {"externalPlantId": "before"})
+    await fleet.call("PATCH", f"/plants/{plant_id}", {"organizationId": str(target)}, who=fleet.root)
+    came = await fleet.events(f"&plantId={plant_id}", who=other, org=target)
+    assert [event["event"] for event in came] == ["plant.moved"]
 
 
 async def test_templates_sandbox_and_profiles_are_recorded(fleet: Fleet) -> None:

@@ -169,14 +169,21 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
 
 
 async def _record_changes(db: Connection, org: OrgScope, before: Plant, after: Plant) -> None:
-    """Record what was changed. Neither organisation of a plant that moves reads which the other is."""
+    """Record what was changed.
+
+    Neither organisation of a plant that moves reads which the other is. Only the new one reads what was changed with the move,
+    without the values before.
+    """
     subject = Subject.plant(after.id)
     changed = differences(before, after, _WRITABLE)
-    if changed:
-        await record_in(db, org, Event.PLANT_CHANGED, subject, changed)
     if before.organization_id != after.organization_id:
         for organization_id in (before.organization_id, after.organization_id):
             await record(db, Event.PLANT_MOVED, org.actor.as_actor, subject, organization_id=organization_id)
+        pairs = {name: change if isinstance(change, str) else [None, change[1]] for name, change in changed.items()}
+        changed = {name: change for name, change in pairs.items() if change != [None, None]}
+    if changed:
+        actor, owner = org.actor.as_actor, after.organization_id
+        await record(db, Event.PLANT_CHANGED, actor, subject, organization_id=owner, details=changed)
 
 
 async def count_plants(db: Connection, scope: PlatformScope, organization_ids: Collection[UUID]) -> dict[UUID, int]:
