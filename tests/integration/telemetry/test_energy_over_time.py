@@ -213,6 +213,22 @@ async def test_a_counter_that_is_back_after_more_than_a_day_adds_nothing_before_
     assert (await of_plant(site, range_of(EnergyBucket.DAY))).total.produced == 1
 
 
+async def test_late_values_change_no_energy_whose_frames_are_deleted_in_part(site: RecordedPlant) -> None:
+    """A counter continues from its last reading of a day before."""
+    await counted(site, {MIDNIGHT - 2 * HOUR: 100.0, MIDNIGHT + 10 * HOUR: 110.0, MIDNIGHT + 26 * HOUR: 113.0})
+    await work(site.database)
+    async with site.database.transaction() as db:
+        await db.execute("UPDATE telemetry_source SET raw_from = %s", (MIDNIGHT,))
+        await db.execute("DELETE FROM telemetry_frame WHERE time < %s", (MIDNIGHT,))
+    await site.write("GRID", METERED, {MIDNIGHT + hour * HOUR: [hour + 1.0, 0.0] for hour in (5, 23, 25)})
+    await work(site.database)
+    found = await of_plant(site, range_of(EnergyBucket.HOUR, days=2))
+    produced = {place: value for place, value in enumerate(column(found, "produced")) if value}
+    assert produced == {10: pytest.approx(10), 26: pytest.approx(3)}
+    assert column(found, "imported")[25] == pytest.approx(2)
+    await check_totals(site.database, site.organization_id)
+
+
 async def test_power_counts_where_no_counter_does_and_a_cell_without_values_is_null(site: RecordedPlant) -> None:
     await site.write("PV1", ["active_power"], {MIDNIGHT + n * 10 * MINUTE: [6.0] for n in range(10)})
     await work(site.database)

@@ -14,7 +14,8 @@ __all__ = ["Pick"]
 KINDS: Final = 5
 """Kinds of energy in a row."""
 _VALUES: Final = 4 * KINDS
-_LOOKAHEAD: Final = timedelta(hours=24)
+LOOKAHEAD: Final = timedelta(hours=24)
+"""How long a counter continues from its last reading."""
 _SUM: Final = ", ".join(
     f"coalesce(t.energies[{n}] + {{other}}[{n}], t.energies[{n}], {{other}}[{n}])" for n in range(1, _VALUES + 1)
 )
@@ -94,7 +95,7 @@ async def kept_around(db: Connection, dirty: Sequence[DirtyHour]) -> dict[DirtyH
         "SELECT DISTINCT ON (e.plant_id, e.hour) e.plant_id, e.hour, e.energies, e.falls"
         " FROM unnest(%s::uuid[], %s::timestamptz[]) AS d (plant_id, hour) JOIN plant_energy e ON e.plant_id = d.plant_id"
         " AND e.hour >= d.hour - interval '1 hour' AND e.hour <= d.hour + %s ORDER BY e.plant_id, e.hour",
-        ([one.plant_id for one in dirty], [one.hour for one in dirty], _LOOKAHEAD),
+        ([one.plant_id for one in dirty], [one.hour for one in dirty], LOOKAHEAD),
     )
     return {DirtyHour(row[0], row[1]): KeptHour(row[2], row[3]) for row in await cursor.fetchall()}
 
