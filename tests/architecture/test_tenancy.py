@@ -77,8 +77,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "plants/certificates/authority": ("one authority serves all organisations", "replace_authority"),
     "plants/commands/store": (
         "the gateway sends the commands of all organisations, and ingest takes the acknowledgements",
-        "_insert insert_relayed claim _earlier_due mark_sent postpone wake newest_waiting correct_due lock_many save_lives"
-        " delete_finished",
+        "_insert insert_relayed claim _earlier_due mark_sent postpone note_connected wake newest_waiting correct_due lock_many"
+        " save_lives delete_finished",
     ),
     "plants/commands/ending/store": (
         "commands of all organisations expire and are withdrawn",

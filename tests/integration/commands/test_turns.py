@@ -6,10 +6,10 @@ from uuid import UUID
 import pytest
 
 from gridfleet.domains.plants.commands import store
-from gridfleet.domains.plants.commands.delivery import claim_due
+from gridfleet.domains.plants.commands.delivery import claim_due, record_published
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.queries import fetch_value
-from support.clients.commands_at_work import add_commandable, issue
+from support.clients.commands_at_work import add_commandable, issue, row
 from support.clients.ingest_bench import Bench, BenchPlant
 
 
@@ -55,6 +55,56 @@ async def test_an_emergency_is_the_first_of_its_organisation(bench: Bench) -> No
     async with bench.database.transaction() as db:
         await db.execute("UPDATE plant_command SET type = 'EMERGENCY' WHERE id = %s", (command,))
     assert await claimed(bench, 1) == [plants[2].id]
+
+
+async def test_organisations_take_turns_when_their_plants_have_connected(bench: Bench) -> None:
+    """After an outage of the broker all plants of an organisation connect, and a thousand commands wait for each of them."""
+    first, second, third, other = [await commandable(bench) for _ in range(4)]
+    commands = {plant.id: [await issue(plant) for _ in range(2)] for plant in (first, second, third, other)}
+    for plant in (second, third):
+        await move_to(plant, first.organization_id)
+    start = datetime.now(UTC)
+    for _ in range(2):
+        await sent(bench, start, 4)
+    for plant in (first, second, third, other):
+        await bench.take(plant.delivery(b'{"status": "ONLINE"}', "status"))
+
+    turns = []
+    for _ in range(2):
+        async with bench.database.transaction() as db:
+            await store.wake(db, start, start, start, most_plants=10, most_commands=3)
+        turns.append([plant for plant, own in commands.items() if await are_due(bench, own, start)])
+    assert turns[0] == [first.id, other.id]
+    assert turns[1] == list(commands)
+    assert await sent(bench, start, 100) == [one for own in commands.values() for one in own]
+
+
+async def test_commands_that_were_not_sent_wait_for_the_turn_of_their_plant(bench: Bench) -> None:
+    """Those that were sent before may have been lost with the session, and must not be executed after them."""
+    plants = [await commandable(bench) for _ in range(3)]
+    lost = [await issue(plant) for plant in plants]
+    start = datetime.now(UTC)
+    assert await sent(bench, start, 3) == lost
+    for plant in plants:
+        await bench.take(plant.delivery(b'{"status": "ONLINE"}', "status"))
+        await issue(plant)
+        await move_to(plant, plants[0].organization_id)
+    async with bench.database.transaction() as db:
+        await store.wake(db, start, start, start, most_plants=1, most_commands=1)
+        claimed = await store.claim(db, datetime.now(UTC), timedelta(seconds=5), timedelta(minutes=2), 10)
+    assert [one.id for one in claimed] == lost[:1]
+
+
+async def sent(bench: Bench, at: datetime, limit: int) -> list[UUID]:
+    """Claim commands and record that they were sent; return them."""
+    async with bench.database.transaction() as db:
+        claimed = await claim_due(db, bench.keyring, at, limit)
+        await record_published(db, at, [(one.command, True) for one in claimed], None)
+    return [one.command.id for one in claimed]
+
+
+async def are_due(bench: Bench, commands: list[UUID], at: datetime) -> bool:
+    return all([(await row(bench.database, one, "due_at"))[0] <= at for one in commands])
 
 
 async def test_a_claim_does_not_read_every_command_that_waits(bench: Bench) -> None:

@@ -1,7 +1,7 @@
 """Acknowledgements of commands. Duplicates are ignored; an acknowledgement that comes too late is only recorded."""
 
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -26,9 +26,6 @@ _WAY: Final = (CommandStatus.PENDING, CommandStatus.SENT, CommandStatus.RECEIVED
 """States that every command passes, whichever acknowledgement comes first: a plant that answers has received the command, and a
 command that was received was sent.
 """
-
-_PATIENCE: Final = timedelta(seconds=1)
-"""How long a plant that has just connected may take to acknowledge the commands that its session held."""
 
 
 def apply_acknowledgement(life: CommandLife, ack: Acknowledgement, now: datetime) -> tuple[CommandLife, list[Transition]]:
@@ -74,18 +71,19 @@ async def apply_acknowledgements(
     now: datetime,
     follow: FollowSteps | None,
 ) -> list[Transition]:
-    """Apply acknowledgements in their order, and make commands due again that plants in `connected` have not acknowledged.
+    """Apply acknowledgements in their order, and let the senders send again what plants in `connected` have not acknowledged.
 
     Acknowledgements of a command that belongs to another plant, or does not exist, are ignored.
 
     Args:
+        connected: Plants that have just connected.
         follow: Applies the new steps; None if the caller does it.
 
     Returns:
         The steps that are new. A second call with the same acknowledgements changes nothing.
     """
     # One statement takes all locks: batches that lock the same commands in several statements could deadlock.
-    held = await store.lock_many(db, {ack.command_id for ack in acknowledgements}, connected)
+    held = await store.lock_many(db, {ack.command_id for ack in acknowledgements}) if acknowledgements else []
     lives = {life.id: life for life in held}
     changed: dict[UUID, CommandLife] = {}
     steps: list[Transition] = []
@@ -98,8 +96,9 @@ async def apply_acknowledgements(
                 changed[life.id] = lives[life.id]
     if changed:
         await store.save_lives(db, list(changed.values()))
-    if connected and held:
-        await store.wake(db, connected, now, now + _PATIENCE)
+    if connected:
+        # A thousand commands may wait for each of them: the senders make them due, in small transactions.
+        await store.note_connected(db, connected, now)
     recorded = count(db, await store.record(db, steps)) if steps else []
     if follow is not None:
         await follow(db, recorded, connected)

@@ -44,6 +44,11 @@ plant or before, so it expires with theirs or before.
 """
 _FIRST_WAIT: Final = timedelta(seconds=1)
 _LONGEST_WAIT: Final = timedelta(seconds=15)
+_PATIENCE: Final = timedelta(seconds=1)
+"""How long a plant that has just connected may take to acknowledge the commands that its session held."""
+_MOST_PLANTS: Final = 100
+_MOST_COMMANDS: Final = 1_000
+"""How many plants that have connected, and about how many of their commands, a claim makes due."""
 
 
 class SignedCommand(NamedTuple):
@@ -69,7 +74,11 @@ class SignedCommand(NamedTuple):
 
 
 async def claim_due(db: Connection, keyring: Keyring, now: datetime, limit: int) -> list[SignedCommand]:
-    """Claim up to `limit` commands that are due, signed with the newest keys of their plants. Commit before sending."""
+    """Claim up to `limit` commands that are due, signed with the newest keys of their plants. Commit before sending.
+
+    Commands of plants that have connected are made due first, some at a time.
+    """
+    await store.wake(db, now, now, now + _PATIENCE, _MOST_PLANTS, _MOST_COMMANDS)
     deadline = time.monotonic() + START_SECONDS
     due = await store.claim(db, now, timedelta(seconds=CLAIM_SECONDS), _REPEAT, limit)
     # A plant whose secret cannot be decrypted must not delay the others.
@@ -98,7 +107,7 @@ async def record_published(
     waiting = [command for command, delivered in published if not delivered]
     if taken and waiting:
         # Both statements below in one order, as acknowledgements lock commands.
-        await store.lock_many(db, {command.id for command, _ in published}, ())
+        await store.lock_many(db, {command.id for command, _ in published})
     if waiting:
         await store.postpone(db, [(command, now + retry_wait(command.attempts)) for command in waiting])
     steps = count(db, await store.mark_sent(db, now, taken)) if taken else []

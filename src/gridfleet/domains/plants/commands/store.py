@@ -149,6 +149,8 @@ _CLAIM = (
     f" FROM waiting w CROSS JOIN LATERAL (SELECT c.* FROM plant_command c WHERE c.plant_id = w.plant_id AND {_WAITS}"
     " AND (c.status = 'PENDING' OR c.due_at <= %(now)s + %(hold)s) ORDER BY c.issued_at, c.id LIMIT 1) AS first"
     " WHERE first.status = 'PENDING' AND first.type <> 'EMERGENCY' AND first.due_at <= %(now)s"
+    # Commands that were sent before may have been lost with the plant's session, and are sent again first.
+    " AND NOT EXISTS (SELECT FROM plant_command_wake k WHERE k.plant_id = first.plant_id)"
     " UNION ALL SELECT c.id, c.plant_id, c.type, c.due_at, c.issued_at FROM plant_command c"
     f" WHERE c.due_at <= %(now)s AND (c.status <> 'PENDING' OR c.type = 'EMERGENCY') AND {_WAITS}),"
     " next AS (SELECT f.id, f.due_at, row_number() OVER (PARTITION BY p.organization_id"
@@ -230,27 +232,71 @@ async def postpone(db: Connection, commands: Sequence[tuple[DueCommand, datetime
     )
 
 
-async def wake(db: Connection, plant_ids: Collection[UUID], unsent_due: datetime, sent_due: datetime) -> None:
-    """Set when the unacknowledged commands of these plants are due, and notify the senders.
+async def note_connected(db: Connection, plant_ids: Collection[UUID], now: datetime) -> None:
+    """Note plants that have just connected and have unacknowledged commands, for `wake`, and notify the senders."""
+    await db.execute(
+        "WITH held AS (SELECT p.id FROM plant p WHERE p.id = ANY(%(plants)s)"
+        " AND EXISTS (SELECT FROM plant_command c WHERE c.plant_id = p.id AND c.due_at IS NOT NULL)"
+        " ORDER BY p.id FOR KEY SHARE),"
+        " noted AS (INSERT INTO plant_command_wake AS w (plant_id, connected_at) SELECT id, %(now)s FROM held ORDER BY id"
+        # Not DO NOTHING: a sender that deletes the row may have read the commands before this connection.
+        " ON CONFLICT (plant_id) DO UPDATE SET connected_at = w.connected_at RETURNING 1)"
+        " SELECT pg_notify('plant_command_due', '') FROM noted LIMIT 1",
+        {"plants": list(plant_ids), "now": now},
+    )
+
+
+async def wake(
+    db: Connection, now: datetime, unsent_due: datetime, sent_due: datetime, most_plants: int, most_commands: int
+) -> None:
+    """Set when the unacknowledged commands of plants that have connected are due. Waits for no lock.
+
+    Organisations take turns. Plants whose commands are locked stay noted. If others are left, the senders are notified.
 
     Args:
         unsent_due: The latest due time of commands that were not sent.
         sent_due: The latest due time of commands that were sent. Those of one plant are due together, so that they are sent in
             their order.
+        most_plants: The most plants.
+        most_commands: The number of commands at which no further plant is added.
     """
     await db.execute(
-        "WITH waiting AS (SELECT id, plant_id, status, due_at FROM plant_command"
-        " WHERE plant_id = ANY(%(plants)s) AND due_at IS NOT NULL ORDER BY id FOR NO KEY UPDATE),"
-        " next AS (SELECT plant_id, status,"
-        " least(min(due_at), CASE status WHEN 'SENT' THEN %(sent)s ELSE %(unsent)s END) AS due"
-        " FROM waiting GROUP BY plant_id, status),"
-        " woken AS (UPDATE plant_command c SET due_at = next.due, attempts = 0"
-        " FROM waiting JOIN next USING (plant_id, status) WHERE c.id = waiting.id"
-        # A plant may connect every second, with a thousand commands.
-        " AND (c.due_at <> next.due OR c.attempts > 0))"
-        " SELECT pg_notify('plant_command_due', '') FROM waiting LIMIT 1",
-        {"plants": list(plant_ids), "unsent": unsent_due, "sent": sent_due},
+        _WAKE.encode(),
+        {
+            "now": now,
+            "unsent": unsent_due,
+            "sent": sent_due,
+            "plants": most_plants,
+            "commands": most_commands,
+        },
     )
+
+
+_WAKE = (
+    "WITH next AS (SELECT w.plant_id, w.connected_at,"
+    " row_number() OVER (PARTITION BY p.organization_id ORDER BY w.connected_at, w.plant_id) AS turn"
+    " FROM plant_command_wake w JOIN plant p ON p.id = w.plant_id ORDER BY turn, w.connected_at LIMIT %(plants)s),"
+    " counted AS (SELECT n.plant_id, sum(c.number) OVER (ORDER BY n.turn, n.connected_at, n.plant_id) - c.number AS before"
+    " FROM next n CROSS JOIN LATERAL"
+    " (SELECT count(*) AS number FROM plant_command WHERE plant_id = n.plant_id AND due_at IS NOT NULL) AS c),"
+    " chosen AS (SELECT plant_id FROM counted WHERE before < %(commands)s),"
+    " held AS (SELECT plant_id FROM plant_command_wake WHERE plant_id IN (SELECT plant_id FROM chosen) FOR UPDATE SKIP LOCKED),"
+    " waiting AS (SELECT c.*, CASE c.status WHEN 'SENT' THEN"
+    " least(min(c.due_at) FILTER (WHERE c.status = 'SENT') OVER (PARTITION BY c.plant_id), %(sent)s)"
+    " ELSE %(unsent)s END AS due FROM held CROSS JOIN LATERAL (SELECT id, plant_id, status, due_at, attempts"
+    f" FROM plant_command c WHERE c.plant_id = held.plant_id AND {_WAITS} OFFSET 0) AS c),"
+    # A plant may connect every second, with a thousand commands.
+    " late AS MATERIALIZED (SELECT id, plant_id, status, due FROM waiting WHERE due_at > due OR attempts > 0),"
+    " free AS (SELECT id FROM plant_command WHERE (status = 'SENT' AND id = ANY (ARRAY("
+    "SELECT id FROM late WHERE status = 'SENT'))) OR (status = 'PENDING' AND id = ANY (ARRAY("
+    "SELECT id FROM late WHERE status = 'PENDING'))) FOR NO KEY UPDATE SKIP LOCKED),"
+    " woken AS (UPDATE plant_command c SET due_at = least(c.due_at, late.due), attempts = 0 FROM late"
+    " WHERE c.id = late.id AND c.id = ANY (ARRAY(SELECT id FROM free))),"
+    " done AS (DELETE FROM plant_command_wake w USING held WHERE w.plant_id = held.plant_id"
+    " AND w.plant_id NOT IN (SELECT plant_id FROM late WHERE id NOT IN (SELECT id FROM free)))"
+    " SELECT pg_notify('plant_command_due', '') FROM plant_command_wake"
+    " WHERE plant_id NOT IN (SELECT plant_id FROM chosen) LIMIT 1"
+)
 
 
 async def newest_waiting(db: Connection, plant_id: UUID) -> datetime | None:
@@ -273,15 +319,11 @@ async def correct_due(db: Connection) -> int:
     return cursor.rowcount
 
 
-async def lock_many(db: Connection, command_ids: Collection[UUID], connected: Collection[UUID]) -> list[CommandLife]:
-    """Return the commands that exist, and the unacknowledged ones of the plants in `connected`, locked until the transaction
-    ends.
-    """
+async def lock_many(db: Connection, command_ids: Collection[UUID]) -> list[CommandLife]:
+    """Return the commands that exist, locked until the transaction ends."""
     cursor = db.cursor(row_factory=kwargs_row(_life))
     await cursor.execute(
-        f"SELECT {_LIFE} FROM plant_command WHERE id = ANY(%s) OR (plant_id = ANY(%s) AND due_at IS NOT NULL)"
-        " ORDER BY id FOR NO KEY UPDATE",
-        (list(command_ids), list(connected)),
+        f"SELECT {_LIFE} FROM plant_command WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE", (list(command_ids),)
     )
     return await cursor.fetchall()
 
