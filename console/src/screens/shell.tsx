@@ -4,7 +4,7 @@ import { useTexts } from "../i18n";
 import { useFleetStream } from "../live";
 import { menuOf } from "../menu";
 import { allOrganizations } from "../organizations";
-import { Mark } from "../ui/mark";
+import { Frame } from "../ui/frame";
 import { AccountMenu } from "./account-menu";
 import { Finder } from "./finder";
 
@@ -17,23 +17,19 @@ export function Shell() {
   const { user, organization } = route.useRouteContext();
   const state = useFleetStream(organization.id);
   return (
-    <div className="shell">
-      <a className="skip" href="#content">
-        {texts.menu.skip}
-      </a>
-      <header className="sidebar">
-        <p className="brand">
-          <Mark /> {texts.appName}
-        </p>
-        <OrganizationSwitcher />
-        <Finder />
-        <nav aria-label={texts.menu.label}>
-          {menuOf(texts, user, organization).map(({ to, label }) => (
-            <Link key={to} to={to} params={{ slug }}>
-              {label}
-            </Link>
-          ))}
-        </nav>
+    <Frame
+      head={
+        <>
+          <OrganizationSwitcher />
+          <Finder />
+        </>
+      }
+      menu={menuOf(texts, user, organization).map(({ to, label }) => (
+        <Link key={to} to={to} params={{ slug }}>
+          {label}
+        </Link>
+      ))}
+      account={
         <AccountMenu name={user.name} rights={user.isSuperAdmin ? "SuperAdmin" : texts.role[organization.role]}>
           <Link to="/o/$slug/me" params={{ slug }} className="button">
             {texts.menu.me}
@@ -44,16 +40,15 @@ export function Shell() {
             </Link>
           )}
         </AccountMenu>
-      </header>
-      <main id="content" tabIndex={-1}>
-        {state === "lost" && (
-          <p className="lost" role="status">
-            {texts.lost}
-          </p>
-        )}
-        <Outlet />
-      </main>
-    </div>
+      }
+    >
+      {state === "lost" && (
+        <p className="lost" role="status">
+          {texts.lost}
+        </p>
+      )}
+      <Outlet />
+    </Frame>
   );
 }
 

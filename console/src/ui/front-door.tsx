@@ -1,15 +1,12 @@
 import type { ReactNode } from "react";
-import { useTexts } from "../i18n";
-import { Mark } from "./mark";
+import { Brand } from "./brand";
 
 /** The frame of pages without a session. */
 export function FrontDoor({ title, children }: { title: string; children: ReactNode }) {
   return (
     <main className="front-door">
       <title>{`${title} · Gridfleet`}</title>
-      <p className="brand">
-        <Mark /> {useTexts().appName}
-      </p>
+      <Brand />
       <div className="card">
         <h1>{title}</h1>
         {children}

@@ -1,0 +1,35 @@
+import type { ReactNode } from "react";
+import { useTexts } from "../i18n";
+import { Brand } from "./brand";
+
+interface Props {
+  /** What is above the menu. */
+  head?: ReactNode;
+  /** The links of the menu. */
+  menu: ReactNode;
+  /** What is below the menu. */
+  account: ReactNode;
+  /** The page. */
+  children: ReactNode;
+}
+
+/** A page with the main menu beside it. */
+export function Frame({ head, menu, account, children }: Props) {
+  const texts = useTexts();
+  return (
+    <div className="shell">
+      <a className="skip" href="#content">
+        {texts.menu.skip}
+      </a>
+      <header className="sidebar">
+        <Brand />
+        {head}
+        <nav aria-label={texts.menu.label}>{menu}</nav>
+        {account}
+      </header>
+      <main id="content" tabIndex={-1}>
+        {children}
+      </main>
+    </div>
+  );
+}
