@@ -18,6 +18,7 @@ import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
 import { LoadingPage } from "../ui/pages";
+import { PlantHeading } from "../ui/plant-heading";
 import { SearchField } from "../ui/search-field";
 import { AlertState, PlantState } from "../ui/state";
 
@@ -339,12 +340,7 @@ function Row({ plant, index, now, slug }: { plant: FleetPlant; index: number; no
     power(kilowatts === null || kilowatts === undefined ? null : Math.abs(kilowatts) * KILO, locale);
   return (
     <tr aria-rowindex={index + 2}>
-      <th scope="row">
-        <Link to="/o/$slug/plants/$plantId" params={{ slug, plantId: plant.id }}>
-          {plant.name}
-        </Link>
-        <span className="fine">{plant.serialNumber}</span>
-      </th>
+      <PlantHeading slug={slug} plant={plant} />
       <td>
         <PlantState status={plant.status} />
       </td>

@@ -8,6 +8,7 @@ import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
+import { PlantHeading } from "../ui/plant-heading";
 import { PlantState } from "../ui/state";
 import { Table } from "../ui/table";
 
@@ -88,12 +89,7 @@ export function GroupScreen() {
         >
           {plants.map((plant) => (
             <tr key={plant.id}>
-              <th scope="row">
-                <Link to="/o/$slug/plants/$plantId" params={{ slug, plantId: plant.id }}>
-                  {plant.name}
-                </Link>
-                <span className="fine">{plant.serialNumber}</span>
-              </th>
+              <PlantHeading slug={slug} plant={plant} />
               <td>
                 <PlantState status={plant.status} />
               </td>

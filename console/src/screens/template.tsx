@@ -7,6 +7,7 @@ import { useTexts } from "../i18n";
 import { signalsOf, templateQuery, usageQuery } from "../templates";
 import { Confirm } from "../ui/dialog";
 import { Failure } from "../ui/failure";
+import { PlantHeading } from "../ui/plant-heading";
 import { PlantState } from "../ui/state";
 import { SubPageHead } from "../ui/sub-page-head";
 import { Table } from "../ui/table";
@@ -129,12 +130,7 @@ function Users({ organizationId, slug, templateId }: { organizationId: string; s
         <Table headings={[texts.fleet.name, texts.fleet.status, texts.templates.use]}>
           {plants.map((plant) => (
             <tr key={plant.id}>
-              <th scope="row">
-                <Link to="/o/$slug/plants/$plantId/devices" params={{ slug, plantId: plant.id }}>
-                  {plant.name}
-                </Link>
-                <span className="fine">{plant.serialNumber}</span>
-              </th>
+              <PlantHeading slug={slug} plant={plant} tab="devices" />
               <td>
                 <PlantState status={plant.status} />
               </td>

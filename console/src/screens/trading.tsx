@@ -1,5 +1,5 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { getRouteApi, Link } from "@tanstack/react-router";
+import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 import { apiOf, dataOf, given } from "../api/client";
 import { count } from "../format/quantities";
@@ -14,6 +14,7 @@ import { Buttons, Form } from "../ui/form";
 import { GridPower } from "../ui/grid-power";
 import { useNow } from "../ui/now";
 import { Pager } from "../ui/pager";
+import { PlantHeading } from "../ui/plant-heading";
 import { SearchField } from "../ui/search-field";
 import { PlantState } from "../ui/state";
 import { Table } from "../ui/table";
@@ -251,12 +252,7 @@ function Row({ site, slug }: { site: Site; slug: string }) {
   const time = (text: string) => <time dateTime={text}>{dateTime(text, "UTC", locale)}</time>;
   return (
     <tr>
-      <th scope="row">
-        <Link to="/o/$slug/plants/$plantId/trading" params={{ slug, plantId: site.siteId }}>
-          {site.name}
-        </Link>
-        <span className="fine">{site.serialNumber}</span>
-      </th>
+      <PlantHeading slug={slug} plant={{ ...site, id: site.siteId }} tab="trading" />
       <td>
         <PlantState status={site.status} />
       </td>
