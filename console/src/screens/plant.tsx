@@ -9,6 +9,7 @@ import { useNow } from "../ui/now";
 import { PlantState } from "../ui/state";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId");
+const TABS = ["live", "history", "energy", "devices", "messages", "alerts", "trading", "credentials", "audit"] as const;
 
 /** The frame of a plant's screens: its name, state and tabs. */
 export function PlantFrame() {
@@ -17,6 +18,7 @@ export function PlantFrame() {
   const { user, organization } = route.useRouteContext();
   const params = route.useParams();
   const plant = useQuery({ ...plantQuery(organization.id, params.plantId), refetchInterval: 30_000 });
+  const labels = { ...texts.plant, alerts: texts.alerts.title, audit: texts.audit.title };
   return (
     <>
       <header className="plant-head">
@@ -38,35 +40,11 @@ export function PlantFrame() {
           </p>
         )}
         <nav className="tabs" aria-label={texts.plant.tabs}>
-          <Link to="/o/$slug/plants/$plantId/live" params={params}>
-            {texts.plant.live}
-          </Link>
-          <Link to="/o/$slug/plants/$plantId/history" params={params}>
-            {texts.plant.history}
-          </Link>
-          <Link to="/o/$slug/plants/$plantId/energy" params={params}>
-            {texts.plant.energy}
-          </Link>
-          <Link to="/o/$slug/plants/$plantId/devices" params={params}>
-            {texts.plant.devices}
-          </Link>
-          <Link to="/o/$slug/plants/$plantId/messages" params={params}>
-            {texts.plant.messages}
-          </Link>
-          <Link to="/o/$slug/plants/$plantId/alerts" params={params}>
-            {texts.alerts.title}
-          </Link>
-          <Link to="/o/$slug/plants/$plantId/trading" params={params}>
-            {texts.plant.trading}
-          </Link>
-          <Link to="/o/$slug/plants/$plantId/credentials" params={params}>
-            {texts.plant.credentials}
-          </Link>
-          {mayAct(user, organization, "ORG_ADMIN") && (
-            <Link to="/o/$slug/plants/$plantId/audit" params={params}>
-              {texts.audit.title}
+          {TABS.filter((tab) => tab !== "audit" || mayAct(user, organization, "ORG_ADMIN")).map((tab) => (
+            <Link key={tab} to={`/o/$slug/plants/$plantId/${tab}`} params={params}>
+              {labels[tab]}
             </Link>
-          )}
+          ))}
         </nav>
       </header>
       {plant.error ? <Failure error={plant.error} /> : <Outlet />}
