@@ -87,13 +87,7 @@ export function OrganizationsScreen() {
           ))}
         </Table>
       )}
-      {list.data && (
-        <Pager
-          page={list.data.meta.page}
-          pages={list.data.meta.totalPages}
-          onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })}
-        />
-      )}
+      <Pager meta={list.data?.meta} onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })} />
       {editing !== undefined && <Editor organization={editing} onClose={() => setEditing(undefined)} />}
       {deleting !== null && (
         <Confirm

@@ -113,13 +113,7 @@ export function UsersScreen() {
           ))}
         </Table>
       )}
-      {list.data && (
-        <Pager
-          page={list.data.meta.page}
-          pages={list.data.meta.totalPages}
-          onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })}
-        />
-      )}
+      <Pager meta={list.data?.meta} onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })} />
       {shown !== null && <OrganizationsOf user={shown} onClose={() => setShown(null)} />}
       {disabling !== null && (
         <Confirm

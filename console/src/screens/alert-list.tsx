@@ -146,13 +146,7 @@ export function AlertList({ plantId, search, onSearch }: Props) {
           ))}
         </Table>
       )}
-      {list.data && (
-        <Pager
-          page={list.data.meta.page}
-          pages={list.data.meta.totalPages}
-          onPage={(page) => onSearch({ ...search, page })}
-        />
-      )}
+      <Pager meta={list.data?.meta} onPage={(page) => onSearch({ ...search, page })} />
     </>
   );
 }

@@ -51,38 +51,36 @@ export function ChangeList({ plantId, search: { subject, page = 1 }, onSearch, c
       <Failure error={events.error} />
       {events.data?.meta.total === 0 && <p className="fine">{texts.audit.none}</p>}
       {events.data !== undefined && events.data.meta.total > 0 && (
-        <>
-          <Table
-            label={texts.audit.title}
-            headings={[texts.audit.time(timeZone), texts.audit.event, texts.audit.details, texts.audit.actor]}
-          >
-            {events.data.data.map((event) => (
-              <tr key={event.id}>
-                <td>
-                  <time dateTime={event.createdAt}>{dateTime(event.createdAt, timeZone, locale)}</time>
-                </td>
-                <th scope="row">
-                  <code>{event.event}</code>
-                  <span className="fine">{event.subjectId}</span>
-                </th>
-                <td className="wrap">
-                  {Object.entries(event.details).map(([name, value]) => (
-                    <div key={name}>
-                      <span className="fine">{name}</span> {typeof value === "string" ? value : JSON.stringify(value)}
-                    </div>
-                  ))}
-                </td>
-                <td>
-                  {texts.audit.actors[event.actorType as keyof typeof texts.audit.actors] ?? event.actorType}
-                  <span className="fine">{nameOf(event.actorId)}</span>
-                  <span className="fine">{event.ip}</span>
-                </td>
-              </tr>
-            ))}
-          </Table>
-          <Pager page={page} pages={events.data.meta.totalPages} onPage={(next) => onSearch({ subject, page: next })} />
-        </>
+        <Table
+          label={texts.audit.title}
+          headings={[texts.audit.time(timeZone), texts.audit.event, texts.audit.details, texts.audit.actor]}
+        >
+          {events.data.data.map((event) => (
+            <tr key={event.id}>
+              <td>
+                <time dateTime={event.createdAt}>{dateTime(event.createdAt, timeZone, locale)}</time>
+              </td>
+              <th scope="row">
+                <code>{event.event}</code>
+                <span className="fine">{event.subjectId}</span>
+              </th>
+              <td className="wrap">
+                {Object.entries(event.details).map(([name, value]) => (
+                  <div key={name}>
+                    <span className="fine">{name}</span> {typeof value === "string" ? value : JSON.stringify(value)}
+                  </div>
+                ))}
+              </td>
+              <td>
+                {texts.audit.actors[event.actorType as keyof typeof texts.audit.actors] ?? event.actorType}
+                <span className="fine">{nameOf(event.actorId)}</span>
+                <span className="fine">{event.ip}</span>
+              </td>
+            </tr>
+          ))}
+        </Table>
       )}
+      <Pager meta={events.data?.meta} onPage={(next) => onSearch({ subject, page: next })} />
     </>
   );
 }

@@ -375,13 +375,7 @@ function CommandLog({ timeZone }: { timeZone: string }) {
           ))}
         </Table>
       )}
-      {log.data && (
-        <Pager
-          page={log.data.meta.page}
-          pages={log.data.meta.totalPages}
-          onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })}
-        />
-      )}
+      <Pager meta={log.data?.meta} onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })} />
     </section>
   );
 }

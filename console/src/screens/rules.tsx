@@ -106,13 +106,7 @@ export function RulesScreen() {
           ))}
         </Table>
       )}
-      {rules.data && (
-        <Pager
-          page={rules.data.meta.page}
-          pages={rules.data.meta.totalPages}
-          onPage={(next) => navigate({ search: { page: next } })}
-        />
-      )}
+      <Pager meta={rules.data?.meta} onPage={(next) => navigate({ search: { page: next } })} />
       {deleting !== null && (
         <Confirm
           title={texts.rules.deleteTitle(deleting.name)}

@@ -234,13 +234,7 @@ function Sites() {
           ))}
         </Table>
       )}
-      {sites.data && (
-        <Pager
-          page={sites.data.meta.page}
-          pages={sites.data.meta.totalPages}
-          onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })}
-        />
-      )}
+      <Pager meta={sites.data?.meta} onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })} />
     </section>
   );
 }

@@ -1,23 +1,24 @@
 import { useTexts } from "../i18n";
 
 interface Props {
-  /** From 1. */
-  page: number;
-  pages: number;
+  /** Of the page that is shown; undefined until one is loaded. */
+  meta: { page: number; totalPages: number } | undefined;
+  /** Called with the number of a page, from 1. */
   onPage: (page: number) => void;
 }
 
-/** Buttons to the page before and after. */
-export function Pager({ page, pages, onPage }: Props) {
+/** Buttons to the page before and after, if there are several. */
+export function Pager({ meta, onPage }: Props) {
   const texts = useTexts();
-  if (pages <= 1) return null;
+  if (meta === undefined || meta.totalPages <= 1) return null;
+  const { page, totalPages } = meta;
   return (
     <nav className="toolbar" aria-label={texts.pager.label}>
       <button type="button" disabled={page <= 1} onClick={() => onPage(page - 1)}>
         {texts.pager.before}
       </button>
-      <span>{texts.pager.page(page, pages)}</span>
-      <button type="button" disabled={page >= pages} onClick={() => onPage(page + 1)}>
+      <span>{texts.pager.page(page, totalPages)}</span>
+      <button type="button" disabled={page >= totalPages} onClick={() => onPage(page + 1)}>
         {texts.pager.after}
       </button>
     </nav>
