@@ -2,34 +2,13 @@ import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, dataOf, given } from "./api/client";
 import { ApiError, errorOf } from "./api/error";
 import type { components } from "./api/schema";
+import type { AdminSearch } from "./searches/admin";
 
 export type Organization = components["schemas"]["ListedOrganization"];
 export type User = components["schemas"]["ListedUser"];
 export type Readiness = components["schemas"]["ReadinessStatus"];
 
 const PAGE = 50;
-const MOST_PAGES = 1000;
-/** Which users are listed. */
-export const ACCOUNTS = ["superAdmins", "disabled"] as const;
-
-/** What the URL says about a list of the administration. */
-export interface AdminSearch {
-  q?: string | undefined;
-  /** From 1. */
-  page?: number | undefined;
-  only?: (typeof ACCOUNTS)[number] | undefined;
-}
-
-/** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
-export function adminSearch({ q, page, only }: Record<string, unknown>): AdminSearch {
-  const text = typeof q === "string" ? q.trim().slice(0, 100) : "";
-  const number = Number(page);
-  return {
-    q: text === "" ? undefined : text,
-    page: Number.isInteger(number) && number > 1 && number <= MOST_PAGES ? number : undefined,
-    only: ACCOUNTS.find((one) => one === only),
-  };
-}
 
 /** A page of all organisations, or those whose name or slug contains `q`. */
 export function organizationsQuery({ q, page }: AdminSearch) {

@@ -1,40 +1,15 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { apiOf, dataOf, given } from "./api/client";
 import type { components } from "./api/schema";
-import { pageOf } from "./page";
 import type { Range } from "./plants";
+import type { AlertSearch, AlertStatus } from "./searches/alerts";
 
 export type Alert = components["schemas"]["Alert"];
-export type AlertStatus = components["schemas"]["AlertStatus"];
-export type Severity = components["schemas"]["Severity"];
 
-export const SEVERITIES: readonly Severity[] = ["INFO", "WARNING", "CRITICAL", "EMERGENCY"];
-const STATUSES: readonly AlertStatus[] = ["ACTIVE", "ACKNOWLEDGED", "RESOLVED"];
 /** What the list shows without a choice: what is not resolved. */
 export const OPEN: readonly AlertStatus[] = ["ACTIVE", "ACKNOWLEDGED"];
 const PAGE = 50;
 const MOST_MARKS = 100;
-
-/** What the URL says about the list. */
-export interface AlertSearch {
-  status?: AlertStatus[] | undefined;
-  severity?: Severity[] | undefined;
-  /** From 1. */
-  page?: number | undefined;
-}
-
-/** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
-export function alertSearch(search: Record<string, unknown>): AlertSearch {
-  const among = <T>(known: readonly T[], given: unknown): T[] | undefined => {
-    const found = Array.isArray(given) ? known.filter((one) => given.includes(one)) : [];
-    return found.length === 0 ? undefined : found;
-  };
-  return {
-    status: among(STATUSES, search.status),
-    severity: among(SEVERITIES, search.severity),
-    page: pageOf(search.page),
-  };
-}
 
 /** A page of the alerts of a plant, or of all plants. */
 export function alertsQuery(organizationId: string, { status, severity, page }: AlertSearch, plantId?: string) {

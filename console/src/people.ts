@@ -1,41 +1,14 @@
 import { queryOptions } from "@tanstack/react-query";
 import { api, apiOf, dataOf, given, inOrganization } from "./api/client";
 import type { components } from "./api/schema";
+import type { AuditSubject } from "./searches/audit";
 import type { Role } from "./session";
 
 export type Member = components["schemas"]["Member"];
-export type AuditSubject = components["schemas"]["SubjectType"];
-export type Severity = components["schemas"]["Severity"];
 export type Channel = components["schemas"]["Channel"];
 
 export const ROLES: readonly Role[] = ["VIEWER", "OPERATOR", "ORG_ADMIN"];
-export const SEVERITIES: readonly Severity[] = ["INFO", "WARNING", "CRITICAL", "EMERGENCY"];
-export const SUBJECTS: readonly AuditSubject[] = [
-  "PLANT",
-  "SUB_DEVICE",
-  "COMMAND",
-  "ALERT",
-  "ALERT_RULE",
-  "PLANT_GROUP",
-  "DEVICE_TEMPLATE",
-  "API_KEY",
-  "MEMBER",
-  "INVITATION",
-  "USER",
-  "SESSION",
-  "ORGANIZATION",
-  "SANDBOX_PLANT",
-];
-
-/** What changes of a plant are about. */
-export const SUBJECTS_OF_PLANT: readonly AuditSubject[] = ["PLANT", "SUB_DEVICE", "COMMAND", "ALERT", "ALERT_RULE"];
-
 const MOST = 100;
-
-/** Return what of a link to the people of an organisation the page understands. */
-export function peopleSearch({ q }: Record<string, unknown>): { q?: string | undefined } {
-  return typeof q === "string" && q !== "" && q.length <= 100 ? { q } : {};
-}
 
 /** The members of an organisation whose name or address contains `q`, the first hundred. */
 export function membersQuery(organizationId: string, q: string) {

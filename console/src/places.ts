@@ -1,8 +1,9 @@
 import { queryOptions } from "@tanstack/react-query";
-import { SEVERITIES } from "./alerts";
 import { apiOf, dataOf, given } from "./api/client";
 import type { components } from "./api/schema";
-import type { FleetPlant, FleetSearch } from "./fleet";
+import type { FleetPlant } from "./fleet";
+import type { FleetSearch } from "./searches/fleet";
+import { SEVERITIES } from "./severities";
 
 export type Place = components["schemas"]["Place"];
 export type Places = Pick<components["schemas"]["Places"], "features" | "withoutPlace">;

@@ -7,21 +7,22 @@ import {
   Outlet,
   redirect,
 } from "@tanstack/react-router";
-import { adminSearch } from "./admin";
-import { alertSearch } from "./alerts";
 import { ApiError } from "./api/error";
 import { hasSession } from "./api/session-clock";
-import { fleetSearch } from "./fleet";
 import { findOrganization, firstOrganization } from "./organizations";
-import { peopleSearch } from "./people";
-import { rulesSearch } from "./rules";
-import { auditSearch } from "./screens/audit-search";
-import { energySearch } from "./screens/plant-energy-search";
-import { historySearch } from "./screens/plant-history-search";
-import { newPlantSearch } from "./screens/plant-new-search";
+import { adminSearch } from "./searches/admin";
+import { alertSearch } from "./searches/alerts";
+import { auditSearch } from "./searches/audit";
+import { energySearch } from "./searches/energy";
+import { fleetSearch } from "./searches/fleet";
+import { historySearch } from "./searches/history";
+import { loginSearch } from "./searches/login";
+import { newPlantSearch } from "./searches/new-plant";
+import { newTemplateSearch } from "./searches/new-template";
+import { peopleSearch } from "./searches/people";
+import { rulesSearch } from "./searches/rules";
+import { siteSearch, sitesSearch } from "./searches/trading";
 import { type SessionUser, sessionQuery } from "./session";
-import { newTemplateSearch } from "./templates";
-import { siteSearch, sitesSearch } from "./trading";
 import { ErrorPage, LoadingPage, NotFoundPage } from "./ui/pages";
 
 export const queryClient = new QueryClient({
@@ -42,10 +43,7 @@ const root = createRootRouteWithContext<{ queryClient: QueryClient }>()({
 const login = createRoute({
   getParentRoute: () => root,
   path: "/login",
-  // Only a path of the console: a link must not lead to another site after the login.
-  validateSearch: ({ next }: Record<string, unknown>): { next?: string | undefined } => ({
-    next: typeof next === "string" && /^\/(?![/\\])/.test(next) ? next : undefined,
-  }),
+  validateSearch: loginSearch,
   component: lazyRouteComponent(() => import("./screens/login"), "LoginScreen"),
 });
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ruleOf, rulesSearch, watchedMetrics } from "./rules";
+import { ruleOf, watchedMetrics } from "./rules";
 
 function formOf(values: Record<string, string>): FormData {
   const form = new FormData();
@@ -42,12 +42,4 @@ test("a key is watched on the plant and its devices, a full name on one", () => 
   const metrics = ["soc", "BAT1.soc", "BAT.2.soc", "BAT1.soc_raw", "xsoc"];
   expect(watchedMetrics("soc", metrics)).toEqual(["soc", "BAT1.soc", "BAT.2.soc"]);
   expect(watchedMetrics("BAT1.soc", metrics)).toEqual(["BAT1.soc"]);
-});
-
-test("a link to rules keeps a page that may exist", () => {
-  expect([rulesSearch({ page: "3" }), rulesSearch({ page: 1 }), rulesSearch({ page: "x" })]).toEqual([
-    { page: 3 },
-    {},
-    {},
-  ]);
 });

@@ -1,7 +1,6 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { apiOf, dataOf } from "./api/client";
 import type { components } from "./api/schema";
-import { pageOf } from "./page";
 import type { Range } from "./plants";
 
 export type AlertRule = components["schemas"]["AlertRule"];
@@ -11,16 +10,6 @@ export type BackTest = components["schemas"]["BackTest"];
 
 export const CONDITIONS: readonly Condition[] = ["LT", "GT", "EQ"];
 const PAGE = 50;
-
-export interface RulesSearch {
-  /** From 1. */
-  page?: number | undefined;
-}
-
-/** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
-export function rulesSearch({ page }: Record<string, unknown>): RulesSearch {
-  return { page: pageOf(page) };
-}
 
 /** A page of an organisation's alert rules, newest first. */
 export function rulesQuery(organizationId: string, page = 1) {

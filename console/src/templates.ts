@@ -28,16 +28,6 @@ const JSON_NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?(e[+-]?\d+)?$/i;
 const WORD_BITS = 64n;
 const MOST = 100;
 
-/** What the URL says about a new template. */
-export interface NewTemplateSearch {
-  /** Id of the template whose signals and actions it begins with. */
-  from?: string | undefined;
-}
-
-export function newTemplateSearch({ from }: Record<string, unknown>): NewTemplateSearch {
-  return { from: typeof from === "string" ? from : undefined };
-}
-
 /** The templates of plants and of sub-devices, newest first. */
 export const templatesOfAllLevelsQuery = queryOptions({
   queryKey: ["templates", "ALL"],

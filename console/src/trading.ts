@@ -2,75 +2,17 @@ import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { apiOf, dataOf, given } from "./api/client";
 import type { components } from "./api/schema";
 import type { Columns, Range } from "./plants";
+import type { SiteSearch, SitesSearch } from "./searches/trading";
 
 export type Site = components["schemas"]["SiteOverview"];
 export type SiteConfiguration = components["schemas"]["SiteConfiguration"];
 export type TradingConfig = components["schemas"]["TradingConfig"];
 export type LogEntry = components["schemas"]["LogEntry"];
-export type CommandType = components["schemas"]["CommandType"];
 export type Adherence = components["schemas"]["Adherence"];
 
-/** What sites may be filtered by: whether an override or a schedule is in force, or the fallback is active. */
-export const STATES = ["override", "fallback", "schedule"] as const;
-export const COMMAND_TYPES: readonly CommandType[] = [
-  "SITE_SETPOINT",
-  "SCHEDULE",
-  "MODE_CHANGE",
-  "EMERGENCY",
-  "CONFIG",
-  "DEVICE_COMMAND",
-];
-
 const PAGE = 50;
-const MOST_PAGES = 1000;
 /** Members of every command that the list shows in columns of their own, or that identify it. */
 const HEADING = ["messageId", "correlationId", "siteId", "issuedAt", "expiresAt"];
-
-/** What the URL says about the list of sites. */
-export interface SitesSearch {
-  q?: string | undefined;
-  state?: (typeof STATES)[number] | undefined;
-  /** From 1. */
-  page?: number | undefined;
-}
-
-/** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
-export function sitesSearch({ q, state, page }: Record<string, unknown>): SitesSearch {
-  const text = typeof q === "string" ? q.trim().slice(0, 100) : "";
-  return {
-    q: text === "" ? undefined : text,
-    state: STATES.find((one) => one === state),
-    page: pageOf(page),
-  };
-}
-
-/** What the URL says about a site: the time of the schedule, the hours of the adherence, and which commands are listed. */
-export interface SiteSearch {
-  /** Time of the schedule, in ISO 8601; otherwise the present. */
-  at?: string | undefined;
-  hours?: (typeof HOURS)[number] | undefined;
-  type?: CommandType | undefined;
-  /** From 1. */
-  page?: number | undefined;
-}
-
-export const HOURS = [6, 24, 48] as const;
-
-/** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
-export function siteSearch({ at, hours, type, page }: Record<string, unknown>): SiteSearch {
-  const time = typeof at === "string" ? Date.parse(at) : Number.NaN;
-  return {
-    at: Number.isNaN(time) ? undefined : new Date(time).toISOString(),
-    hours: HOURS.find((one) => one === Number(hours)),
-    type: COMMAND_TYPES.find((one) => one === type),
-    page: pageOf(page),
-  };
-}
-
-function pageOf(page: unknown): number | undefined {
-  const number = Number(page);
-  return Number.isInteger(number) && number > 1 && number <= MOST_PAGES ? number : undefined;
-}
 
 /** The ESM of an organisation, and whether trading is enabled. */
 export function tradingQuery(organizationId: string) {

@@ -1,10 +1,11 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { ACCOUNTS, type User, userQuery, usersQuery } from "../admin";
+import { type User, userQuery, usersQuery } from "../admin";
 import { api, dataOf } from "../api/client";
 import { count } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
+import { ACCOUNTS } from "../searches/admin";
 import { Age } from "../ui/age";
 import { Confirm, Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";

@@ -1,10 +1,12 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { type Alert, type AlertSearch, alertsQuery, changeAlerts, OPEN, SEVERITIES } from "../alerts";
+import { type Alert, alertsQuery, changeAlerts, OPEN } from "../alerts";
 import { useTexts } from "../i18n";
 import { useTimeZone } from "../plants";
+import { type AlertSearch, STATUSES } from "../searches/alerts";
 import { mayAct } from "../session";
+import { SEVERITIES } from "../severities";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
@@ -13,7 +15,6 @@ import { AlertState } from "../ui/state";
 import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug");
-const ALL = ["ACTIVE", "ACKNOWLEDGED", "RESOLVED"] as const;
 
 interface Props {
   /** Without it, the alerts of all plants. */
@@ -52,12 +53,13 @@ export function AlertList({ plantId, search, onSearch }: Props) {
             onChange={({ target }) =>
               onSearch({
                 severity: search.severity,
-                status: target.value === "OPEN" ? undefined : ALL.filter((one) => [one, "ALL"].includes(target.value)),
+                status:
+                  target.value === "OPEN" ? undefined : STATUSES.filter((one) => [one, "ALL"].includes(target.value)),
               })
             }
           >
             <option value="OPEN">{texts.alerts.open}</option>
-            {ALL.map((one) => (
+            {STATUSES.map((one) => (
               <option key={one} value={one}>
                 {texts.alerts.states[one]}
               </option>

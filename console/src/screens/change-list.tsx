@@ -3,12 +3,12 @@ import { getRouteApi } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
-import { type AuditSubject, auditQuery, membersQuery, SUBJECTS, SUBJECTS_OF_PLANT } from "../people";
+import { auditQuery, membersQuery } from "../people";
 import { useTimeZone } from "../plants";
+import { type AuditSearch, type AuditSubject, SUBJECTS, SUBJECTS_OF_PLANT } from "../searches/audit";
 import { Failure } from "../ui/failure";
 import { Pager } from "../ui/pager";
 import { Table } from "../ui/table";
-import type { AuditSearch } from "./audit-search";
 
 const route = getRouteApi("/inside/o/$slug");
 

@@ -6,6 +6,7 @@ import { useLocale, useTexts } from "../i18n";
 import { atlasQuery, pointsOf } from "../map/atlas";
 import { textOfView, viewOfText } from "../map/view";
 import { isTroubled, matching, type Place, placesQuery } from "../places";
+import { STATUSES } from "../searches/fleet";
 import { Failure } from "../ui/failure";
 import { FleetMap } from "../ui/fleet-map";
 import { LoadingPage } from "../ui/pages";
@@ -62,7 +63,7 @@ export function FleetMapScreen() {
       />
       {listed.length > 0 && <Chosen places={listed} onClose={() => setChosen(new Set())} />}
       <ul className="legend fine">
-        {(["ONLINE", "OFFLINE", "UNKNOWN"] as const).map((one) => (
+        {STATUSES.map((one) => (
           <li key={one}>
             <PlantState status={one} />
           </li>

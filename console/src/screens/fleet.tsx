@@ -2,17 +2,10 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { lazy, type ReactNode, Suspense, useEffect, useRef } from "react";
-import {
-  CONDITIONS,
-  type FleetPlant,
-  type FleetSearch,
-  plantsQuery,
-  type Sort,
-  type Status,
-  summaryQuery,
-} from "../fleet";
+import { type FleetPlant, plantsQuery, summaryQuery } from "../fleet";
 import { count, energy, percent, power, sign } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
+import { CONDITIONS, type FleetSearch, type Sort, STATUSES, type Status } from "../searches/fleet";
 import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
@@ -185,7 +178,7 @@ function Filters() {
           }
         >
           <option value="">{texts.fleet.all}</option>
-          {(["ONLINE", "OFFLINE", "UNKNOWN"] as const).map((one) => (
+          {STATUSES.map((one) => (
             <option key={one} value={one}>
               {texts.status[one]}
             </option>

@@ -4,11 +4,11 @@ import { energy, percent } from "../format/quantities";
 import { isoDate, moved, type Period, rangeOfPeriod } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
 import { type EnergyOverTime, energyQuery, useTimeZone } from "../plants";
+import { dateOf, PERIODS } from "../searches/energy";
 import { useShownTheme } from "../theme";
 import { Bars } from "../ui/bars";
 import { colourOf } from "../ui/chart";
 import { Failure } from "../ui/failure";
-import { dateOf, PERIODS } from "./plant-energy-search";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/energy");
 const BUCKETS = { day: "1 hour", month: "1 day", year: "1 month" } as const;

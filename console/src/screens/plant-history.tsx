@@ -4,12 +4,12 @@ import { useMemo } from "react";
 import { number } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { type Columns, columnsQuery, latestQuery, type Point, useTimeZone } from "../plants";
+import { LAST, type Last, rangeOf } from "../searches/history";
 import { useShownTheme } from "../theme";
 import { Chart, colourOf } from "../ui/chart";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
 import { EventList, usePlantEvents } from "./plant-events";
-import { LAST, type Last, rangeOf } from "./plant-history-search";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/history");
 const POINTS = 600;

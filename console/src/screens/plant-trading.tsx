@@ -6,14 +6,13 @@ import { clock, dateTime } from "../format/times";
 import { localText, parseLocal } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
 import { type Range, useTimeZone } from "../plants";
+import { COMMAND_TYPES, HOURS } from "../searches/trading";
 import { useShownTheme } from "../theme";
 import {
   adherenceQuery,
-  COMMAND_TYPES,
   columnsOf,
   commandLogQuery,
   contentOf,
-  HOURS,
   type LogEntry,
   lastHours,
   pastQuery,

@@ -1,17 +1,17 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { useId, useState } from "react";
-import { SEVERITIES } from "../alerts";
 import { apiOf, dataOf } from "../api/client";
 import { useTexts } from "../i18n";
 import { latestQuery } from "../plants";
 import { type AlertRule, backTest, CONDITIONS, type NewAlertRule, ruleOf } from "../rules";
+import { LAST, type Last, rangeOf } from "../searches/history";
 import { mayAct } from "../session";
+import { SEVERITIES } from "../severities";
 import { keysOf, templatesOfAllLevelsQuery } from "../templates";
 import { Failure } from "../ui/failure";
 import { Buttons, Form } from "../ui/form";
 import { BackTestResult, type TestedRule } from "./back-test";
-import { LAST, type Last, rangeOf } from "./plant-history-search";
 import { PlantPicker } from "./plant-picker";
 
 const route = getRouteApi("/inside/o/$slug");

@@ -1,6 +1,6 @@
 import { useId, useState } from "react";
-import { SEVERITIES } from "../alerts";
 import { useTexts } from "../i18n";
+import { SEVERITIES } from "../severities";
 import { ROLES, type Signal, signalOf, symbolLines } from "../templates";
 import { Dialog } from "../ui/dialog";
 import { Buttons, Form } from "../ui/form";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { historySearch, rangeOf } from "./plant-history-search";
+import { historySearch, rangeOf } from "./history";
 
 const NOW = Date.parse("2026-11-23T08:00:01Z");
 

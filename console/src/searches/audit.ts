@@ -1,0 +1,38 @@
+import type { components } from "../api/schema";
+import { pageOf } from "./values";
+
+export type AuditSubject = components["schemas"]["SubjectType"];
+
+export const SUBJECTS: readonly AuditSubject[] = [
+  "PLANT",
+  "SUB_DEVICE",
+  "COMMAND",
+  "ALERT",
+  "ALERT_RULE",
+  "PLANT_GROUP",
+  "DEVICE_TEMPLATE",
+  "API_KEY",
+  "MEMBER",
+  "INVITATION",
+  "USER",
+  "SESSION",
+  "ORGANIZATION",
+  "SANDBOX_PLANT",
+];
+
+/** What changes of a plant are about. */
+export const SUBJECTS_OF_PLANT: readonly AuditSubject[] = ["PLANT", "SUB_DEVICE", "COMMAND", "ALERT", "ALERT_RULE"];
+
+export interface AuditSearch {
+  subject?: AuditSubject | undefined;
+  /** From 1. */
+  page?: number | undefined;
+}
+
+/** Return what of a link the page understands. */
+export function auditSearch({ subject, page }: Record<string, unknown>): AuditSearch {
+  return {
+    ...(SUBJECTS.includes(subject as AuditSubject) && { subject: subject as AuditSubject }),
+    page: pageOf(page),
+  };
+}

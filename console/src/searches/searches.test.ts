@@ -1,0 +1,71 @@
+import { expect, test } from "vitest";
+import { alertSearch } from "./alerts";
+import { auditSearch } from "./audit";
+import { loginSearch } from "./login";
+import { newPlantSearch } from "./new-plant";
+import { peopleSearch } from "./people";
+import { rulesSearch } from "./rules";
+import { siteSearch, sitesSearch } from "./trading";
+
+const PLANT = "0192f0c1-2c1a-7c3e-9b0a-3d1f5a2b4c6d";
+
+test("a later step needs a plant", () => {
+  expect(newPlantSearch({ step: 3 })).toEqual({});
+  expect(newPlantSearch({ plant: "../x", step: 3 })).toEqual({});
+  expect(newPlantSearch({ plant: PLANT, step: "3" })).toEqual({ plant: PLANT, step: 3 });
+  expect(newPlantSearch({ plant: PLANT, step: 9 })).toEqual({ plant: PLANT, step: 2 });
+});
+
+test("a link to changes keeps what exists", () => {
+  expect(auditSearch({ subject: "PLANT", page: "3" })).toEqual({ subject: "PLANT", page: 3 });
+  expect(auditSearch({ subject: "NOTHING", page: -1 })).toEqual({});
+});
+
+test("a link to people keeps a text of a possible length", () => {
+  expect(peopleSearch({ q: "otto" })).toEqual({ q: "otto" });
+  expect(peopleSearch({ q: "" })).toEqual({});
+  expect(peopleSearch({ q: "x".repeat(101) })).toEqual({});
+  expect(peopleSearch({ q: 5 })).toEqual({});
+});
+
+test("a link to alerts keeps what exists", () => {
+  expect(alertSearch({ status: ["ACTIVE", "GONE"], severity: ["CRITICAL"], page: "2" })).toEqual({
+    status: ["ACTIVE"],
+    severity: ["CRITICAL"],
+    page: 2,
+  });
+  expect(alertSearch({ status: "ACTIVE", severity: ["ALL"], page: 1001 })).toEqual({});
+});
+
+test("a link to sites keeps what exists", () => {
+  expect(sitesSearch({ q: " barn ", state: "fallback", page: "2" })).toEqual({ q: "barn", state: "fallback", page: 2 });
+  expect(sitesSearch({ q: 7, state: "gone", page: 1001 })).toEqual({});
+});
+
+test("a link to a site keeps what exists", () => {
+  expect(siteSearch({ at: "2026-11-23T09:15:00Z", hours: "6", type: "CONFIG", page: 3 })).toEqual({
+    at: "2026-11-23T09:15:00.000Z",
+    hours: 6,
+    type: "CONFIG",
+    page: 3,
+  });
+  expect(siteSearch({ at: "yesterday", hours: 7, type: "ORDER", page: 0 })).toEqual({});
+});
+
+test("a link to rules keeps a page that may exist", () => {
+  expect([rulesSearch({ page: "3" }), rulesSearch({ page: 1 }), rulesSearch({ page: "x" })]).toEqual([
+    { page: 3 },
+    {},
+    {},
+  ]);
+});
+
+test.each([
+  ["/o/demo/fleet?q=x", "/o/demo/fleet?q=x"],
+  ["https://example.org", undefined],
+  ["//example.org", undefined],
+  ["/\\example.org", undefined],
+  [5, undefined],
+])("after the login, %s leads to %s", (next, path) => {
+  expect(loginSearch({ next })).toEqual({ next: path });
+});

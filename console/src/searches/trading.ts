@@ -1,0 +1,50 @@
+import type { components } from "../api/schema";
+import { pageOf, textOf } from "./values";
+
+export type CommandType = components["schemas"]["CommandType"];
+
+/** What sites may be filtered by: whether an override or a schedule is in force, or the fallback is active. */
+export const STATES = ["override", "fallback", "schedule"] as const;
+export const COMMAND_TYPES: readonly CommandType[] = [
+  "SITE_SETPOINT",
+  "SCHEDULE",
+  "MODE_CHANGE",
+  "EMERGENCY",
+  "CONFIG",
+  "DEVICE_COMMAND",
+];
+export const HOURS = [6, 24, 48] as const;
+
+/** What the URL says about the list of sites. */
+export interface SitesSearch {
+  q?: string | undefined;
+  state?: (typeof STATES)[number] | undefined;
+  /** From 1. */
+  page?: number | undefined;
+}
+
+/** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
+export function sitesSearch({ q, state, page }: Record<string, unknown>): SitesSearch {
+  return { q: textOf(q), state: STATES.find((one) => one === state), page: pageOf(page) };
+}
+
+/** What the URL says about a site: the time of the schedule, the hours of the adherence, and which commands are listed. */
+export interface SiteSearch {
+  /** Time of the schedule, in ISO 8601; otherwise the present. */
+  at?: string | undefined;
+  hours?: (typeof HOURS)[number] | undefined;
+  type?: CommandType | undefined;
+  /** From 1. */
+  page?: number | undefined;
+}
+
+/** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
+export function siteSearch({ at, hours, type, page }: Record<string, unknown>): SiteSearch {
+  const time = typeof at === "string" ? Date.parse(at) : Number.NaN;
+  return {
+    at: Number.isNaN(time) ? undefined : new Date(time).toISOString(),
+    hours: HOURS.find((one) => one === Number(hours)),
+    type: COMMAND_TYPES.find((one) => one === type),
+    page: pageOf(page),
+  };
+}
