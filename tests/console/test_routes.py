@@ -12,7 +12,7 @@ from support.clients.console_data import add_alert, add_rule, add_system_templat
 from support.clients.console_user import ConsoleUser, add_group, add_plants
 from support.clients.watched_page import Watched
 
-ROUTER = Path(__file__).parents[2] / "console" / "src" / "router.tsx"
+SOURCES = Path(__file__).parents[2] / "console" / "src"
 ROLES = ("VIEWER", "OPERATOR", "ORG_ADMIN", "SUPER_ADMIN")
 BATTERY_TEMPLATE = "00000000-0000-7000-8000-000000000005"
 PAGES = {
@@ -58,11 +58,12 @@ PAGES = {
 
 
 def test_every_page_is_visited() -> None:
+    routes = [path.read_text() for path in (SOURCES / "router.ts", *(SOURCES / "routes").glob("*.ts"))]
     parents = {
         name: (parent, path)
         for name, parent, path in re.findall(
             r'const (\w+) = createRoute\(\{\s*getParentRoute: \(\) => (\w+),\s*(?:path: "([^"]*)"|id: "[^"]*")',
-            ROUTER.read_text(),
+            "\n".join(routes),
         )
     }
 

@@ -1,0 +1,59 @@
+import { QueryClient } from "@tanstack/react-query";
+import { createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import { ApiError } from "./api/error";
+import { firstOrganization } from "./organizations";
+import { adminPages } from "./routes/admin";
+import { inside, root } from "./routes/frames";
+import { organizationPages } from "./routes/organization";
+import { loginSearch } from "./searches/login";
+import { ErrorPage, LoadingPage, NotFoundPage } from "./ui/pages";
+
+export const queryClient = new QueryClient({
+  defaultOptions: {
+    queries: {
+      // A refusal stays one; only a service that cannot be reached or is overloaded is asked again.
+      retry: (count, error) => count < 2 && !(error instanceof ApiError && error.status >= 400 && error.status < 500),
+      staleTime: 10_000,
+    },
+  },
+});
+
+const login = createRoute({
+  getParentRoute: () => root,
+  path: "/login",
+  validateSearch: loginSearch,
+  component: lazyRouteComponent(() => import("./screens/login"), "LoginScreen"),
+});
+
+const forgot = createRoute({
+  getParentRoute: () => root,
+  path: "/forgot",
+  component: lazyRouteComponent(() => import("./screens/forgot"), "ForgotScreen"),
+});
+
+const start = createRoute({
+  getParentRoute: () => inside,
+  path: "/",
+  beforeLoad: async ({ context }) => {
+    const organization = await firstOrganization(context.queryClient, context.user);
+    if (organization) throw redirect({ to: "/o/$slug/fleet", params: { slug: organization.slug } });
+  },
+  component: lazyRouteComponent(() => import("./screens/start"), "StartScreen"),
+});
+
+export const router = createRouter({
+  routeTree: root.addChildren([login, forgot, inside.addChildren([start, adminPages, organizationPages])]),
+  basepath: "/console",
+  context: { queryClient },
+  defaultPreload: "intent",
+  defaultPendingComponent: LoadingPage,
+  defaultErrorComponent: ErrorPage,
+  defaultNotFoundComponent: NotFoundPage,
+  scrollRestoration: true,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}
