@@ -1,0 +1,152 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { type ReactNode, useMemo, useState } from "react";
+import { energy, power, sign } from "../format/quantities";
+import { dateTime } from "../format/times";
+import { useLocale, useTexts } from "../i18n";
+import type { Range } from "../plants";
+import { HOURS } from "../searches/trading";
+import { useShownTheme } from "../theme";
+import { adherenceQuery, columnsOf, lastHours } from "../trading";
+import { Chart, colourOf } from "../ui/chart";
+import { Failure } from "../ui/failure";
+import { GridPower } from "../ui/grid-power";
+import { useNow } from "../ui/now";
+import { Table } from "../ui/table";
+
+const route = getRouteApi("/inside/o/$slug/plants/$plantId/trading");
+const KILO = 1000;
+/** Milliseconds. A shorter range has no whole quarter of an hour. */
+const LEAST_ZOOM = 1_800_000;
+
+/** Ordered against measured power. */
+export function SiteAdherence({ timeZone }: { timeZone: string }) {
+  const texts = useTexts();
+  const locale = useLocale();
+  const now = useNow(60);
+  const { organization } = route.useRouteContext();
+  const { plantId } = route.useParams();
+  const { hours = 24 } = route.useSearch();
+  const navigate = route.useNavigate();
+  const [zoom, setZoom] = useState<Range | null>(null);
+  const range = zoom ?? lastHours(hours, now);
+  const adherence = useQuery(adherenceQuery(organization.id, plantId, range));
+  const { ordered, measured } = texts.trading;
+  const columns = useMemo(
+    () => adherence.data && columnsOf(adherence.data, ordered, measured),
+    [adherence.data, ordered, measured],
+  );
+  const { data } = adherence;
+  const isKnown = data?.quarters.some(({ orderedKw, measuredKw }) => orderedKw !== null || measuredKw !== null);
+  return (
+    <section className="block" aria-labelledby="adherence">
+      <div className="toolbar">
+        <h2 id="adherence" className="grow">
+          {texts.trading.adherence}
+        </h2>
+        <fieldset className="choices">
+          <legend className="hidden">{texts.history.range}</legend>
+          {HOURS.map((one) => (
+            <button
+              key={one}
+              type="button"
+              aria-pressed={zoom === null && one === hours}
+              onClick={() => {
+                setZoom(null);
+                navigate({ search: (before) => ({ ...before, hours: one }), replace: true });
+              }}
+            >
+              {texts.trading.hours(one)}
+            </button>
+          ))}
+        </fieldset>
+      </div>
+      <Failure error={adherence.error} />
+      {data !== undefined && !isKnown && <p className="fine">{texts.trading.noAdherence}</p>}
+      {data !== undefined && columns !== undefined && isKnown && (
+        <figure className="card">
+          <Chart
+            columns={columns}
+            timeZone={timeZone}
+            label={texts.history.chart([ordered, measured])}
+            onZoom={(chosen) => {
+              if (Date.parse(chosen.to) - Date.parse(chosen.from) >= LEAST_ZOOM) setZoom(chosen);
+            }}
+          />
+          <figcaption className="block">
+            <dl className="facts">
+              <Amount name={ordered} series={0}>
+                {signedEnergy(data.comparedQuarters === 0 ? null : data.orderedKwh, locale, texts.fleet.gridWord)}
+              </Amount>
+              <Amount name={texts.trading.delivered} series={1}>
+                {signedEnergy(data.comparedQuarters === 0 ? null : data.deliveredKwh, locale, texts.fleet.gridWord)}
+              </Amount>
+              <Amount name={texts.trading.deviation}>{watts(data.meanDeviationKw, locale)}</Amount>
+            </dl>
+            <p className="fine">{texts.trading.compared(data.comparedQuarters, timeZone)}</p>
+            <details>
+              <summary>{texts.trading.numbers}</summary>
+              <Table
+                headings={[
+                  texts.trading.from,
+                  { label: ordered, kind: "number" },
+                  { label: measured, kind: "number" },
+                  { label: texts.trading.difference, kind: "number" },
+                ]}
+              >
+                {data.quarters.map((quarter) => (
+                  <tr key={quarter.time}>
+                    <th scope="row">{dateTime(quarter.time, timeZone, locale)}</th>
+                    <td className="number">
+                      <GridPower kilowatts={quarter.orderedKw} />
+                    </td>
+                    <td className="number">
+                      <GridPower kilowatts={quarter.measuredKw} />
+                    </td>
+                    <td className="number">{watts(quarter.deviationKw, locale)}</td>
+                  </tr>
+                ))}
+              </Table>
+            </details>
+          </figcaption>
+        </figure>
+      )}
+    </section>
+  );
+}
+
+interface AmountProps {
+  name: string;
+  /** Index of its line in the chart. */
+  series?: number;
+  children: ReactNode;
+}
+
+function Amount({ name, series, children }: AmountProps) {
+  const theme = useShownTheme();
+  return (
+    <div>
+      <dt className="fine">
+        {series !== undefined && (
+          <svg className="swatch" viewBox="0 0 12 12" aria-hidden="true">
+            <rect width="12" height="12" rx="3" fill={colourOf(series, theme)} />
+          </svg>
+        )}
+        {name}
+      </dt>
+      <dd>
+        <strong>{children}</strong>
+      </dd>
+    </div>
+  );
+}
+
+/** Return kilowatts with a fitting unit. */
+function watts(kilowatts: number | null, locale: string): string {
+  return power(kilowatts === null ? null : kilowatts * KILO, locale);
+}
+
+function signedEnergy(kilowattHours: number | null, locale: string, word: (sign: -1 | 0 | 1) => string): string {
+  const amount = energy(kilowattHours === null ? null : Math.abs(kilowattHours) * KILO, locale);
+  return `${amount} ${word(sign(kilowattHours))}`.trim();
+}

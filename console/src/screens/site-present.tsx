@@ -1,0 +1,66 @@
+import type { ReactNode } from "react";
+import { number, percent, power } from "../format/quantities";
+import { dateTime } from "../format/times";
+import { useLocale, useTexts } from "../i18n";
+import type { SiteConfiguration } from "../trading";
+
+const KILO = 1000;
+
+/** What partners have set, with the limits that their commands must keep to. */
+export function SitePresent({ site, timeZone }: { site: SiteConfiguration; timeZone: string }) {
+  const texts = useTexts();
+  const locale = useLocale();
+  const { modeOverride: override, fallback, constraints } = site;
+  const limits: [string, string][] = [
+    [texts.trading.limits.import, watts(constraints.importLimitKw, locale)],
+    [texts.trading.limits.export, watts(constraints.exportLimitKw, locale)],
+    [texts.trading.limits.charge, watts(constraints.chargeMaxKw, locale)],
+    [texts.trading.limits.discharge, watts(constraints.dischargeMaxKw, locale)],
+    [texts.trading.limits.socMin, percent(constraints.socMinPct, locale)],
+    [texts.trading.limits.socMax, percent(constraints.socMaxPct, locale)],
+  ];
+  return (
+    <section className="card" aria-labelledby="present">
+      <h2 id="present">{texts.trading.present}</h2>
+      <dl className="details block">
+        <Fact name={texts.trading.mode}>
+          {texts.trading.modes[site.operatingMode]}
+          {override !== null && (
+            <span className="fine">
+              {" "}
+              {override.expiresAt === null
+                ? texts.trading.endless
+                : `${texts.trading.until} ${dateTime(override.expiresAt, timeZone, locale)}`}
+            </span>
+          )}
+        </Fact>
+        <Fact name={texts.trading.fallback}>
+          {fallback.mode === null || fallback.afterSeconds === null
+            ? texts.trading.none
+            : `${texts.trading.modes[fallback.mode]}, ${texts.trading.afterSilence(fallback.afterSeconds)}`}
+        </Fact>
+        <Fact name={texts.trading.open}>{number(site.pendingCommands.length, locale)}</Fact>
+        {limits.map(([name, value]) => (
+          <Fact key={name} name={name}>
+            {value}
+          </Fact>
+        ))}
+      </dl>
+      <p className="fine">{texts.trading.byPartners}</p>
+    </section>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+/** Return kilowatts with a fitting unit. */
+function watts(kilowatts: number | null, locale: string): string {
+  return power(kilowatts === null ? null : kilowatts * KILO, locale);
+}

@@ -1,0 +1,123 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { percent, power, sign } from "../format/quantities";
+import { dateTime } from "../format/times";
+import { localText, parseLocal } from "../format/zones";
+import { useLocale, useTexts } from "../i18n";
+import { pastQuery } from "../trading";
+import { Failure } from "../ui/failure";
+import { GridPower } from "../ui/grid-power";
+import { useNow } from "../ui/now";
+import { Table } from "../ui/table";
+
+const route = getRouteApi("/inside/o/$slug/plants/$plantId/trading");
+const KILO = 1000;
+/** Steps of a schedule that are shown at once. */
+const MOST_SHOWN = 24;
+
+/** The schedule and the plan now or at an earlier time. */
+export function SiteSchedule({ timeZone }: { timeZone: string }) {
+  const texts = useTexts();
+  const locale = useLocale();
+  const now = useNow(10);
+  const { organization } = route.useRouteContext();
+  const { plantId } = route.useParams();
+  const { at } = route.useSearch();
+  const navigate = route.useNavigate();
+  const past = useQuery(pastQuery(organization.id, plantId, at));
+  const moment = at === undefined ? now : Date.parse(at);
+  const batteryPower = (kilowatts: number) =>
+    `${watts(Math.abs(kilowatts), locale)} ${texts.fleet.batteryWord(sign(kilowatts))}`.trim();
+  const { schedule, plan } = past.data ?? { schedule: null, plan: null };
+  return (
+    <section className="block" aria-labelledby="schedule">
+      <div className="toolbar">
+        <h2 id="schedule" className="grow">
+          {texts.trading.schedule}
+        </h2>
+        <label>
+          {texts.trading.at(timeZone)}
+          <input
+            type="datetime-local"
+            value={localText(timeZone, moment)}
+            max={localText(timeZone, now)}
+            onChange={({ target }) => {
+              const time = parseLocal(timeZone, target.value);
+              if (time === undefined || time > Date.now()) return;
+              navigate({ search: (before) => ({ ...before, at: new Date(time).toISOString() }), replace: true });
+            }}
+          />
+        </label>
+        {at !== undefined && (
+          <button
+            type="button"
+            onClick={() => navigate({ search: (before) => ({ ...before, at: undefined }), replace: true })}
+          >
+            {texts.trading.now}
+          </button>
+        )}
+      </div>
+      <Failure error={past.error} />
+      {past.data !== undefined && schedule === null && <p className="fine">{texts.trading.noSchedule}</p>}
+      {schedule !== null && (
+        <>
+          <p className="fine">
+            {texts.trading.revision(schedule.scheduleId, schedule.revision)}
+            {past.data?.scheduleSetAt && ` ${texts.trading.setAt(dateTime(past.data.scheduleSetAt, timeZone, locale))}`}
+          </p>
+          <details open={schedule.intervals.length <= MOST_SHOWN}>
+            <summary>{texts.trading.steps(schedule.intervals.length)}</summary>
+            <Table headings={[texts.trading.from, texts.trading.to, { label: texts.trading.power, kind: "number" }]}>
+              {schedule.intervals.map(({ start, durationSeconds, powerKw }) => {
+                const begin = Date.parse(start);
+                const end = begin + durationSeconds * KILO;
+                const isCurrent = begin <= moment && moment < end;
+                return (
+                  <tr key={start} className={isCurrent ? "current" : undefined} aria-current={isCurrent || undefined}>
+                    <th scope="row">{dateTime(start, timeZone, locale)}</th>
+                    <td>{dateTime(new Date(end).toISOString(), timeZone, locale)}</td>
+                    <td className="number">
+                      <GridPower kilowatts={powerKw} />
+                    </td>
+                  </tr>
+                );
+              })}
+            </Table>
+          </details>
+        </>
+      )}
+      {plan !== null && (
+        <>
+          <h3>{texts.trading.plan}</h3>
+          <p className="fine">{texts.trading.planSent(dateTime(plan.sentAt, timeZone, locale))}</p>
+          <Table
+            headings={[
+              texts.trading.fromUtc,
+              texts.trading.toUtc,
+              { label: texts.fleet.battery, kind: "number" },
+              { label: texts.fleet.soc, kind: "number" },
+            ]}
+          >
+            {plan.timeConfigs.map((block) => (
+              <tr key={block.from}>
+                <th scope="row">{block.from}</th>
+                <td>{block.to}</td>
+                <td className="number">
+                  {batteryPower(block.pBatMin)} – {batteryPower(block.pBatMax)}
+                </td>
+                <td className="number">
+                  {percent(block.socMin, locale)} – {percent(block.socMax, locale)}
+                </td>
+              </tr>
+            ))}
+          </Table>
+        </>
+      )}
+    </section>
+  );
+}
+
+/** Return kilowatts with a fitting unit. */
+function watts(kilowatts: number | null, locale: string): string {
+  return power(kilowatts === null ? null : kilowatts * KILO, locale);
+}
