@@ -1,0 +1,151 @@
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { useWindowVirtualizer } from "@tanstack/react-virtual";
+import { type ReactNode, useEffect, useRef } from "react";
+import { type FleetPlant, plantsQuery } from "../fleet";
+import { count, energy, percent, power, sign } from "../format/quantities";
+import { useLocale, useTexts } from "../i18n";
+import type { Sort } from "../searches/fleet";
+import { Age } from "../ui/age";
+import { Failure } from "../ui/failure";
+import { useNow } from "../ui/now";
+import { PlantHeading } from "../ui/plant-heading";
+import { AlertState, PlantState } from "../ui/state";
+
+const route = getRouteApi("/inside/o/$slug/fleet");
+/** Height of a row, in pixels. */
+const ROW = 53;
+const KILO = 1000;
+
+/** The plants that match the filters. Only rows on the screen are drawn, and further ones are loaded as they are reached. */
+export function FleetTable() {
+  const texts = useTexts();
+  const locale = useLocale();
+  const now = useNow(1);
+  const search = route.useSearch();
+  const { organization } = route.useRouteContext();
+  const list = useInfiniteQuery(plantsQuery(organization.id, search));
+  const plants = list.data?.pages.flatMap(({ data }) => data) ?? [];
+  const body = useRef<HTMLDivElement>(null);
+  const rows = useWindowVirtualizer({
+    count: plants.length,
+    estimateSize: () => ROW,
+    overscan: 10,
+    scrollMargin: body.current?.offsetTop ?? 0,
+  });
+  const visible = rows.getVirtualItems();
+  const last = visible.at(-1)?.index ?? 0;
+  const { fetchNextPage, hasNextPage, isFetchingNextPage } = list;
+  useEffect(() => {
+    if (last >= plants.length - 20 && hasNextPage && !isFetchingNextPage) void fetchNextPage();
+  }, [last, plants.length, hasNextPage, isFetchingNextPage, fetchNextPage]);
+  const total = list.data?.pages[0]?.meta.total;
+  const start = (visible[0]?.start ?? 0) - rows.options.scrollMargin;
+  const end = rows.getTotalSize() - ((visible.at(-1)?.end ?? 0) - rows.options.scrollMargin);
+  return (
+    <section aria-label={texts.fleet.list}>
+      <Failure error={list.error} />
+      <p className="fine" role="status">
+        {total !== undefined && texts.fleet.count(count(total, locale), total)}
+      </p>
+      {total === 0 && <p className="card empty">{texts.fleet.none}</p>}
+      {total !== undefined && total > 0 && (
+        <div className="table" ref={body}>
+          <table aria-rowcount={total + 1}>
+            <thead>
+              <tr>
+                <Heading sort="name">{texts.fleet.name}</Heading>
+                <Heading sort="status">{texts.fleet.status}</Heading>
+                <Heading sort="lastSeenAt">{texts.fleet.lastSeen}</Heading>
+                <Heading sort="alert" first="desc">
+                  {texts.fleet.worst}
+                </Heading>
+                <Heading sort="pv" first="desc" isNumber>
+                  {texts.fleet.pv}
+                </Heading>
+                <Heading sort="grid" first="desc" isNumber>
+                  {texts.fleet.grid}
+                </Heading>
+                <Heading sort="soc" isNumber>
+                  {texts.fleet.soc}
+                </Heading>
+                <Heading sort="energyToday" first="desc" isNumber>
+                  {texts.fleet.producedToday}
+                </Heading>
+              </tr>
+            </thead>
+            <tbody>
+              {start > 0 && <tr style={{ height: start }} />}
+              {visible.map(({ index }) => {
+                const plant = plants[index];
+                return plant && <Row key={plant.id} plant={plant} index={index} now={now} slug={organization.slug} />;
+              })}
+              {end > 0 && <tr style={{ height: end }} />}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+interface HeadingProps {
+  sort: Sort;
+  /** The order of the first click. */
+  first?: "asc" | "desc";
+  isNumber?: boolean;
+  children: ReactNode;
+}
+
+function Heading({ sort, first = "asc", isNumber = false, children }: HeadingProps) {
+  const { sort: current = "name", order = "asc" } = route.useSearch();
+  const navigate = route.useNavigate();
+  const isCurrent = current === sort;
+  const next = isCurrent ? (order === "asc" ? "desc" : "asc") : first;
+  return (
+    <th
+      scope="col"
+      className={isNumber ? "number" : ""}
+      aria-sort={isCurrent ? (order === "asc" ? "ascending" : "descending") : undefined}
+    >
+      <button
+        type="button"
+        className="sort"
+        onClick={() =>
+          navigate({ search: (before) => ({ ...before, sort, order: next === "desc" ? "desc" : undefined }) })
+        }
+      >
+        {children}
+        <span aria-hidden="true">{isCurrent ? (order === "asc" ? " ▲" : " ▼") : ""}</span>
+      </button>
+    </th>
+  );
+}
+
+function Row({ plant, index, now, slug }: { plant: FleetPlant; index: number; now: number; slug: string }) {
+  const texts = useTexts();
+  const locale = useLocale();
+  const { power: powers, energyToday } = plant;
+  const stale = powers !== null && !powers.fresh ? "stale" : "";
+  const watts = (kilowatts: number | null | undefined) =>
+    power(kilowatts === null || kilowatts === undefined ? null : Math.abs(kilowatts) * KILO, locale);
+  return (
+    <tr aria-rowindex={index + 2}>
+      <PlantHeading slug={slug} plant={plant} />
+      <td>
+        <PlantState status={plant.status} />
+      </td>
+      <td>
+        <Age time={plant.lastSeenAt} now={now} timeZone="UTC" short />
+      </td>
+      <td>{plant.worstAlert && <AlertState severity={plant.worstAlert} count={plant.openAlerts} />}</td>
+      <td className={`number ${stale}`}>{watts(powers?.pvKw)}</td>
+      <td className={`number ${stale}`}>
+        {watts(powers?.gridKw)}
+        <span className="fine">{texts.fleet.gridWord(sign(powers?.gridKw))}</span>
+      </td>
+      <td className={`number ${stale}`}>{percent(plant.soc, locale)}</td>
+      <td className="number">{energy(energyToday === null ? null : energyToday.produced * KILO, locale)}</td>
+    </tr>
+  );
+}

@@ -1,0 +1,99 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { summaryQuery } from "../fleet";
+import { count, energy, power, sign } from "../format/quantities";
+import { useLocale, useTexts } from "../i18n";
+import type { FleetSearch } from "../searches/fleet";
+
+const route = getRouteApi("/inside/o/$slug/fleet");
+const KILO = 1000;
+
+/** Totals of the fleet; some of them filter the list. */
+export function FleetTiles() {
+  const texts = useTexts();
+  const locale = useLocale();
+  const { organization } = route.useRouteContext();
+  const { data } = useQuery(summaryQuery(organization.id));
+  if (data === undefined) return null;
+  const { power: now, storage, energyToday, energyMonth } = data;
+  const watts = (kilowatts: number | null) => power(kilowatts === null ? null : Math.abs(kilowatts) * KILO, locale);
+  return (
+    <section className="tiles" aria-label={texts.fleet.summary}>
+      <FilterTile label={texts.fleet.all} value={count(data.plants, locale)} search={{}} />
+      <FilterTile
+        label={texts.status.ONLINE}
+        value={count(data.status.online, locale)}
+        search={{ status: ["ONLINE"] }}
+      />
+      <FilterTile
+        label={texts.status.OFFLINE}
+        value={count(data.status.offline, locale)}
+        search={{ status: ["OFFLINE"] }}
+      />
+      <FilterTile
+        label={texts.status.UNKNOWN}
+        value={count(data.status.unknown, locale)}
+        search={{ status: ["UNKNOWN"] }}
+      />
+      <FilterTile
+        label={texts.fleet.alerting}
+        value={count(data.alerts.plants, locale)}
+        search={{ alert: "ANY", sort: "alert", order: "desc" }}
+      />
+      <Tile label={texts.fleet.pv} value={watts(now.pvKw)} note={texts.fleet.fresh(now.freshPlants, now.stalePlants)} />
+      <Tile label={texts.fleet.load} value={watts(now.loadKw)} />
+      <Tile label={texts.fleet.grid} value={watts(now.gridKw)} note={texts.fleet.gridWord(sign(now.gridKw))} />
+      <Tile
+        label={texts.fleet.battery}
+        value={watts(now.batteryKw)}
+        note={texts.fleet.batteryWord(sign(now.batteryKw))}
+      />
+      <Tile
+        label={texts.fleet.stored}
+        value={energy(storage.storedKwh * KILO, locale)}
+        note={texts.fleet.usable(energy(storage.usableKwh * KILO, locale))}
+      />
+      <Tile
+        label={texts.fleet.producedToday}
+        value={energy(energyToday.produced * KILO, locale)}
+        note={energyMonth === null ? undefined : texts.fleet.month(energy(energyMonth.produced * KILO, locale))}
+      />
+    </section>
+  );
+}
+
+function Tile({ label, value, note }: { label: string; value: string; note?: string | undefined }) {
+  return (
+    <div className="tile">
+      <span className="fine">{label}</span>
+      <strong>{value}</strong>
+      {note && <span className="fine">{note}</span>}
+    </div>
+  );
+}
+
+function FilterTile({ label, value, search }: { label: string; value: string; search: FleetSearch }) {
+  const { slug } = route.useParams();
+  const current = route.useSearch();
+  const isCurrent = JSON.stringify(clean(current)) === JSON.stringify(clean(search));
+  return (
+    <Link
+      to="/o/$slug/fleet"
+      params={{ slug }}
+      search={{ ...search, view: current.view }}
+      // Otherwise each of them with fewer filters than the page would be the current one too.
+      activeOptions={{ exact: true }}
+      className="tile"
+      aria-current={isCurrent ? "true" : undefined}
+    >
+      <span className="fine">{label}</span>
+      <strong>{value}</strong>
+    </Link>
+  );
+}
+
+function clean({ view: _view, at: _at, ...filters }: FleetSearch): [string, unknown][] {
+  return Object.entries(filters)
+    .filter(([, value]) => value !== undefined)
+    .sort(([a], [b]) => a.localeCompare(b));
+}

@@ -1,0 +1,134 @@
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { count } from "../format/quantities";
+import { dateTime } from "../format/times";
+import { useLocale, useTexts } from "../i18n";
+import { STATES } from "../searches/trading";
+import { type Site, sitesQuery } from "../trading";
+import { Failure } from "../ui/failure";
+import { GridPower } from "../ui/grid-power";
+import { Pager } from "../ui/pager";
+import { PlantHeading } from "../ui/plant-heading";
+import { SearchField } from "../ui/search-field";
+import { PlantState } from "../ui/state";
+import { Table } from "../ui/table";
+
+const route = getRouteApi("/inside/o/$slug/trading");
+
+/** The sites of the organisation with what partners have set there. */
+export function Sites() {
+  const texts = useTexts();
+  const locale = useLocale();
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const { organization } = route.useRouteContext();
+  const sites = useQuery(sitesQuery(organization.id, search));
+  const total = sites.data?.meta.total;
+  return (
+    <section className="block" aria-labelledby="sites">
+      <h2 id="sites">{texts.trading.sites}</h2>
+      <search className="toolbar">
+        <SearchField
+          label={texts.fleet.search}
+          value={search.q}
+          onSearch={(q) => navigate({ search: ({ state }) => ({ state, q }), replace: true })}
+        />
+        <label>
+          {texts.trading.state}
+          <select
+            value={search.state ?? ""}
+            onChange={({ target }) =>
+              navigate({ search: ({ q }) => ({ q, state: STATES.find((one) => one === target.value) }) })
+            }
+          >
+            <option value="">{texts.fleet.all}</option>
+            {STATES.map((one) => (
+              <option key={one} value={one}>
+                {texts.trading.states[one]}
+              </option>
+            ))}
+          </select>
+        </label>
+      </search>
+      <Failure error={sites.error} />
+      <p className="fine" role="status">
+        {total !== undefined && texts.trading.count(count(total, locale), total)}
+      </p>
+      {total !== undefined && total > 0 && (
+        <Table
+          headings={[
+            texts.trading.site,
+            texts.fleet.status,
+            texts.trading.mode,
+            texts.trading.fallback,
+            texts.trading.schedule,
+          ]}
+        >
+          {sites.data?.data.map((site) => (
+            <Row key={site.siteId} site={site} slug={organization.slug} />
+          ))}
+        </Table>
+      )}
+      <Pager meta={sites.data?.meta} onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })} />
+    </section>
+  );
+}
+
+function Row({ site, slug }: { site: Site; slug: string }) {
+  const texts = useTexts();
+  const locale = useLocale();
+  const { modeOverride: override, fallback, schedule } = site;
+  const time = (text: string) => <time dateTime={text}>{dateTime(text, "UTC", locale)}</time>;
+  return (
+    <tr>
+      <PlantHeading slug={slug} plant={{ ...site, id: site.siteId }} tab="trading" />
+      <td>
+        <PlantState status={site.status} />
+      </td>
+      <td>
+        {texts.trading.modes[site.operatingMode]}
+        {override !== null && (
+          <span className="fine">
+            {override.expiresAt === null ? (
+              texts.trading.endless
+            ) : (
+              <>
+                {texts.trading.until} {time(override.expiresAt)}
+              </>
+            )}
+          </span>
+        )}
+      </td>
+      <td>
+        {fallback.mode === null || fallback.afterSeconds === null ? (
+          texts.trading.none
+        ) : (
+          <>
+            {texts.trading.modes[fallback.mode]}
+            <span className="fine">
+              {site.fallbackSince === null ? (
+                texts.trading.afterSilence(fallback.afterSeconds)
+              ) : (
+                <strong>
+                  {texts.trading.activeSince} {time(site.fallbackSince)}
+                </strong>
+              )}
+            </span>
+          </>
+        )}
+      </td>
+      <td>
+        {schedule === null ? (
+          texts.trading.none
+        ) : (
+          <>
+            {schedule.powerKw === null ? texts.trading.pause : <GridPower kilowatts={schedule.powerKw} />}
+            <span className="fine">
+              {texts.trading.until} {time(schedule.changesAt)}
+            </span>
+          </>
+        )}
+      </td>
+    </tr>
+  );
+}

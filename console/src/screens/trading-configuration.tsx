@@ -1,0 +1,161 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { useState } from "react";
+import { apiOf, dataOf, given } from "../api/client";
+import { useTexts } from "../i18n";
+import { mayAct } from "../session";
+import { type TradingConfig, tradingQuery } from "../trading";
+import { Age } from "../ui/age";
+import { Confirm, Dialog } from "../ui/dialog";
+import { Failure } from "../ui/failure";
+import { Buttons, Form } from "../ui/form";
+import { useNow } from "../ui/now";
+
+const route = getRouteApi("/inside/o/$slug/trading");
+
+/** The ESM of the organisation: shown to members, changed by administrators. */
+export function TradingConfiguration() {
+  const texts = useTexts();
+  const now = useNow(1);
+  const queryClient = useQueryClient();
+  const { user, organization } = route.useRouteContext();
+  const config = useQuery(tradingQuery(organization.id));
+  const [isEditing, setIsEditing] = useState(false);
+  const [isDisabling, setIsDisabling] = useState(false);
+  const call = apiOf(organization.id);
+  const reload = () => queryClient.invalidateQueries(tradingQuery(organization.id));
+  const enable = useMutation({
+    mutationFn: () => dataOf(call.POST("/api/v1/trading/config/enable", {})),
+    onSuccess: reload,
+  });
+  const sync = useMutation({
+    mutationFn: () => dataOf(call.POST("/api/v1/trading/plants/sync", {})),
+    onSuccess: reload,
+  });
+  const { data } = config;
+  const isEnabled = data?.status === "ENABLED";
+  return (
+    <section className="card" aria-labelledby="esm">
+      <h2 id="esm">{texts.trading.esm}</h2>
+      <Failure error={config.error ?? enable.error ?? sync.error} />
+      {data !== undefined && (
+        <dl className="details block">
+          <div>
+            <dt>{texts.trading.status}</dt>
+            <dd>
+              <strong>{texts.trading.statuses[data.status]}</strong>{" "}
+              <span className="fine">{texts.trading.statusHelp[data.status]}</span>
+            </dd>
+          </div>
+          <div>
+            <dt>{texts.trading.address}</dt>
+            <dd>{data.esmApiUrl ?? texts.trading.unset}</dd>
+          </div>
+          <div>
+            <dt>{texts.trading.credentials}</dt>
+            <dd>{data.hasEsmCredentials ? (data.esmClientId ?? "") : texts.trading.unset}</dd>
+          </div>
+          <div>
+            <dt>{texts.trading.prefix}</dt>
+            <dd>
+              <code>{data.queuePrefix}</code>
+            </dd>
+          </div>
+          <div>
+            <dt>{texts.trading.lastSync}</dt>
+            <dd>
+              <Age time={data.lastSyncAt} now={now} timeZone="UTC" />
+              {data.lastSyncError !== null && <p className="hint">{data.lastSyncError}</p>}
+            </dd>
+          </div>
+        </dl>
+      )}
+      {data !== undefined && mayAct(user, organization, "ORG_ADMIN") && (
+        <div className="toolbar">
+          <button type="button" onClick={() => setIsEditing(true)}>
+            {texts.trading.change}
+          </button>
+          {isEnabled ? (
+            <button type="button" className="danger" onClick={() => setIsDisabling(true)}>
+              {texts.trading.disable}
+            </button>
+          ) : (
+            <button type="button" onClick={() => enable.mutate()} disabled={enable.isPending}>
+              {texts.trading.enable}
+            </button>
+          )}
+          <button type="button" onClick={() => sync.mutate()} disabled={sync.isPending}>
+            {texts.trading.sync}
+          </button>
+          {sync.data !== undefined && <output>{texts.trading.synced(sync.data.synced, sync.data.errors)}</output>}
+        </div>
+      )}
+      {isEditing && data !== undefined && <Settings config={data} onClose={() => setIsEditing(false)} />}
+      {isDisabling && (
+        <Confirm
+          title={texts.trading.disableTitle(organization.name)}
+          consequence={texts.trading.disableConsequence}
+          name={organization.name}
+          action={texts.trading.disable}
+          run={async () => {
+            await dataOf(call.POST("/api/v1/trading/config/disable", {}));
+            await reload();
+          }}
+          onClose={() => setIsDisabling(false)}
+        />
+      )}
+    </section>
+  );
+}
+
+/** Address and credentials of the ESM. The stored secret is never shown; an empty field keeps it. */
+function Settings({ config, onClose }: { config: TradingConfig; onClose: () => void }) {
+  const texts = useTexts();
+  const queryClient = useQueryClient();
+  const { organization } = route.useRouteContext();
+  const change = useMutation({
+    mutationFn: (values: FormData) => {
+      const text = (name: string) => String(values.get(name)) || undefined;
+      const prefix = text("queuePrefix");
+      return dataOf(
+        apiOf(organization.id).POST("/api/v1/trading/config", {
+          body: given({
+            esmApiUrl: text("esmApiUrl"),
+            esmClientId: text("esmClientId"),
+            esmClientSecret: text("esmClientSecret"),
+            // It cannot be set while trading is enabled, not even to what it is.
+            queuePrefix: prefix === config.queuePrefix ? undefined : prefix,
+          }),
+        }),
+      );
+    },
+    onSuccess: async () => {
+      await queryClient.invalidateQueries(tradingQuery(organization.id));
+      onClose();
+    },
+  });
+  return (
+    <Dialog title={texts.trading.esm} onClose={onClose}>
+      <Form onSubmit={(values) => change.mutate(values)}>
+        <label>
+          {texts.trading.address}
+          <input name="esmApiUrl" type="url" maxLength={2048} defaultValue={config.esmApiUrl ?? ""} />
+        </label>
+        <label>
+          {texts.trading.clientId}
+          <input name="esmClientId" maxLength={255} autoComplete="off" defaultValue={config.esmClientId ?? ""} />
+        </label>
+        <label>
+          {texts.trading.clientSecret}
+          <input name="esmClientSecret" type="password" maxLength={1024} autoComplete="off" />
+        </label>
+        <label>
+          {texts.trading.prefix}
+          <input name="queuePrefix" maxLength={50} autoComplete="off" defaultValue={config.queuePrefix} />
+        </label>
+        <Failure error={change.error} />
+        <Buttons action={texts.save} disabled={change.isPending} onCancel={onClose} />
+      </Form>
+    </Dialog>
+  );
+}
