@@ -7,7 +7,7 @@ export type Language = "en" | "de";
 
 export const LANGUAGES: Record<Language, string> = { en: "English", de: "Deutsch" };
 
-/** Each is a file of its own: a browser loads the language that it shows. */
+/** Each is loaded by itself: a browser loads the language that it shows. */
 const LOADERS: Record<Language, () => Promise<Catalogue>> = {
   en: async () => (await import("./en")).en,
   de: async () => (await import("./de")).de,
