@@ -1,21 +1,30 @@
 import { expect, test } from "vitest";
-import { converted, count, energy, exact, number, percent, power } from "./quantities";
+import { converted, count, energy, exact, number, percent, power, unsignedPower } from "./quantities";
 
 test.each([
   [0, "0 W"],
-  [-0.2, "0 W"],
-  [0.6, "1 W"],
-  [7, "7 W"],
-  [999, "999 W"],
-  [999.6, "1.00 kW"],
-  [1_234, "1.23 kW"],
-  [-12_345, "-12.3 kW"],
-  [1e6, "1.00 MW"],
-  [2.5e9, "2.50 GW"],
+  [-0.0002, "0 W"],
+  [0.0006, "1 W"],
+  [0.007, "7 W"],
+  [0.999, "999 W"],
+  [0.9996, "1.00 kW"],
+  [1.234, "1.23 kW"],
+  [-12.345, "-12.3 kW"],
+  [1e3, "1.00 MW"],
+  [2.5e6, "2.50 GW"],
   [null, "–"],
   [undefined, "–"],
-])("a power of %s W is %s", (watts, text) => {
-  expect(power(watts, "en")).toBe(text.replace(" ", "\u00a0"));
+])("a power of %s kW is %s", (kilowatts, text) => {
+  expect(power(kilowatts, "en")).toBe(text.replace(" ", "\u00a0"));
+});
+
+test("a word in place of the sign of a power leaves its amount", () => {
+  expect([-1.5, 1.5, 0, null].map((kilowatts) => unsignedPower(kilowatts, "en").replace("\u00a0", " "))).toEqual([
+    "1.50 kW",
+    "1.50 kW",
+    "0 W",
+    "–",
+  ]);
 });
 
 test.each([
@@ -29,7 +38,7 @@ test.each([
 });
 
 test("numbers have the separators of the language", () => {
-  expect(energy(1_234_567, "de")).toBe("1,23\u00a0MWh");
+  expect(energy(1234.567, "de")).toBe("1,23\u00a0MWh");
   expect(count(20_000, "de")).toBe("20.000");
   expect(percent(63.6, "en")).toBe("64\u00a0%");
   expect(percent(null, "en")).toBe("–");

@@ -8,14 +8,19 @@ const PREFIXES = [
   { factor: 1, prefix: "" },
 ] as const;
 
-/** Return watts with three significant digits and a fitting prefix: `12.3 kW`. */
-export function power(watts: number | null | undefined, locale: string): string {
-  return scaled(watts, "W", locale);
+/** Return kilowatts with three significant digits and a fitting prefix: `12.3 kW`. */
+export function power(kilowatts: number | null | undefined, locale: string): string {
+  return scaled(kilowatts, "W", locale);
 }
 
-/** Return watt-hours with three significant digits and a fitting prefix: `1.24 MWh`. */
-export function energy(wattHours: number | null | undefined, locale: string): string {
-  return scaled(wattHours, "Wh", locale);
+/** Return a power without its sign, which a word beside it states. */
+export function unsignedPower(kilowatts: number | null | undefined, locale: string): string {
+  return power(kilowatts && Math.abs(kilowatts), locale);
+}
+
+/** Return kilowatt-hours with three significant digits and a fitting prefix: `1.24 MWh`. */
+export function energy(kilowattHours: number | null | undefined, locale: string): string {
+  return scaled(kilowattHours, "Wh", locale);
 }
 
 /** Return a share from 0 to 100 without decimals: `64 %`. */
@@ -63,10 +68,11 @@ export function count(value: number, locale: string): string {
   return new Intl.NumberFormat(locale).format(value);
 }
 
-function scaled(value: number | null | undefined, unit: string, locale: string): string {
-  if (value === null || value === undefined) return MISSING;
+/** Return thousands of a unit with a fitting prefix. */
+function scaled(thousands: number | null | undefined, unit: string, locale: string): string {
+  if (thousands === null || thousands === undefined) return MISSING;
   // Rounded first: 999.6 W are 1.00 kW and not 1,000 W.
-  const rounded = Number(value.toPrecision(3));
+  const rounded = Number((thousands * 1000).toPrecision(3));
   const size = Math.abs(rounded);
   const { factor, prefix } = PREFIXES.find((one) => size >= one.factor) ?? { factor: 1, prefix: "" };
   const number = size < 1 ? Math.round(rounded) : rounded / factor;

@@ -3,7 +3,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { type ReactNode, useEffect, useRef } from "react";
 import { type FleetPlant, plantsQuery } from "../fleet";
-import { count, energy, percent, power, sign } from "../format/quantities";
+import { count, energy, percent, sign, unsignedPower } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import type { Sort } from "../searches/fleet";
 import { Age } from "../ui/age";
@@ -15,7 +15,6 @@ import { AlertState, PlantState } from "../ui/state";
 const route = getRouteApi("/inside/o/$slug/fleet");
 /** Height of a row, in pixels. */
 const ROW = 53;
-const KILO = 1000;
 
 /** The plants that match the filters. Only rows on the screen are drawn, and further ones are loaded as they are reached. */
 export function FleetTable() {
@@ -127,8 +126,6 @@ function Row({ plant, index, now, slug }: { plant: FleetPlant; index: number; no
   const locale = useLocale();
   const { power: powers, energyToday } = plant;
   const stale = powers !== null && !powers.fresh ? "stale" : "";
-  const watts = (kilowatts: number | null | undefined) =>
-    power(kilowatts === null || kilowatts === undefined ? null : Math.abs(kilowatts) * KILO, locale);
   return (
     <tr aria-rowindex={index + 2}>
       <PlantHeading slug={slug} plant={plant} />
@@ -139,13 +136,13 @@ function Row({ plant, index, now, slug }: { plant: FleetPlant; index: number; no
         <Age time={plant.lastSeenAt} now={now} timeZone="UTC" short />
       </td>
       <td>{plant.worstAlert && <AlertState severity={plant.worstAlert} count={plant.openAlerts} />}</td>
-      <td className={`number ${stale}`}>{watts(powers?.pvKw)}</td>
+      <td className={`number ${stale}`}>{unsignedPower(powers?.pvKw, locale)}</td>
       <td className={`number ${stale}`}>
-        {watts(powers?.gridKw)}
+        {unsignedPower(powers?.gridKw, locale)}
         <span className="fine">{texts.fleet.gridWord(sign(powers?.gridKw))}</span>
       </td>
       <td className={`number ${stale}`}>{percent(plant.soc, locale)}</td>
-      <td className="number">{energy(energyToday === null ? null : energyToday.produced * KILO, locale)}</td>
+      <td className="number">{energy(energyToday?.produced, locale)}</td>
     </tr>
   );
 }

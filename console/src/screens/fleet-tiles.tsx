@@ -1,12 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { summaryQuery } from "../fleet";
-import { count, energy, power, sign } from "../format/quantities";
+import { count, energy, sign, unsignedPower } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import type { FleetSearch } from "../searches/fleet";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
-const KILO = 1000;
 
 /** Totals of the fleet; some of them filter the list. */
 export function FleetTiles() {
@@ -16,7 +15,6 @@ export function FleetTiles() {
   const { data } = useQuery(summaryQuery(organization.id));
   if (data === undefined) return null;
   const { power: now, storage, energyToday, energyMonth } = data;
-  const watts = (kilowatts: number | null) => power(kilowatts === null ? null : Math.abs(kilowatts) * KILO, locale);
   return (
     <section className="tiles" aria-label={texts.fleet.summary}>
       <FilterTile label={texts.fleet.all} value={count(data.plants, locale)} search={{}} />
@@ -40,23 +38,31 @@ export function FleetTiles() {
         value={count(data.alerts.plants, locale)}
         search={{ alert: "ANY", sort: "alert", order: "desc" }}
       />
-      <Tile label={texts.fleet.pv} value={watts(now.pvKw)} note={texts.fleet.fresh(now.freshPlants, now.stalePlants)} />
-      <Tile label={texts.fleet.load} value={watts(now.loadKw)} />
-      <Tile label={texts.fleet.grid} value={watts(now.gridKw)} note={texts.fleet.gridWord(sign(now.gridKw))} />
+      <Tile
+        label={texts.fleet.pv}
+        value={unsignedPower(now.pvKw, locale)}
+        note={texts.fleet.fresh(now.freshPlants, now.stalePlants)}
+      />
+      <Tile label={texts.fleet.load} value={unsignedPower(now.loadKw, locale)} />
+      <Tile
+        label={texts.fleet.grid}
+        value={unsignedPower(now.gridKw, locale)}
+        note={texts.fleet.gridWord(sign(now.gridKw))}
+      />
       <Tile
         label={texts.fleet.battery}
-        value={watts(now.batteryKw)}
+        value={unsignedPower(now.batteryKw, locale)}
         note={texts.fleet.batteryWord(sign(now.batteryKw))}
       />
       <Tile
         label={texts.fleet.stored}
-        value={energy(storage.storedKwh * KILO, locale)}
-        note={texts.fleet.usable(energy(storage.usableKwh * KILO, locale))}
+        value={energy(storage.storedKwh, locale)}
+        note={texts.fleet.usable(energy(storage.usableKwh, locale))}
       />
       <Tile
         label={texts.fleet.producedToday}
-        value={energy(energyToday.produced * KILO, locale)}
-        note={energyMonth === null ? undefined : texts.fleet.month(energy(energyMonth.produced * KILO, locale))}
+        value={energy(energyToday.produced, locale)}
+        note={energyMonth === null ? undefined : texts.fleet.month(energy(energyMonth.produced, locale))}
       />
     </section>
   );

@@ -14,7 +14,6 @@ const route = getRouteApi("/inside/o/$slug/plants/$plantId/energy");
 const BUCKETS = { day: "1 hour", month: "1 day", year: "1 month" } as const;
 const SERIES = ["produced", "consumed", "imported", "exported", "charged", "discharged"] as const;
 const MOST_BARS = 4;
-const KILO = 1000;
 
 /** The energy of a plant by hour, day or month in its time zone, beside that of the same period a year before. */
 export function PlantEnergyScreen() {
@@ -83,8 +82,6 @@ function Totals({ now, before }: { now: EnergyOverTime; before: EnergyOverTime |
   const texts = useTexts();
   const locale = useLocale();
   const theme = useShownTheme();
-  const amount = (kilowattHours: number | null | undefined) =>
-    energy(kilowattHours === null || kilowattHours === undefined ? null : kilowattHours * KILO, locale);
   return (
     <table>
       <thead>
@@ -107,8 +104,8 @@ function Totals({ now, before }: { now: EnergyOverTime; before: EnergyOverTime |
               </svg>
               {texts.energy.amounts[name]}
             </th>
-            <td className="number">{amount(now.total[name])}</td>
-            <td className="number">{amount(before?.total[name])}</td>
+            <td className="number">{energy(now.total[name], locale)}</td>
+            <td className="number">{energy(before?.total[name], locale)}</td>
           </tr>
         ))}
         {(["selfConsumption", "selfSufficiency"] as const).map((name) => (

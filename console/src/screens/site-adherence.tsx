@@ -15,7 +15,6 @@ import { useNow } from "../ui/now";
 import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/trading");
-const KILO = 1000;
 /** Milliseconds. A shorter range has no whole quarter of an hour. */
 const LEAST_ZOOM = 1_800_000;
 
@@ -81,7 +80,7 @@ export function SiteAdherence({ timeZone }: { timeZone: string }) {
               <Amount name={texts.trading.delivered} series={1}>
                 {signedEnergy(data.comparedQuarters === 0 ? null : data.deliveredKwh, locale, texts.fleet.gridWord)}
               </Amount>
-              <Amount name={texts.trading.deviation}>{watts(data.meanDeviationKw, locale)}</Amount>
+              <Amount name={texts.trading.deviation}>{power(data.meanDeviationKw, locale)}</Amount>
             </dl>
             <p className="fine">{texts.trading.compared(data.comparedQuarters, timeZone)}</p>
             <details>
@@ -103,7 +102,7 @@ export function SiteAdherence({ timeZone }: { timeZone: string }) {
                     <td className="number">
                       <GridPower kilowatts={quarter.measuredKw} />
                     </td>
-                    <td className="number">{watts(quarter.deviationKw, locale)}</td>
+                    <td className="number">{power(quarter.deviationKw, locale)}</td>
                   </tr>
                 ))}
               </Table>
@@ -141,12 +140,7 @@ function Amount({ name, series, children }: AmountProps) {
   );
 }
 
-/** Return kilowatts with a fitting unit. */
-function watts(kilowatts: number | null, locale: string): string {
-  return power(kilowatts === null ? null : kilowatts * KILO, locale);
-}
-
 function signedEnergy(kilowattHours: number | null, locale: string, word: (sign: -1 | 0 | 1) => string): string {
-  const amount = energy(kilowattHours === null ? null : Math.abs(kilowattHours) * KILO, locale);
+  const amount = energy(kilowattHours && Math.abs(kilowattHours), locale);
   return `${amount} ${word(sign(kilowattHours))}`.trim();
 }

@@ -4,18 +4,16 @@ import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import type { SiteConfiguration } from "../trading";
 
-const KILO = 1000;
-
 /** What partners have set, with the limits that their commands must keep to. */
 export function SitePresent({ site, timeZone }: { site: SiteConfiguration; timeZone: string }) {
   const texts = useTexts();
   const locale = useLocale();
   const { modeOverride: override, fallback, constraints } = site;
   const limits: [string, string][] = [
-    [texts.trading.limits.import, watts(constraints.importLimitKw, locale)],
-    [texts.trading.limits.export, watts(constraints.exportLimitKw, locale)],
-    [texts.trading.limits.charge, watts(constraints.chargeMaxKw, locale)],
-    [texts.trading.limits.discharge, watts(constraints.dischargeMaxKw, locale)],
+    [texts.trading.limits.import, power(constraints.importLimitKw, locale)],
+    [texts.trading.limits.export, power(constraints.exportLimitKw, locale)],
+    [texts.trading.limits.charge, power(constraints.chargeMaxKw, locale)],
+    [texts.trading.limits.discharge, power(constraints.dischargeMaxKw, locale)],
     [texts.trading.limits.socMin, percent(constraints.socMinPct, locale)],
     [texts.trading.limits.socMax, percent(constraints.socMaxPct, locale)],
   ];
@@ -58,9 +56,4 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
       <dd>{children}</dd>
     </div>
   );
-}
-
-/** Return kilowatts with a fitting unit. */
-function watts(kilowatts: number | null, locale: string): string {
-  return power(kilowatts === null ? null : kilowatts * KILO, locale);
 }

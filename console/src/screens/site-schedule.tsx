@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { percent, power, sign } from "../format/quantities";
+import { percent, sign, unsignedPower } from "../format/quantities";
 import { dateTime } from "../format/times";
 import { localText, parseLocal } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
@@ -11,7 +11,6 @@ import { useNow } from "../ui/now";
 import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/trading");
-const KILO = 1000;
 /** Steps of a schedule that are shown at once. */
 const MOST_SHOWN = 24;
 
@@ -27,7 +26,7 @@ export function SiteSchedule({ timeZone }: { timeZone: string }) {
   const past = useQuery(pastQuery(organization.id, plantId, at));
   const moment = at === undefined ? now : Date.parse(at);
   const batteryPower = (kilowatts: number) =>
-    `${watts(Math.abs(kilowatts), locale)} ${texts.fleet.batteryWord(sign(kilowatts))}`.trim();
+    `${unsignedPower(kilowatts, locale)} ${texts.fleet.batteryWord(sign(kilowatts))}`.trim();
   const { schedule, plan } = past.data ?? { schedule: null, plan: null };
   return (
     <section className="block" aria-labelledby="schedule">
@@ -70,7 +69,7 @@ export function SiteSchedule({ timeZone }: { timeZone: string }) {
             <Table headings={[texts.trading.from, texts.trading.to, { label: texts.trading.power, kind: "number" }]}>
               {schedule.intervals.map(({ start, durationSeconds, powerKw }) => {
                 const begin = Date.parse(start);
-                const end = begin + durationSeconds * KILO;
+                const end = begin + durationSeconds * 1000;
                 const isCurrent = begin <= moment && moment < end;
                 return (
                   <tr key={start} className={isCurrent ? "current" : undefined} aria-current={isCurrent || undefined}>
@@ -115,9 +114,4 @@ export function SiteSchedule({ timeZone }: { timeZone: string }) {
       )}
     </section>
   );
-}
-
-/** Return kilowatts with a fitting unit. */
-function watts(kilowatts: number | null, locale: string): string {
-  return power(kilowatts === null ? null : kilowatts * KILO, locale);
 }

@@ -32,7 +32,7 @@ export function Bars({ groups, series, label }: { groups: string[]; series: BarS
         <g key={line}>
           <line x1={LEFT} x2={WIDTH} y1={y(line)} y2={y(line)} className="grid-line" />
           <text x={LEFT - 8} y={y(line) + 4} textAnchor="end">
-            {energy(line * 1000, locale)}
+            {energy(line, locale)}
           </text>
         </g>
       ))}
@@ -50,7 +50,7 @@ export function Bars({ groups, series, label }: { groups: string[]; series: BarS
                 height={y(0) - y(value)}
                 fill={colourOf(place, theme)}
               >
-                <title>{`${name} · ${of}: ${energy((values[index] ?? 0) * 1000, locale)}`}</title>
+                <title>{`${name} · ${of}: ${energy(values[index] ?? 0, locale)}`}</title>
               </rect>
             );
           })}

@@ -1,4 +1,4 @@
-import { power, sign } from "../format/quantities";
+import { sign, unsignedPower } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 
 /** A power at the grid, in kW: its amount, and whether it is imported or exported. */
@@ -7,8 +7,7 @@ export function GridPower({ kilowatts }: { kilowatts: number | null }) {
   const locale = useLocale();
   return (
     <>
-      {power(kilowatts === null ? null : Math.abs(kilowatts) * 1000, locale)}{" "}
-      <span className="fine">{texts.fleet.gridWord(sign(kilowatts))}</span>
+      {unsignedPower(kilowatts, locale)} <span className="fine">{texts.fleet.gridWord(sign(kilowatts))}</span>
     </>
   );
 }
