@@ -5,6 +5,7 @@ import { api, dataOf } from "../api/client";
 import { noteSession } from "../api/session-clock";
 import { LANGUAGES, type Language, setLanguage, useLanguage, useTexts } from "../i18n";
 import { setTheme, THEMES, type Theme, useTheme } from "../theme";
+import { SelectField } from "../ui/fields";
 
 interface Props {
   /** Of the user. */
@@ -36,16 +37,13 @@ export function AccountMenu({ name, rights, children }: Props) {
         {name}
         <span className="fine">{rights}</span>
       </summary>
-      <label>
-        {texts.menu.theme}
-        <select value={theme} onChange={(event) => setTheme(event.target.value as Theme)}>
-          {THEMES.map((one) => (
-            <option key={one} value={one}>
-              {texts.menu.themes[one]}
-            </option>
-          ))}
-        </select>
-      </label>
+      <SelectField
+        label={texts.menu.theme}
+        value={theme}
+        onChange={(event) => setTheme(event.target.value as Theme)}
+        values={THEMES}
+        labels={texts.menu.themes}
+      />
       <label>
         {texts.menu.language}
         <select value={language} onChange={(event) => setLanguage(event.target.value as Language)}>

@@ -8,6 +8,7 @@ import { useLocale, useTexts } from "../i18n";
 import { Age } from "../ui/age";
 import { Confirm, Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
+import { Field, TimeZoneField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { Pager } from "../ui/pager";
@@ -136,44 +137,34 @@ function Editor({ organization, onClose }: { organization: Organization | null; 
       onClose={onClose}
     >
       <Form onSubmit={(values) => save.mutate(values)}>
-        <label>
-          {texts.people.name}
-          <input
-            name="name"
-            required
-            minLength={2}
-            maxLength={100}
-            defaultValue={organization?.name}
-            autoComplete="off"
-          />
-        </label>
-        <label>
-          {texts.admin.slug}
-          <input
-            name="slug"
-            required
-            minLength={2}
-            maxLength={50}
-            pattern="[a-z0-9]+(-[a-z0-9]+)*"
-            title={texts.admin.slugHelp}
-            defaultValue={organization?.slug}
-            autoComplete="off"
-          />
-        </label>
+        <Field
+          label={texts.people.name}
+          name="name"
+          required
+          minLength={2}
+          maxLength={100}
+          defaultValue={organization?.name}
+          autoComplete="off"
+        />
+        <Field
+          label={texts.admin.slug}
+          name="slug"
+          required
+          minLength={2}
+          maxLength={50}
+          pattern="[a-z0-9]+(-[a-z0-9]+)*"
+          title={texts.admin.slugHelp}
+          defaultValue={organization?.slug}
+          autoComplete="off"
+        />
         {organization !== null && <p className="hint">{texts.admin.slugChange}</p>}
-        <label>
-          {texts.newPlant.timeZone}
-          <input name="timeZone" list="time-zones" defaultValue={organization?.timeZone} placeholder="UTC" />
-          <datalist id="time-zones">
-            {Intl.supportedValuesOf("timeZone").map((zone) => (
-              <option key={zone} value={zone} />
-            ))}
-          </datalist>
-        </label>
-        <label>
-          {texts.admin.description}
-          <input name="description" maxLength={500} defaultValue={organization?.description ?? ""} />
-        </label>
+        <TimeZoneField defaultValue={organization?.timeZone} placeholder="UTC" />
+        <Field
+          label={texts.admin.description}
+          name="description"
+          maxLength={500}
+          defaultValue={organization?.description ?? ""}
+        />
         <Failure error={save.error} />
         <Buttons action={texts.save} disabled={save.isPending} onCancel={onClose} />
       </Form>

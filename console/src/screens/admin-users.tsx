@@ -9,6 +9,7 @@ import { ACCOUNTS } from "../searches/admin";
 import { Age } from "../ui/age";
 import { Confirm, Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
+import { FilterField } from "../ui/fields";
 import { useNow } from "../ui/now";
 import { Pager } from "../ui/pager";
 import { SearchField } from "../ui/search-field";
@@ -43,22 +44,13 @@ export function UsersScreen() {
           value={search.q}
           onSearch={(q) => navigate({ search: ({ only }) => ({ only, q }), replace: true })}
         />
-        <label>
-          {texts.admin.only}
-          <select
-            value={search.only ?? ""}
-            onChange={({ target }) =>
-              navigate({ search: ({ q }) => ({ q, only: ACCOUNTS.find((one) => one === target.value) }) })
-            }
-          >
-            <option value="">{texts.fleet.all}</option>
-            {ACCOUNTS.map((one) => (
-              <option key={one} value={one}>
-                {texts.admin.accounts[one]}
-              </option>
-            ))}
-          </select>
-        </label>
+        <FilterField
+          label={texts.admin.only}
+          value={search.only}
+          values={ACCOUNTS}
+          labels={texts.admin.accounts}
+          onChoose={(only) => navigate({ search: ({ q }) => ({ q, only }) })}
+        />
       </search>
       <Failure error={list.error ?? enable.error} />
       <p className="fine" role="status">

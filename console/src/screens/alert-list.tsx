@@ -9,6 +9,7 @@ import { mayAct } from "../session";
 import { SEVERITIES } from "../severities";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
+import { CheckField, Options } from "../ui/fields";
 import { useNow } from "../ui/now";
 import { Pager } from "../ui/pager";
 import { AlertState } from "../ui/state";
@@ -59,32 +60,27 @@ export function AlertList({ plantId, search, onSearch }: Props) {
             }
           >
             <option value="OPEN">{texts.alerts.open}</option>
-            {STATUSES.map((one) => (
-              <option key={one} value={one}>
-                {texts.alerts.states[one]}
-              </option>
-            ))}
+            <Options values={STATUSES} labels={texts.alerts.states} />
             <option value="ALL">{texts.fleet.all}</option>
           </select>
         </label>
         <fieldset className="checks">
           <legend>{texts.alerts.severity}</legend>
           {SEVERITIES.map((one) => (
-            <label key={one} className="check">
-              <input
-                type="checkbox"
-                checked={search.severity?.includes(one) ?? false}
-                onChange={({ target }) =>
-                  onSearch({
-                    status: search.status,
-                    severity: SEVERITIES.filter((other) =>
-                      other === one ? target.checked : search.severity?.includes(other),
-                    ),
-                  })
-                }
-              />
+            <CheckField
+              key={one}
+              checked={search.severity?.includes(one) ?? false}
+              onChange={({ target }) =>
+                onSearch({
+                  status: search.status,
+                  severity: SEVERITIES.filter((other) =>
+                    other === one ? target.checked : search.severity?.includes(other),
+                  ),
+                })
+              }
+            >
               {texts.severity[one]}
-            </label>
+            </CheckField>
           ))}
         </fieldset>
       </div>

@@ -5,6 +5,7 @@ import { type Action, commandsQuery, type Parameter, type SubDevice, valuesOf } 
 import { useTexts } from "../i18n";
 import { Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
+import { CheckField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 
 interface Props {
@@ -65,12 +66,7 @@ function ParameterField({ parameter }: { parameter: Parameter }) {
   const { name, type, unit, min, max, maxLength } = parameter;
   const required = parameter.required ?? true;
   if (type === "boolean") {
-    return (
-      <label className="check">
-        <input type="checkbox" name={name} />
-        {name}
-      </label>
-    );
+    return <CheckField name={name}>{name}</CheckField>;
   }
   return (
     <div className="field">

@@ -1,6 +1,7 @@
 import { getRouteApi } from "@tanstack/react-router";
 import { useTexts } from "../i18n";
-import { CONDITIONS, STATUSES, type Status } from "../searches/fleet";
+import { CONDITIONS, STATUSES } from "../searches/fleet";
+import { FilterField } from "../ui/fields";
 import { SearchField } from "../ui/search-field";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
@@ -17,42 +18,20 @@ export function FleetFilters() {
         value={search.q}
         onSearch={(q) => navigate({ search: (before) => ({ ...before, q }), replace: true })}
       />
-      <label>
-        {texts.fleet.status}
-        <select
-          value={search.status?.[0] ?? ""}
-          onChange={({ target }) =>
-            navigate({
-              search: (before) => ({ ...before, status: target.value === "" ? undefined : [target.value as Status] }),
-            })
-          }
-        >
-          <option value="">{texts.fleet.all}</option>
-          {STATUSES.map((one) => (
-            <option key={one} value={one}>
-              {texts.status[one]}
-            </option>
-          ))}
-        </select>
-      </label>
-      <label>
-        {texts.fleet.alerts}
-        <select
-          value={search.alert ?? ""}
-          onChange={({ target }) =>
-            navigate({
-              search: (before) => ({ ...before, alert: CONDITIONS.find((one) => one === target.value) }),
-            })
-          }
-        >
-          <option value="">{texts.fleet.all}</option>
-          {CONDITIONS.map((one) => (
-            <option key={one} value={one}>
-              {texts.fleet.conditions[one]}
-            </option>
-          ))}
-        </select>
-      </label>
+      <FilterField
+        label={texts.fleet.status}
+        value={search.status?.[0]}
+        values={STATUSES}
+        labels={texts.status}
+        onChoose={(status) => navigate({ search: (before) => ({ ...before, status: status && [status] }) })}
+      />
+      <FilterField
+        label={texts.fleet.alerts}
+        value={search.alert}
+        values={CONDITIONS}
+        labels={texts.fleet.conditions}
+        onChoose={(alert) => navigate({ search: (before) => ({ ...before, alert }) })}
+      />
       <fieldset className="choices">
         <legend className="hidden">{texts.map.view}</legend>
         {([undefined, "map"] as const).map((view) => (

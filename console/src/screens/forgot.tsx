@@ -3,6 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { api, dataOf } from "../api/client";
 import { useTexts } from "../i18n";
 import { Failure } from "../ui/failure";
+import { Field } from "../ui/fields";
 import { Form } from "../ui/form";
 import { FrontDoor } from "../ui/front-door";
 
@@ -18,10 +19,7 @@ export function ForgotScreen() {
       ) : (
         <Form className="" onSubmit={(values) => send.mutate(String(values.get("email")))}>
           <p>{texts.forgot.explanation}</p>
-          <label>
-            {texts.login.email}
-            <input name="email" type="email" autoComplete="username" required />
-          </label>
+          <Field label={texts.login.email} name="email" type="email" autoComplete="username" required />
           <Failure error={send.error} />
           <button type="submit" className="primary" disabled={send.isPending}>
             {texts.forgot.submit}

@@ -7,6 +7,7 @@ import { useTexts } from "../i18n";
 import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
+import { Field } from "../ui/fields";
 import { useNow } from "../ui/now";
 import { PlantHeading } from "../ui/plant-heading";
 import { PlantState } from "../ui/state";
@@ -54,10 +55,13 @@ export function GroupScreen() {
       {mayChange && (
         <section className="card" aria-labelledby="add">
           <h2 id="add">{texts.groups.add}</h2>
-          <label>
-            {texts.fleet.search}
-            <input type="search" value={q} maxLength={100} onChange={(event) => setQ(event.target.value)} />
-          </label>
+          <Field
+            label={texts.fleet.search}
+            type="search"
+            value={q}
+            maxLength={100}
+            onChange={(event) => setQ(event.target.value)}
+          />
           {found.data?.data.length === 0 && <p className="fine">{texts.fleet.none}</p>}
           <ul className="found">
             {found.data?.data.map((plant) => (

@@ -5,6 +5,7 @@ import { noteSession } from "../api/session-clock";
 import { useTexts } from "../i18n";
 import { sessionQuery } from "../session";
 import { Failure } from "../ui/failure";
+import { Field } from "../ui/fields";
 import { Form } from "../ui/form";
 import { FrontDoor } from "../ui/front-door";
 
@@ -34,14 +35,8 @@ export function LoginScreen() {
           login.mutate({ email: String(values.get("email")), password: String(values.get("password")) })
         }
       >
-        <label>
-          {texts.login.email}
-          <input name="email" type="email" autoComplete="username" required />
-        </label>
-        <label>
-          {texts.login.password}
-          <input name="password" type="password" autoComplete="current-password" required />
-        </label>
+        <Field label={texts.login.email} name="email" type="email" autoComplete="username" required />
+        <Field label={texts.login.password} name="password" type="password" autoComplete="current-password" required />
         <Failure error={login.error} />
         <button type="submit" className="primary" disabled={login.isPending}>
           {texts.login.submit}

@@ -9,6 +9,7 @@ import { sessionQuery } from "../session";
 import { SEVERITIES } from "../severities";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
+import { Field } from "../ui/fields";
 import { Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { Table } from "../ui/table";
@@ -47,10 +48,7 @@ function Profile() {
     <section className="card" aria-labelledby="profile">
       <h2 id="profile">{texts.me.profile}</h2>
       <Form onSubmit={(values) => change.mutate(String(values.get("name")))}>
-        <label>
-          {texts.people.name}
-          <input name="name" defaultValue={user.name} required autoComplete="name" />
-        </label>
+        <Field label={texts.people.name} name="name" defaultValue={user.name} required autoComplete="name" />
         <p className="fine">{user.email}</p>
         <Failure error={change.error} />
         <div className="toolbar">
@@ -83,14 +81,21 @@ function Password() {
       >
         {/* Password managers find the account by it. */}
         <input type="hidden" autoComplete="username" value={route.useRouteContext().user.email} readOnly />
-        <label>
-          {texts.me.currentPassword}
-          <input name="current" type="password" autoComplete="current-password" required />
-        </label>
-        <label>
-          {texts.me.newPassword}
-          <input name="new" type="password" autoComplete="new-password" minLength={8} required />
-        </label>
+        <Field
+          label={texts.me.currentPassword}
+          name="current"
+          type="password"
+          autoComplete="current-password"
+          required
+        />
+        <Field
+          label={texts.me.newPassword}
+          name="new"
+          type="password"
+          autoComplete="new-password"
+          minLength={8}
+          required
+        />
         <Failure error={change.error} />
         <div className="toolbar">
           <button type="submit" disabled={change.isPending}>

@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useId, useState } from "react";
+import { useState } from "react";
 import { apiOf, dataOf, inOrganization } from "../api/client";
 import type { components } from "../api/schema";
 import { useTexts } from "../i18n";
@@ -8,6 +8,7 @@ import { type ApiKey, keysQuery, networksOf, SCOPES, type Scope } from "../partn
 import { Age } from "../ui/age";
 import { Confirm, Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
+import { CheckField, Field, TextField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { Secret } from "../ui/secret";
@@ -116,7 +117,6 @@ function Partners() {
 
 function NewKey({ onClose, onCreated }: { onClose: () => void; onCreated: (created: CreatedKey) => void }) {
   const texts = useTexts();
-  const networksId = useId();
   const queryClient = useQueryClient();
   const { organization } = route.useRouteContext();
   const create = useMutation({
@@ -141,29 +141,19 @@ function NewKey({ onClose, onCreated }: { onClose: () => void; onCreated: (creat
   return (
     <Dialog title={texts.partners.add} onClose={onClose}>
       <Form onSubmit={(values) => create.mutate(values)}>
-        <label>
-          {texts.people.name}
-          <input name="name" required maxLength={100} autoComplete="off" />
-        </label>
-        <label>
-          {texts.partners.partnerId}
-          <input name="partnerId" required maxLength={100} autoComplete="off" />
-        </label>
+        <Field label={texts.people.name} name="name" required maxLength={100} autoComplete="off" />
+        <Field label={texts.partners.partnerId} name="partnerId" required maxLength={100} autoComplete="off" />
         <fieldset className="scopes">
           <legend>{texts.partners.scopes}</legend>
           {SCOPES.map((scope) => (
-            <label key={scope} className="check">
-              <input type="checkbox" name="scope" value={scope} />
+            <CheckField key={scope} name="scope" value={scope}>
               <span>
                 <code>{scope}</code> <span className="fine">{texts.partners.explained[scope]}</span>
               </span>
-            </label>
+            </CheckField>
           ))}
         </fieldset>
-        <div className="field">
-          <label htmlFor={networksId}>{texts.partners.networks}</label>
-          <textarea id={networksId} name="networks" rows={2} placeholder="192.0.2.0/24" />
-        </div>
+        <TextField label={texts.partners.networks} name="networks" rows={2} placeholder="192.0.2.0/24" />
         <Failure error={create.error} />
         <Buttons action={texts.partners.create} disabled={create.isPending} onCancel={onClose} />
       </Form>

@@ -8,6 +8,7 @@ import type { Role } from "../session";
 import { Age } from "../ui/age";
 import { Confirm } from "../ui/dialog";
 import { Failure } from "../ui/failure";
+import { Options } from "../ui/fields";
 import { Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { Table } from "../ui/table";
@@ -93,11 +94,7 @@ function Members() {
                 disabled={member.userId === user.id || change.isPending}
                 onChange={(event) => change.mutate({ member, role: event.target.value as Role })}
               >
-                {ROLES.map((role) => (
-                  <option key={role} value={role}>
-                    {texts.role[role]}
-                  </option>
-                ))}
+                <Options values={ROLES} labels={texts.role} />
               </select>
             </td>
             <td className="number">
@@ -165,11 +162,7 @@ function Invitations() {
         <div className="field">
           <label htmlFor="invited-role">{texts.people.role}</label>
           <select name="role" id="invited-role">
-            {ROLES.map((role) => (
-              <option key={role} value={role}>
-                {texts.role[role]}
-              </option>
-            ))}
+            <Options values={ROLES} labels={texts.role} />
           </select>
         </div>
         <button type="submit" className="primary" disabled={invite.isPending}>

@@ -8,6 +8,7 @@ import { LAST, type Last, rangeOf } from "../searches/history";
 import { useShownTheme } from "../theme";
 import { Chart, colourOf } from "../ui/chart";
 import { Failure } from "../ui/failure";
+import { CheckField } from "../ui/fields";
 import { useNow } from "../ui/now";
 import { EventList, usePlantEvents } from "./plant-events";
 
@@ -55,22 +56,21 @@ export function PlantHistoryScreen() {
             {(latest.data ?? []).map(({ metric, unit }) => {
               const isChosen = metrics.includes(metric);
               return (
-                <label key={metric} className="check">
-                  <input
-                    type="checkbox"
-                    checked={isChosen}
-                    disabled={!isChosen && metrics.length >= MOST_METRICS}
-                    onChange={() =>
-                      navigate({
-                        search: (before) => ({
-                          ...before,
-                          metrics: isChosen ? metrics.filter((one) => one !== metric) : [...metrics, metric],
-                        }),
-                      })
-                    }
-                  />
+                <CheckField
+                  key={metric}
+                  checked={isChosen}
+                  disabled={!isChosen && metrics.length >= MOST_METRICS}
+                  onChange={() =>
+                    navigate({
+                      search: (before) => ({
+                        ...before,
+                        metrics: isChosen ? metrics.filter((one) => one !== metric) : [...metrics, metric],
+                      }),
+                    })
+                  }
+                >
                   {metric} <span className="unit">{unit}</span>
-                </label>
+                </CheckField>
               );
             })}
           </fieldset>

@@ -9,6 +9,7 @@ import { count } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { mayAct } from "../session";
 import { Failure } from "../ui/failure";
+import { CheckField, Field } from "../ui/fields";
 import { Form } from "../ui/form";
 import { Refused } from "../ui/refused";
 import { saveFile } from "../ui/save-file";
@@ -71,10 +72,7 @@ export function ImportScreen() {
         <>
           <div className="card">
             <p>{texts.import.columns}</p>
-            <label>
-              {texts.import.file}
-              <input type="file" accept=".csv,text/csv" onChange={choose} />
-            </label>
+            <Field label={texts.import.file} type="file" accept=".csv,text/csv" onChange={choose} />
             <div className="toolbar">
               <button type="button" onClick={() => saveFile("plants.csv", EXAMPLE)}>
                 {texts.import.example}
@@ -140,10 +138,7 @@ function Preview({ file, isPending, onRegister }: PreviewProps) {
         <p className="fine">{texts.import.more(count(filled.length - PREVIEWED, locale))}</p>
       )}
       <Form onSubmit={(values) => onRegister(values.has("skipInvalid"))}>
-        <label className="check">
-          <input type="checkbox" name="skipInvalid" />
-          {texts.import.skip}
-        </label>
+        <CheckField name="skipInvalid">{texts.import.skip}</CheckField>
         <div className="toolbar">
           <button type="submit" className="primary" disabled={isPending}>
             {isPending ? texts.import.running : texts.import.register}

@@ -6,6 +6,7 @@ import type { components } from "../api/schema";
 import { useTexts } from "../i18n";
 import { latestQuery, type Plant, plantQuery, refusedQuery, unregisteredQuery } from "../plants";
 import { Failure } from "../ui/failure";
+import { Field, SelectField, TimeZoneField } from "../ui/fields";
 import { Form } from "../ui/form";
 import { ForAdministrators } from "./for-administrators";
 import { PlantDevices } from "./plant-devices";
@@ -74,43 +75,16 @@ function RegisterForm() {
   });
   return (
     <Form className="card form" onSubmit={(values) => register.mutate(values)}>
-      <label>
-        {texts.newPlant.name}
-        <input name="name" required maxLength={255} />
-      </label>
-      <label>
-        {texts.newPlant.serialNumber}
-        <input name="serialNumber" required maxLength={255} autoComplete="off" />
-      </label>
-      <label>
-        {texts.newPlant.type}
-        <select name="type">
-          {TYPES.map((type) => (
-            <option key={type} value={type}>
-              {texts.newPlant.types[type]}
-            </option>
-          ))}
-        </select>
-      </label>
-      <label>
-        {texts.credentials.method}
-        <select name="authMethod">
-          {METHODS.map((method) => (
-            <option key={method} value={method}>
-              {texts.credentials.methods[method]}
-            </option>
-          ))}
-        </select>
-      </label>
-      <label>
-        {texts.newPlant.timeZone}
-        <input name="timeZone" list="time-zones" placeholder={texts.newPlant.zoneOfOrganization} />
-        <datalist id="time-zones">
-          {Intl.supportedValuesOf("timeZone").map((zone) => (
-            <option key={zone} value={zone} />
-          ))}
-        </datalist>
-      </label>
+      <Field label={texts.newPlant.name} name="name" required maxLength={255} />
+      <Field label={texts.newPlant.serialNumber} name="serialNumber" required maxLength={255} autoComplete="off" />
+      <SelectField label={texts.newPlant.type} name="type" values={TYPES} labels={texts.newPlant.types} />
+      <SelectField
+        label={texts.credentials.method}
+        name="authMethod"
+        values={METHODS}
+        labels={texts.credentials.methods}
+      />
+      <TimeZoneField placeholder={texts.newPlant.zoneOfOrganization} />
       <Failure error={register.error} />
       <div className="toolbar">
         <button type="submit" className="primary" disabled={register.isPending}>

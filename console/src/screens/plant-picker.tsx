@@ -3,6 +3,7 @@ import { useState } from "react";
 import { foundPlantsQuery } from "../groups";
 import { useTexts } from "../i18n";
 import { Failure } from "../ui/failure";
+import { Field } from "../ui/fields";
 import { PlantName } from "../ui/plant-name";
 
 interface Props {
@@ -33,17 +34,15 @@ export function PlantPicker({ organizationId, slug, plantId, onChange }: Props) 
           </>
         )}
       </div>
-      <label>
-        {texts.rules.watchOne}
-        <input
-          type="search"
-          value={q}
-          maxLength={100}
-          onChange={(event) => setQ(event.target.value)}
-          // Enter would submit the form around this field.
-          onKeyDown={(event) => event.key === "Enter" && event.preventDefault()}
-        />
-      </label>
+      <Field
+        label={texts.rules.watchOne}
+        type="search"
+        value={q}
+        maxLength={100}
+        onChange={(event) => setQ(event.target.value)}
+        // Enter would submit the form around this field.
+        onKeyDown={(event) => event.key === "Enter" && event.preventDefault()}
+      />
       <Failure error={found.error} />
       {found.data?.data.length === 0 && <p className="fine">{texts.fleet.none}</p>}
       <ul className="found">

@@ -5,6 +5,7 @@ import { DEVICE_TYPES, type DeviceType, templatesQuery } from "../devices";
 import { useTexts } from "../i18n";
 import { Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
+import { Field, SelectField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 
 interface Props {
@@ -49,14 +50,14 @@ export function RegisterDialog({ organizationId, plantId, externalId, onClose }:
   return (
     <Dialog title={texts.devices.register} onClose={onClose}>
       <Form onSubmit={(values) => register.mutate(values)}>
-        <label>
-          {texts.messages.device}
-          <input name="externalId" defaultValue={externalId} readOnly={externalId !== ""} required />
-        </label>
-        <label>
-          {texts.devices.name}
-          <input name="name" defaultValue={externalId} required />
-        </label>
+        <Field
+          label={texts.messages.device}
+          name="externalId"
+          defaultValue={externalId}
+          readOnly={externalId !== ""}
+          required
+        />
+        <Field label={texts.devices.name} name="name" defaultValue={externalId} required />
         <label>
           {texts.devices.template}
           <select value={templateId} onChange={(event) => setTemplateId(event.target.value)}>
@@ -69,16 +70,7 @@ export function RegisterDialog({ organizationId, plantId, externalId, onClose }:
           </select>
         </label>
         {template === undefined && (
-          <label>
-            {texts.devices.type}
-            <select name="type">
-              {DEVICE_TYPES.map((type) => (
-                <option key={type} value={type}>
-                  {texts.devices.types[type]}
-                </option>
-              ))}
-            </select>
-          </label>
+          <SelectField label={texts.devices.type} name="type" values={DEVICE_TYPES} labels={texts.devices.types} />
         )}
         <p className="fine">
           {template ? texts.devices.signals(template.signals.length) : texts.devices.withoutTemplate}

@@ -10,6 +10,7 @@ import { mayAct } from "../session";
 import { SEVERITIES } from "../severities";
 import { keysOf, templatesOfAllLevelsQuery } from "../templates";
 import { Failure } from "../ui/failure";
+import { CheckField, Field, Options, SelectField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { BackTestResult, type TestedRule } from "./back-test";
 import { PlantPicker } from "./plant-picker";
@@ -51,87 +52,89 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
   return (
     <>
       <Form className="card form wide" onSubmit={(values) => save.mutate(ruleOf(values, plantId))}>
-        <label>
-          {texts.devices.name}
-          <input name="name" required maxLength={200} defaultValue={rule?.name} autoComplete="off" />
-        </label>
+        <Field
+          label={texts.devices.name}
+          name="name"
+          required
+          maxLength={200}
+          defaultValue={rule?.name}
+          autoComplete="off"
+        />
         <PlantPicker organizationId={organizationId} slug={slug} plantId={plantId} onChange={setPlantId} />
         <div className="fields">
-          <label>
-            {texts.rules.metric}
-            <input
-              name="metric"
-              required
-              maxLength={100}
-              list={`${id}-metrics`}
-              defaultValue={rule?.metric}
-              autoComplete="off"
-            />
-          </label>
-          <label>
-            {texts.rules.condition}
-            <select name="condition" defaultValue={rule?.condition}>
-              {CONDITIONS.map((one) => (
-                <option key={one} value={one}>
-                  {texts.rules.comparisons[one]}
-                </option>
-              ))}
-            </select>
-          </label>
-          <label>
-            {texts.rules.threshold}
-            <input name="threshold" type="number" step="any" required defaultValue={rule?.threshold} />
-          </label>
-          <label>
-            {texts.rules.unit}
-            <input
-              name="unit"
-              maxLength={20}
-              list={`${id}-units`}
-              placeholder={texts.rules.unitOfValues}
-              defaultValue={rule?.unit ?? ""}
-              autoComplete="off"
-            />
-          </label>
-          <label>
-            {texts.alerts.severity}
-            <select name="severity" defaultValue={rule?.severity ?? "WARNING"}>
-              {SEVERITIES.map((one) => (
-                <option key={one} value={one}>
-                  {texts.severity[one]}
-                </option>
-              ))}
-            </select>
-          </label>
-          <label>
-            {texts.rules.forSeconds}
-            <input name="forSeconds" type="number" min={0} max={86_400} required defaultValue={rule?.forSeconds ?? 0} />
-          </label>
-          <label>
-            {texts.rules.cooldown}
-            <input
-              name="cooldownMinutes"
-              type="number"
-              min={1}
-              max={1440}
-              required
-              defaultValue={rule?.cooldownMinutes ?? 15}
-            />
-          </label>
-          <label>
-            {texts.rules.clear}
-            <input name="clearThreshold" type="number" step="any" defaultValue={rule?.clearThreshold ?? ""} />
-          </label>
+          <Field
+            label={texts.rules.metric}
+            name="metric"
+            required
+            maxLength={100}
+            list={`${id}-metrics`}
+            defaultValue={rule?.metric}
+            autoComplete="off"
+          />
+          <SelectField
+            label={texts.rules.condition}
+            name="condition"
+            defaultValue={rule?.condition}
+            values={CONDITIONS}
+            labels={texts.rules.comparisons}
+          />
+          <Field
+            label={texts.rules.threshold}
+            name="threshold"
+            type="number"
+            step="any"
+            required
+            defaultValue={rule?.threshold}
+          />
+          <Field
+            label={texts.rules.unit}
+            name="unit"
+            maxLength={20}
+            list={`${id}-units`}
+            placeholder={texts.rules.unitOfValues}
+            defaultValue={rule?.unit ?? ""}
+            autoComplete="off"
+          />
+          <SelectField
+            label={texts.alerts.severity}
+            name="severity"
+            defaultValue={rule?.severity ?? "WARNING"}
+            values={SEVERITIES}
+            labels={texts.severity}
+          />
+          <Field
+            label={texts.rules.forSeconds}
+            name="forSeconds"
+            type="number"
+            min={0}
+            max={86_400}
+            required
+            defaultValue={rule?.forSeconds ?? 0}
+          />
+          <Field
+            label={texts.rules.cooldown}
+            name="cooldownMinutes"
+            type="number"
+            min={1}
+            max={1440}
+            required
+            defaultValue={rule?.cooldownMinutes ?? 15}
+          />
+          <Field
+            label={texts.rules.clear}
+            name="clearThreshold"
+            type="number"
+            step="any"
+            defaultValue={rule?.clearThreshold ?? ""}
+          />
         </div>
         <p className="fine">{texts.rules.help}</p>
-        <label className="check">
-          <input type="checkbox" name="autoResolve" defaultChecked={rule?.autoResolve} />
+        <CheckField name="autoResolve" defaultChecked={rule?.autoResolve}>
           {texts.rules.autoResolve}
-        </label>
-        <label className="check">
-          <input type="checkbox" name="enabled" defaultChecked={rule?.enabled ?? true} />
+        </CheckField>
+        <CheckField name="enabled" defaultChecked={rule?.enabled ?? true}>
           {texts.rules.enabled}
-        </label>
+        </CheckField>
         <MetricChoices id={`${id}-metrics`} organizationId={organizationId} plantId={plantId} />
         <datalist id={`${id}-units`}>
           {UNITS.map((unit) => (
@@ -153,11 +156,7 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
             value={last}
             onChange={({ target }) => setLast(target.value as Last)}
           >
-            {LAST.map((one) => (
-              <option key={one} value={one}>
-                {texts.history.last[one]}
-              </option>
-            ))}
+            <Options values={LAST} labels={texts.history.last} />
           </select>
         </div>
         <Failure error={test.error} />

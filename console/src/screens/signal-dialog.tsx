@@ -1,8 +1,9 @@
-import { useId, useState } from "react";
+import { useState } from "react";
 import { useTexts } from "../i18n";
 import { SEVERITIES } from "../severities";
 import { ROLES, type Signal, signalOf, symbolLines } from "../templates";
 import { Dialog } from "../ui/dialog";
+import { CheckField, Field, SelectField, TextField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 
 interface Props {
@@ -22,27 +23,28 @@ export function SignalDialog({ signal, taken, onSave, onClose }: Props) {
   return (
     <Dialog title={signal?.key ?? texts.templates.addSignal} onClose={onClose}>
       <Form onSubmit={(values) => onSave(signalOf(values))}>
-        <label>
-          {texts.templates.key}
-          <input
-            name="key"
-            required
-            pattern="[A-Za-z][A-Za-z0-9_\-]{0,63}"
-            title={texts.templates.keyHelp}
-            value={key}
-            onChange={({ target }) => setKey(target.value)}
-            autoComplete="off"
-          />
-        </label>
+        <Field
+          label={texts.templates.key}
+          name="key"
+          required
+          pattern="[A-Za-z][A-Za-z0-9_\-]{0,63}"
+          title={texts.templates.keyHelp}
+          value={key}
+          onChange={({ target }) => setKey(target.value)}
+          autoComplete="off"
+        />
         {taken.includes(key) && (
           <p className="fine" role="alert">
             {texts.templates.taken}
           </p>
         )}
-        <label>
-          {texts.templates.label}
-          <input name="label" maxLength={120} defaultValue={signal?.label} autoComplete="off" />
-        </label>
+        <Field
+          label={texts.templates.label}
+          name="label"
+          maxLength={120}
+          defaultValue={signal?.label}
+          autoComplete="off"
+        />
         <label>
           {texts.templates.kind}
           <select
@@ -62,23 +64,27 @@ export function SignalDialog({ signal, taken, onSave, onClose }: Props) {
 
 function NumericFields({ signal }: { signal: Signal | null }) {
   const texts = useTexts();
-  const symbolsId = useId();
   return (
     <>
       <div className="fields">
-        <label>
-          {texts.templates.field}
-          <input name="field" required maxLength={64} defaultValue={signal?.field} autoComplete="off" />
-        </label>
-        <label>
-          {texts.rules.unit}
-          <input name="unit" maxLength={20} defaultValue={signal?.unit} autoComplete="off" />
-        </label>
+        <Field
+          label={texts.templates.field}
+          name="field"
+          required
+          maxLength={64}
+          defaultValue={signal?.field}
+          autoComplete="off"
+        />
+        <Field label={texts.rules.unit} name="unit" maxLength={20} defaultValue={signal?.unit} autoComplete="off" />
         {(["scale", "offset", "min", "max"] as const).map((name) => (
-          <label key={name}>
-            {texts.templates.numbers[name]}
-            <input name={name} type="number" step="any" defaultValue={signal?.[name]} />
-          </label>
+          <Field
+            key={name}
+            label={texts.templates.numbers[name]}
+            name={name}
+            type="number"
+            step="any"
+            defaultValue={signal?.[name]}
+          />
         ))}
         <label>
           {texts.templates.growth}
@@ -87,28 +93,23 @@ function NumericFields({ signal }: { signal: Signal | null }) {
             <option value="counter">{texts.templates.kinds.counter}</option>
           </select>
         </label>
-        <label>
-          {texts.templates.role}
-          <select name="role" defaultValue={signal?.role ?? ""}>
-            <option value="">{texts.templates.noRole}</option>
-            {ROLES.map((role) => (
-              <option key={role} value={role}>
-                {texts.templates.roles[role]}
-              </option>
-            ))}
-          </select>
-        </label>
+        <SelectField
+          label={texts.templates.role}
+          name="role"
+          defaultValue={signal?.role ?? ""}
+          values={ROLES}
+          labels={texts.templates.roles}
+        >
+          <option value="">{texts.templates.noRole}</option>
+        </SelectField>
       </div>
-      <div className="field">
-        <label htmlFor={symbolsId}>{texts.templates.symbols}</label>
-        <textarea
-          id={symbolsId}
-          name="symbols"
-          rows={2}
-          placeholder="0 = Off"
-          defaultValue={symbolLines(signal?.symbols)}
-        />
-      </div>
+      <TextField
+        label={texts.templates.symbols}
+        name="symbols"
+        rows={2}
+        placeholder="0 = Off"
+        defaultValue={symbolLines(signal?.symbols)}
+      />
     </>
   );
 }
@@ -118,30 +119,36 @@ function BinaryFields({ signal }: { signal: Signal | null }) {
   return (
     <>
       <div className="fields">
-        <label>
-          {texts.templates.field}
-          <input name="word" maxLength={64} placeholder="status" defaultValue={signal?.word} autoComplete="off" />
-        </label>
-        <label>
-          {texts.templates.bit}
-          <input name="bit" type="number" min={0} max={63} required defaultValue={signal?.bit} />
-        </label>
-        <label>
-          {texts.alerts.severity}
-          <select name="severity" defaultValue={signal?.severity ?? ""}>
-            <option value="">{texts.devices.noTemplate}</option>
-            {SEVERITIES.map((severity) => (
-              <option key={severity} value={severity}>
-                {texts.severity[severity]}
-              </option>
-            ))}
-          </select>
-        </label>
+        <Field
+          label={texts.templates.field}
+          name="word"
+          maxLength={64}
+          placeholder="status"
+          defaultValue={signal?.word}
+          autoComplete="off"
+        />
+        <Field
+          label={texts.templates.bit}
+          name="bit"
+          type="number"
+          min={0}
+          max={63}
+          required
+          defaultValue={signal?.bit}
+        />
+        <SelectField
+          label={texts.alerts.severity}
+          name="severity"
+          defaultValue={signal?.severity ?? ""}
+          values={SEVERITIES}
+          labels={texts.severity}
+        >
+          <option value="">{texts.devices.noTemplate}</option>
+        </SelectField>
       </div>
-      <label className="check">
-        <input type="checkbox" name="invert" defaultChecked={signal?.invert} />
+      <CheckField name="invert" defaultChecked={signal?.invert}>
         {texts.templates.invert}
-      </label>
+      </CheckField>
     </>
   );
 }

@@ -6,6 +6,7 @@ import { COMMAND_TYPES } from "../searches/trading";
 import { commandLogQuery, contentOf, type LogEntry } from "../trading";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
+import { FilterField } from "../ui/fields";
 import { useNow } from "../ui/now";
 import { Pager } from "../ui/pager";
 import { CommandState, type CommandStatus } from "../ui/state";
@@ -28,25 +29,13 @@ export function SiteCommands({ timeZone }: { timeZone: string }) {
         <h2 id="log" className="grow">
           {texts.trading.log}
         </h2>
-        <label>
-          {texts.trading.command}
-          <select
-            value={search.type ?? ""}
-            onChange={({ target }) =>
-              navigate({
-                search: ({ at, hours }) => ({ at, hours, type: COMMAND_TYPES.find((one) => one === target.value) }),
-                replace: true,
-              })
-            }
-          >
-            <option value="">{texts.fleet.all}</option>
-            {COMMAND_TYPES.map((one) => (
-              <option key={one} value={one}>
-                {texts.trading.types[one]}
-              </option>
-            ))}
-          </select>
-        </label>
+        <FilterField
+          label={texts.trading.command}
+          value={search.type}
+          values={COMMAND_TYPES}
+          labels={texts.trading.types}
+          onChoose={(type) => navigate({ search: ({ at, hours }) => ({ at, hours, type }), replace: true })}
+        />
       </div>
       <Failure error={log.error} />
       {log.data?.meta.total === 0 && <p className="fine">{texts.trading.noCommands}</p>}

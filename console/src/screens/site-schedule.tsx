@@ -6,6 +6,7 @@ import { localText, parseLocal } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
 import { pastQuery } from "../trading";
 import { Failure } from "../ui/failure";
+import { Field } from "../ui/fields";
 import { GridPower } from "../ui/grid-power";
 import { useNow } from "../ui/now";
 import { Table } from "../ui/table";
@@ -34,19 +35,17 @@ export function SiteSchedule({ timeZone }: { timeZone: string }) {
         <h2 id="schedule" className="grow">
           {texts.trading.schedule}
         </h2>
-        <label>
-          {texts.trading.at(timeZone)}
-          <input
-            type="datetime-local"
-            value={localText(timeZone, moment)}
-            max={localText(timeZone, now)}
-            onChange={({ target }) => {
-              const time = parseLocal(timeZone, target.value);
-              if (time === undefined || time > Date.now()) return;
-              navigate({ search: (before) => ({ ...before, at: new Date(time).toISOString() }), replace: true });
-            }}
-          />
-        </label>
+        <Field
+          label={texts.trading.at(timeZone)}
+          type="datetime-local"
+          value={localText(timeZone, moment)}
+          max={localText(timeZone, now)}
+          onChange={({ target }) => {
+            const time = parseLocal(timeZone, target.value);
+            if (time === undefined || time > Date.now()) return;
+            navigate({ search: (before) => ({ ...before, at: new Date(time).toISOString() }), replace: true });
+          }}
+        />
         {at !== undefined && (
           <button
             type="button"

@@ -6,6 +6,7 @@ import { useLocale, useTexts } from "../i18n";
 import { STATES } from "../searches/trading";
 import { type Site, sitesQuery } from "../trading";
 import { Failure } from "../ui/failure";
+import { FilterField } from "../ui/fields";
 import { GridPower } from "../ui/grid-power";
 import { Pager } from "../ui/pager";
 import { PlantHeading } from "../ui/plant-heading";
@@ -33,22 +34,13 @@ export function Sites() {
           value={search.q}
           onSearch={(q) => navigate({ search: ({ state }) => ({ state, q }), replace: true })}
         />
-        <label>
-          {texts.trading.state}
-          <select
-            value={search.state ?? ""}
-            onChange={({ target }) =>
-              navigate({ search: ({ q }) => ({ q, state: STATES.find((one) => one === target.value) }) })
-            }
-          >
-            <option value="">{texts.fleet.all}</option>
-            {STATES.map((one) => (
-              <option key={one} value={one}>
-                {texts.trading.states[one]}
-              </option>
-            ))}
-          </select>
-        </label>
+        <FilterField
+          label={texts.trading.state}
+          value={search.state}
+          values={STATES}
+          labels={texts.trading.states}
+          onChoose={(state) => navigate({ search: ({ q }) => ({ q, state }) })}
+        />
       </search>
       <Failure error={sites.error} />
       <p className="fine" role="status">

@@ -1,11 +1,12 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
-import { useId, useState } from "react";
+import { useState } from "react";
 import { api, dataOf } from "../api/client";
 import { type Action, DEVICE_TYPES, type DeviceTemplate, type DeviceType } from "../devices";
 import { useTexts } from "../i18n";
 import { fieldOf, LEVELS, type Signal, signalsOf, type TemplateLevel } from "../templates";
 import { Failure } from "../ui/failure";
+import { Field, SelectField, TextField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { Table } from "../ui/table";
 import { SignalDialog } from "./signal-dialog";
@@ -21,7 +22,6 @@ export function TemplateForm({ source, isNew }: Props) {
   const texts = useTexts();
   const navigate = useNavigate();
   const queryClient = useQueryClient();
-  const actionsId = useId();
   const { slug } = getRouteApi("/inside/o/$slug").useParams();
   const [signals, setSignals] = useState<readonly Signal[]>(source ? signalsOf(source) : []);
   // The index of the signal that is edited; the number of signals for a new one.
@@ -47,30 +47,30 @@ export function TemplateForm({ source, isNew }: Props) {
     <>
       <Form className="card" onSubmit={(values) => save.mutate(values)}>
         <div className="fields">
-          <label>
-            {texts.devices.name}
-            <input name="name" required maxLength={120} defaultValue={isNew ? "" : source?.name} autoComplete="off" />
-          </label>
-          <label>
-            {texts.devices.type}
-            <select name="type" disabled={!isNew} defaultValue={source?.type}>
-              {DEVICE_TYPES.map((type) => (
-                <option key={type} value={type}>
-                  {texts.devices.types[type]}
-                </option>
-              ))}
-            </select>
-          </label>
-          <label>
-            {texts.templates.level}
-            <select name="level" disabled={!isNew} defaultValue={source?.level}>
-              {LEVELS.map((level) => (
-                <option key={level} value={level}>
-                  {texts.templates.levels[level]}
-                </option>
-              ))}
-            </select>
-          </label>
+          <Field
+            label={texts.devices.name}
+            name="name"
+            required
+            maxLength={120}
+            defaultValue={isNew ? "" : source?.name}
+            autoComplete="off"
+          />
+          <SelectField
+            label={texts.devices.type}
+            name="type"
+            disabled={!isNew}
+            defaultValue={source?.type}
+            values={DEVICE_TYPES}
+            labels={texts.devices.types}
+          />
+          <SelectField
+            label={texts.templates.level}
+            name="level"
+            disabled={!isNew}
+            defaultValue={source?.level}
+            values={LEVELS}
+            labels={texts.templates.levels}
+          />
         </div>
         <h2>{texts.templates.signals}</h2>
         {signals.length > 0 && (
@@ -118,17 +118,14 @@ export function TemplateForm({ source, isNew }: Props) {
             {texts.templates.addSignal}
           </button>
         </div>
-        <div className="field">
-          <label htmlFor={actionsId}>{texts.templates.actionsJson}</label>
-          <textarea
-            id={actionsId}
-            name="actions"
-            rows={8}
-            className="code"
-            spellCheck={false}
-            defaultValue={JSON.stringify(source?.actions ?? [], null, 2)}
-          />
-        </div>
+        <TextField
+          label={texts.templates.actionsJson}
+          name="actions"
+          rows={8}
+          className="code"
+          spellCheck={false}
+          defaultValue={JSON.stringify(source?.actions ?? [], null, 2)}
+        />
         <Failure error={save.error} />
         <Buttons
           action={texts.save}

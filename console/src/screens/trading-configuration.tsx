@@ -8,6 +8,7 @@ import { type TradingConfig, tradingQuery } from "../trading";
 import { Age } from "../ui/age";
 import { Confirm, Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
+import { Field } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
 
@@ -137,22 +138,34 @@ function Settings({ config, onClose }: { config: TradingConfig; onClose: () => v
   return (
     <Dialog title={texts.trading.esm} onClose={onClose}>
       <Form onSubmit={(values) => change.mutate(values)}>
-        <label>
-          {texts.trading.address}
-          <input name="esmApiUrl" type="url" maxLength={2048} defaultValue={config.esmApiUrl ?? ""} />
-        </label>
-        <label>
-          {texts.trading.clientId}
-          <input name="esmClientId" maxLength={255} autoComplete="off" defaultValue={config.esmClientId ?? ""} />
-        </label>
-        <label>
-          {texts.trading.clientSecret}
-          <input name="esmClientSecret" type="password" maxLength={1024} autoComplete="off" />
-        </label>
-        <label>
-          {texts.trading.prefix}
-          <input name="queuePrefix" maxLength={50} autoComplete="off" defaultValue={config.queuePrefix} />
-        </label>
+        <Field
+          label={texts.trading.address}
+          name="esmApiUrl"
+          type="url"
+          maxLength={2048}
+          defaultValue={config.esmApiUrl ?? ""}
+        />
+        <Field
+          label={texts.trading.clientId}
+          name="esmClientId"
+          maxLength={255}
+          autoComplete="off"
+          defaultValue={config.esmClientId ?? ""}
+        />
+        <Field
+          label={texts.trading.clientSecret}
+          name="esmClientSecret"
+          type="password"
+          maxLength={1024}
+          autoComplete="off"
+        />
+        <Field
+          label={texts.trading.prefix}
+          name="queuePrefix"
+          maxLength={50}
+          autoComplete="off"
+          defaultValue={config.queuePrefix}
+        />
         <Failure error={change.error} />
         <Buttons action={texts.save} disabled={change.isPending} onCancel={onClose} />
       </Form>

@@ -2,6 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { useTexts } from "../i18n";
 import { Failure } from "./failure";
+import { Field } from "./fields";
 import { Buttons, Form } from "./form";
 
 interface DialogProps {
@@ -45,10 +46,13 @@ export function Confirm({ title, consequence, name, action, run, onClose }: Conf
     <Dialog title={title} onClose={onClose}>
       <Form onSubmit={() => mutation.mutate()}>
         <p>{consequence}</p>
-        <label>
-          {texts.confirm.typeName(name)}
-          <input value={typed} onChange={(event) => setTyped(event.target.value)} autoComplete="off" required />
-        </label>
+        <Field
+          label={texts.confirm.typeName(name)}
+          value={typed}
+          onChange={(event) => setTyped(event.target.value)}
+          autoComplete="off"
+          required
+        />
         <Failure error={mutation.error} />
         <Buttons action={action} isDangerous disabled={typed !== name || mutation.isPending} onCancel={onClose} />
       </Form>
