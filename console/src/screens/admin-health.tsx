@@ -4,6 +4,7 @@ import { api, dataOf } from "../api/client";
 import { count } from "../format/quantities";
 import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
+import { Fact } from "../ui/fact";
 import { Failure } from "../ui/failure";
 import { CheckState } from "../ui/state";
 import { Table } from "../ui/table";
@@ -73,19 +74,13 @@ function Cache() {
       <Failure error={error ?? flush.error} />
       {data && (
         <dl className="details block">
-          <div>
-            <dt>{texts.admin.hitRate}</dt>
-            <dd>
-              {data.hitRate}{" "}
-              <span className="fine">{texts.admin.hits(count(data.hits, locale), count(data.misses, locale))}</span>
-            </dd>
-          </div>
-          <div>
-            <dt>{texts.admin.entries}</dt>
-            <dd>
-              {count(data.totalKeys, locale)} <span className="fine">{data.memory}</span>
-            </dd>
-          </div>
+          <Fact name={texts.admin.hitRate}>
+            {data.hitRate}{" "}
+            <span className="fine">{texts.admin.hits(count(data.hits, locale), count(data.misses, locale))}</span>
+          </Fact>
+          <Fact name={texts.admin.entries}>
+            {count(data.totalKeys, locale)} <span className="fine">{data.memory}</span>
+          </Fact>
         </dl>
       )}
       <div className="toolbar">

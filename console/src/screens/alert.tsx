@@ -1,6 +1,6 @@
 import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { type ReactNode, useMemo } from "react";
+import { useMemo } from "react";
 import { type Alert, alertQuery, changeAlerts } from "../alerts";
 import { exact, number } from "../format/quantities";
 import { dateTime } from "../format/times";
@@ -9,6 +9,7 @@ import { columnsQuery, type Range, useTimeZone } from "../plants";
 import { mayAct } from "../session";
 import { Chart } from "../ui/chart";
 import type { Level, Mark } from "../ui/chart-overlay";
+import { Fact } from "../ui/fact";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
 import { AlertState } from "../ui/state";
@@ -65,47 +66,38 @@ function Details({ alert }: { alert: Alert }) {
   const timeZone = useTimeZone(organization.id, alert.plantId);
   const at = (time: string) => <time dateTime={time}>{dateTime(time, timeZone, locale)}</time>;
   const { condition, threshold, ruleId, ruleName, acknowledgedAt, acknowledgedByName, resolvedAt } = alert;
-  const rows: [string, ReactNode][] = [
-    [texts.alerts.severity, <AlertState key="severity" severity={alert.severity} />],
-    [texts.alerts.status, texts.alerts.states[alert.status]],
-    [
-      texts.fleet.name,
-      <Link key="plant" to="/o/$slug/plants/$plantId" params={{ slug, plantId: alert.plantId }}>
-        {alert.plantName}
-      </Link>,
-    ],
-    [texts.plant.value, `${alert.metric}: ${number(alert.value, locale)} ${alert.unit ?? ""}`],
-    [texts.alerts.measured, at(alert.measuredAt)],
-    [texts.alerts.raised, at(alert.createdAt)],
-  ];
-  if (condition !== null && threshold !== null)
-    rows.push([
-      texts.rules.condition,
-      texts.rules.conditions[condition](alert.metric, exact(threshold, alert.unit, locale)),
-    ]);
-  if (ruleId !== null)
-    rows.push([
-      texts.rules.rule,
-      <Link key="rule" to="/o/$slug/rules/$ruleId" params={{ slug, ruleId }}>
-        {ruleName ?? ruleId}
-      </Link>,
-    ]);
-  if (acknowledgedAt !== null)
-    rows.push([
-      texts.alerts.states.ACKNOWLEDGED,
-      <>
-        {at(acknowledgedAt)} {acknowledgedByName}
-      </>,
-    ]);
-  if (resolvedAt !== null) rows.push([texts.alerts.states.RESOLVED, at(resolvedAt)]);
   return (
     <dl className="card details">
-      {rows.map(([term, value]) => (
-        <div key={term}>
-          <dt>{term}</dt>
-          <dd>{value}</dd>
-        </div>
-      ))}
+      <Fact name={texts.alerts.severity}>
+        <AlertState severity={alert.severity} />
+      </Fact>
+      <Fact name={texts.alerts.status}>{texts.alerts.states[alert.status]}</Fact>
+      <Fact name={texts.fleet.name}>
+        <Link to="/o/$slug/plants/$plantId" params={{ slug, plantId: alert.plantId }}>
+          {alert.plantName}
+        </Link>
+      </Fact>
+      <Fact name={texts.plant.value}>{`${alert.metric}: ${number(alert.value, locale)} ${alert.unit ?? ""}`}</Fact>
+      <Fact name={texts.alerts.measured}>{at(alert.measuredAt)}</Fact>
+      <Fact name={texts.alerts.raised}>{at(alert.createdAt)}</Fact>
+      {condition !== null && threshold !== null && (
+        <Fact name={texts.rules.condition}>
+          {texts.rules.conditions[condition](alert.metric, exact(threshold, alert.unit, locale))}
+        </Fact>
+      )}
+      {ruleId !== null && (
+        <Fact name={texts.rules.rule}>
+          <Link to="/o/$slug/rules/$ruleId" params={{ slug, ruleId }}>
+            {ruleName ?? ruleId}
+          </Link>
+        </Fact>
+      )}
+      {acknowledgedAt !== null && (
+        <Fact name={texts.alerts.states.ACKNOWLEDGED}>
+          {at(acknowledgedAt)} {acknowledgedByName}
+        </Fact>
+      )}
+      {resolvedAt !== null && <Fact name={texts.alerts.states.RESOLVED}>{at(resolvedAt)}</Fact>}
     </dl>
   );
 }

@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { type ReactNode, useState } from "react";
+import { useState } from "react";
 import { apiOf, dataOf, inOrganization } from "../api/client";
 import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
@@ -8,6 +8,7 @@ import { type Plant, plantQuery } from "../plants";
 import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { Confirm, Dialog } from "../ui/dialog";
+import { Fact } from "../ui/fact";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
 import { Secret } from "../ui/secret";
@@ -58,34 +59,30 @@ function Facts({ plant }: { plant: Plant }) {
   const locale = useLocale();
   const now = useNow(1);
   const zone = plant.effectiveTimeZone;
-  const facts: [string, ReactNode][] = [
-    [texts.credentials.method, texts.credentials.methods[plant.authMethod]],
-    [texts.credentials.lifecycle, texts.lifecycle[plant.lifecycleStatus]],
-  ];
-  if (plant.certificateExpiresAt !== null) {
-    facts.push([texts.credentials.expires, dateTime(plant.certificateExpiresAt, zone, locale)]);
-  }
-  if (plant.certificateFingerprint !== null) {
-    facts.push([texts.credentials.fingerprint, <code key="fingerprint">{plant.certificateFingerprint}</code>]);
-  }
-  if (plant.secretRotatedAt !== null) {
-    facts.push([texts.credentials.rotated, <Age key="age" time={plant.secretRotatedAt} now={now} timeZone={zone} />]);
-  }
-  facts.push([texts.credentials.failures, String(plant.authFailureCount)]);
-  if (plant.lastAuthFailureAt !== null) {
-    facts.push([
-      texts.credentials.lastFailure,
-      <Age key="failure" time={plant.lastAuthFailureAt} now={now} timeZone={zone} />,
-    ]);
-  }
+  const { certificateExpiresAt, certificateFingerprint, secretRotatedAt, lastAuthFailureAt } = plant;
   return (
     <dl className="card details">
-      {facts.map(([name, value]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>{value}</dd>
-        </div>
-      ))}
+      <Fact name={texts.credentials.method}>{texts.credentials.methods[plant.authMethod]}</Fact>
+      <Fact name={texts.credentials.lifecycle}>{texts.lifecycle[plant.lifecycleStatus]}</Fact>
+      {certificateExpiresAt !== null && (
+        <Fact name={texts.credentials.expires}>{dateTime(certificateExpiresAt, zone, locale)}</Fact>
+      )}
+      {certificateFingerprint !== null && (
+        <Fact name={texts.credentials.fingerprint}>
+          <code>{certificateFingerprint}</code>
+        </Fact>
+      )}
+      {secretRotatedAt !== null && (
+        <Fact name={texts.credentials.rotated}>
+          <Age time={secretRotatedAt} now={now} timeZone={zone} />
+        </Fact>
+      )}
+      <Fact name={texts.credentials.failures}>{plant.authFailureCount}</Fact>
+      {lastAuthFailureAt !== null && (
+        <Fact name={texts.credentials.lastFailure}>
+          <Age time={lastAuthFailureAt} now={now} timeZone={zone} />
+        </Fact>
+      )}
     </dl>
   );
 }

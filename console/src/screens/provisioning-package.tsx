@@ -4,6 +4,7 @@ import { apiOf, dataOf, inOrganization } from "../api/client";
 import type { components } from "../api/schema";
 import { useTexts } from "../i18n";
 import { plantQuery } from "../plants";
+import { Fact } from "../ui/fact";
 import { Failure } from "../ui/failure";
 import { saveFile } from "../ui/save-file";
 
@@ -51,24 +52,15 @@ export function ProvisioningPackage({ plant, onSaved }: Props) {
     <div className="card">
       <p className="hint">{texts.credentials.packageOnce}</p>
       <dl className="details">
-        <div>
-          <dt>{texts.credentials.broker}</dt>
-          <dd>
-            <code>{`${made.mqtt.broker}:${made.mqtt.port}`}</code>
-          </dd>
-        </div>
-        <div>
-          <dt>{texts.credentials.clientId}</dt>
-          <dd>
-            <code>{made.mqtt.clientId}</code>
-          </dd>
-        </div>
-        <div>
-          <dt>{texts.credentials.topic}</dt>
-          <dd>
-            <code>{made.mqtt.topics.telemetry}</code>
-          </dd>
-        </div>
+        <Fact name={texts.credentials.broker}>
+          <code>{`${made.mqtt.broker}:${made.mqtt.port}`}</code>
+        </Fact>
+        <Fact name={texts.credentials.clientId}>
+          <code>{made.mqtt.clientId}</code>
+        </Fact>
+        <Fact name={texts.credentials.topic}>
+          <code>{made.mqtt.topics.telemetry}</code>
+        </Fact>
       </dl>
       <div className="toolbar">
         <button type="button" onClick={() => save(made)}>

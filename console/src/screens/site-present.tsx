@@ -1,8 +1,8 @@
-import type { ReactNode } from "react";
 import { number, percent, power } from "../format/quantities";
 import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import type { SiteConfiguration } from "../trading";
+import { Fact } from "../ui/fact";
 
 /** What partners have set, with the limits that their commands must keep to. */
 export function SitePresent({ site, timeZone }: { site: SiteConfiguration; timeZone: string }) {
@@ -46,14 +46,5 @@ export function SitePresent({ site, timeZone }: { site: SiteConfiguration; timeZ
       </dl>
       <p className="fine">{texts.trading.byPartners}</p>
     </section>
-  );
-}
-
-function Fact({ name, children }: { name: string; children: ReactNode }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
   );
 }

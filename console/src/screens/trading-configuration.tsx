@@ -7,6 +7,7 @@ import { mayAct } from "../session";
 import { type TradingConfig, tradingQuery } from "../trading";
 import { Age } from "../ui/age";
 import { Confirm, Dialog } from "../ui/dialog";
+import { Fact } from "../ui/fact";
 import { Failure } from "../ui/failure";
 import { Field } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
@@ -41,34 +42,21 @@ export function TradingConfiguration() {
       <Failure error={config.error ?? enable.error ?? sync.error} />
       {data !== undefined && (
         <dl className="details block">
-          <div>
-            <dt>{texts.trading.status}</dt>
-            <dd>
-              <strong>{texts.trading.statuses[data.status]}</strong>{" "}
-              <span className="fine">{texts.trading.statusHelp[data.status]}</span>
-            </dd>
-          </div>
-          <div>
-            <dt>{texts.trading.address}</dt>
-            <dd>{data.esmApiUrl ?? texts.trading.unset}</dd>
-          </div>
-          <div>
-            <dt>{texts.trading.credentials}</dt>
-            <dd>{data.hasEsmCredentials ? (data.esmClientId ?? "") : texts.trading.unset}</dd>
-          </div>
-          <div>
-            <dt>{texts.trading.prefix}</dt>
-            <dd>
-              <code>{data.queuePrefix}</code>
-            </dd>
-          </div>
-          <div>
-            <dt>{texts.trading.lastSync}</dt>
-            <dd>
-              <Age time={data.lastSyncAt} now={now} timeZone="UTC" />
-              {data.lastSyncError !== null && <p className="hint">{data.lastSyncError}</p>}
-            </dd>
-          </div>
+          <Fact name={texts.trading.status}>
+            <strong>{texts.trading.statuses[data.status]}</strong>{" "}
+            <span className="fine">{texts.trading.statusHelp[data.status]}</span>
+          </Fact>
+          <Fact name={texts.trading.address}>{data.esmApiUrl ?? texts.trading.unset}</Fact>
+          <Fact name={texts.trading.credentials}>
+            {data.hasEsmCredentials ? (data.esmClientId ?? "") : texts.trading.unset}
+          </Fact>
+          <Fact name={texts.trading.prefix}>
+            <code>{data.queuePrefix}</code>
+          </Fact>
+          <Fact name={texts.trading.lastSync}>
+            <Age time={data.lastSyncAt} now={now} timeZone="UTC" />
+            {data.lastSyncError !== null && <p className="hint">{data.lastSyncError}</p>}
+          </Fact>
         </dl>
       )}
       {data !== undefined && mayAct(user, organization, "ORG_ADMIN") && (
