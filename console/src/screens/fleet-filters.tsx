@@ -1,6 +1,7 @@
 import { getRouteApi } from "@tanstack/react-router";
 import { useTexts } from "../i18n";
 import { CONDITIONS, STATUSES } from "../searches/fleet";
+import { Choices } from "../ui/choices";
 import { FilterField } from "../ui/fields";
 import { SearchField } from "../ui/search-field";
 
@@ -32,19 +33,17 @@ export function FleetFilters() {
         labels={texts.fleet.conditions}
         onChoose={(alert) => navigate({ search: (before) => ({ ...before, alert }) })}
       />
-      <fieldset className="choices">
-        <legend className="hidden">{texts.map.view}</legend>
-        {([undefined, "map"] as const).map((view) => (
-          <button
-            key={view ?? "list"}
-            type="button"
-            aria-pressed={search.view === view}
-            onClick={() => navigate({ search: ({ at: _at, ...before }) => ({ ...before, view }) })}
-          >
-            {view === "map" ? texts.map.title : texts.map.list}
-          </button>
-        ))}
-      </fieldset>
+      <Choices
+        label={texts.map.view}
+        values={["list", "map"]}
+        chosen={search.view ?? "list"}
+        labelOf={(view) => (view === "map" ? texts.map.title : texts.map.list)}
+        onChoose={(view) =>
+          navigate({
+            search: ({ at: _at, ...before }) => ({ ...before, view: view === "map" ? "map" : undefined }),
+          })
+        }
+      />
     </search>
   );
 }

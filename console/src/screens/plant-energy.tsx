@@ -5,10 +5,10 @@ import { isoDate, moved, type Period, rangeOfPeriod } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
 import { type EnergyOverTime, energyQuery, useTimeZone } from "../plants";
 import { dateOf, PERIODS } from "../searches/energy";
-import { useShownTheme } from "../theme";
 import { Bars } from "../ui/bars";
-import { colourOf } from "../ui/chart";
+import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
+import { Swatch } from "../ui/swatch";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/energy");
 const BUCKETS = { day: "1 hour", month: "1 day", year: "1 month" } as const;
@@ -36,19 +36,13 @@ export function PlantEnergyScreen() {
   return (
     <>
       <div className="toolbar">
-        <fieldset className="choices">
-          <legend className="hidden">{texts.energy.period}</legend>
-          {PERIODS.map((one) => (
-            <button
-              key={one}
-              type="button"
-              aria-pressed={one === period}
-              onClick={() => navigate({ search: (current) => ({ ...current, period: one }) })}
-            >
-              {texts.energy.periods[one]}
-            </button>
-          ))}
-        </fieldset>
+        <Choices
+          label={texts.energy.period}
+          values={PERIODS}
+          chosen={period}
+          labelOf={(one) => texts.energy.periods[one]}
+          onChoose={(one) => navigate({ search: (current) => ({ ...current, period: one }) })}
+        />
         <button type="button" onClick={() => go(-1)} aria-label={texts.energy.earlier}>
           ‹
         </button>
@@ -81,7 +75,6 @@ export function PlantEnergyScreen() {
 function Totals({ now, before }: { now: EnergyOverTime; before: EnergyOverTime | undefined }) {
   const texts = useTexts();
   const locale = useLocale();
-  const theme = useShownTheme();
   return (
     <table>
       <thead>
@@ -99,9 +92,7 @@ function Totals({ now, before }: { now: EnergyOverTime; before: EnergyOverTime |
         {SERIES.map((name, index) => (
           <tr key={name}>
             <th scope="row">
-              <svg className="swatch" viewBox="0 0 12 12" aria-hidden="true">
-                {index < MOST_BARS && <rect width="12" height="12" rx="3" fill={colourOf(index, theme)} />}
-              </svg>
+              <Swatch index={index < MOST_BARS ? index : null} />
               {texts.energy.amounts[name]}
             </th>
             <td className="number">{energy(now.total[name], locale)}</td>
@@ -111,7 +102,7 @@ function Totals({ now, before }: { now: EnergyOverTime; before: EnergyOverTime |
         {(["selfConsumption", "selfSufficiency"] as const).map((name) => (
           <tr key={name}>
             <th scope="row">
-              <svg className="swatch" viewBox="0 0 12 12" aria-hidden="true" />
+              <Swatch index={null} />
               {texts.energy.shares[name]}
             </th>
             <td className="number">{percent(now.total[name], locale)}</td>

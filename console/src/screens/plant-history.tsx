@@ -4,12 +4,13 @@ import { useMemo } from "react";
 import { number } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { type Columns, columnsQuery, latestQuery, type Point, useTimeZone } from "../plants";
-import { LAST, type Last, rangeOf } from "../searches/history";
-import { useShownTheme } from "../theme";
-import { Chart, colourOf } from "../ui/chart";
+import { LAST, rangeOf } from "../searches/history";
+import { Chart } from "../ui/chart";
+import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
 import { CheckField } from "../ui/fields";
 import { useNow } from "../ui/now";
+import { Swatch } from "../ui/swatch";
 import { EventList, usePlantEvents } from "./plant-events";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/history");
@@ -36,19 +37,13 @@ export function PlantHistoryScreen() {
   return (
     <>
       <div className="toolbar">
-        <fieldset className="choices">
-          <legend className="hidden">{texts.history.range}</legend>
-          {LAST.map((last) => (
-            <button
-              key={last}
-              type="button"
-              aria-pressed={search.from === undefined && search.last === last}
-              onClick={() => navigate({ search: ({ metrics }) => ({ metrics, last }) })}
-            >
-              {texts.history.last[last as Last]}
-            </button>
-          ))}
-        </fieldset>
+        <Choices
+          label={texts.history.range}
+          values={LAST}
+          chosen={search.from === undefined ? (search.last ?? null) : null}
+          labelOf={(last) => texts.history.last[last]}
+          onChoose={(last) => navigate({ search: ({ metrics }) => ({ metrics, last }) })}
+        />
         <details className="picker">
           <summary className="button">{texts.history.metrics(metrics.length)}</summary>
           <fieldset>
@@ -101,7 +96,6 @@ export function PlantHistoryScreen() {
 function Summary({ columns }: { columns: Columns }) {
   const texts = useTexts();
   const locale = useLocale();
-  const theme = useShownTheme();
   return (
     <table>
       <thead>
@@ -122,9 +116,7 @@ function Summary({ columns }: { columns: Columns }) {
         {columns.columns.map(({ metric, unit, average, min, max }, index) => (
           <tr key={`${metric} ${unit}`}>
             <th scope="row">
-              <svg className="swatch" viewBox="0 0 12 12" aria-hidden="true">
-                <rect width="12" height="12" rx="3" fill={colourOf(index, theme)} />
-              </svg>
+              <Swatch index={index} />
               {metric} <span className="unit">{unit}</span>
             </th>
             <td className="number">{number(least(min, Math.min), locale)}</td>

@@ -6,12 +6,13 @@ import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import type { Range } from "../plants";
 import { HOURS } from "../searches/trading";
-import { useShownTheme } from "../theme";
 import { adherenceQuery, columnsOf, lastHours } from "../trading";
-import { Chart, colourOf } from "../ui/chart";
+import { Chart } from "../ui/chart";
+import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
 import { GridPower } from "../ui/grid-power";
 import { useNow } from "../ui/now";
+import { Swatch } from "../ui/swatch";
 import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/trading");
@@ -43,22 +44,16 @@ export function SiteAdherence({ timeZone }: { timeZone: string }) {
         <h2 id="adherence" className="grow">
           {texts.trading.adherence}
         </h2>
-        <fieldset className="choices">
-          <legend className="hidden">{texts.history.range}</legend>
-          {HOURS.map((one) => (
-            <button
-              key={one}
-              type="button"
-              aria-pressed={zoom === null && one === hours}
-              onClick={() => {
-                setZoom(null);
-                navigate({ search: (before) => ({ ...before, hours: one }), replace: true });
-              }}
-            >
-              {texts.trading.hours(one)}
-            </button>
-          ))}
-        </fieldset>
+        <Choices
+          label={texts.history.range}
+          values={HOURS}
+          chosen={zoom === null ? hours : null}
+          labelOf={texts.trading.hours}
+          onChoose={(one) => {
+            setZoom(null);
+            navigate({ search: (before) => ({ ...before, hours: one }), replace: true });
+          }}
+        />
       </div>
       <Failure error={adherence.error} />
       {data !== undefined && !isKnown && <p className="fine">{texts.trading.noAdherence}</p>}
@@ -122,15 +117,10 @@ interface AmountProps {
 }
 
 function Amount({ name, series, children }: AmountProps) {
-  const theme = useShownTheme();
   return (
     <div>
       <dt className="fine">
-        {series !== undefined && (
-          <svg className="swatch" viewBox="0 0 12 12" aria-hidden="true">
-            <rect width="12" height="12" rx="3" fill={colourOf(series, theme)} />
-          </svg>
-        )}
+        {series !== undefined && <Swatch index={series} />}
         {name}
       </dt>
       <dd>

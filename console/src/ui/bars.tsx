@@ -1,7 +1,7 @@
 import { energy } from "../format/quantities";
 import { useLocale } from "../i18n";
 import { useShownTheme } from "../theme";
-import { colourOf } from "./chart";
+import { colourOf } from "./colours";
 
 export interface BarSeries {
   label: string;
