@@ -14,6 +14,7 @@ import { useNow } from "../ui/now";
 import { Pager } from "../ui/pager";
 import { SearchField } from "../ui/search-field";
 import { Table } from "../ui/table";
+import { Total } from "../ui/total";
 
 const route = getRouteApi("/inside/admin/organizations");
 
@@ -46,9 +47,7 @@ export function OrganizationsScreen() {
         />
       </search>
       <Failure error={list.error} />
-      <p className="fine" role="status">
-        {list.data && texts.admin.countOrganizations(count(list.data.meta.total, locale), list.data.meta.total)}
-      </p>
+      <Total total={list.data?.meta.total} text={texts.admin.countOrganizations} />
       {list.data !== undefined && list.data.data.length > 0 && (
         <Table
           headings={[

@@ -14,6 +14,7 @@ import { useNow } from "../ui/now";
 import { Pager } from "../ui/pager";
 import { SearchField } from "../ui/search-field";
 import { Table } from "../ui/table";
+import { Total } from "../ui/total";
 
 const route = getRouteApi("/inside/admin/users");
 
@@ -53,9 +54,7 @@ export function UsersScreen() {
         />
       </search>
       <Failure error={list.error ?? enable.error} />
-      <p className="fine" role="status">
-        {list.data && texts.admin.countUsers(count(list.data.meta.total, locale), list.data.meta.total)}
-      </p>
+      <Total total={list.data?.meta.total} text={texts.admin.countUsers} />
       {list.data !== undefined && list.data.data.length > 0 && (
         <Table
           headings={[

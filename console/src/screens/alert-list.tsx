@@ -14,6 +14,7 @@ import { useNow } from "../ui/now";
 import { Pager } from "../ui/pager";
 import { AlertState } from "../ui/state";
 import { Table } from "../ui/table";
+import { Total } from "../ui/total";
 
 const route = getRouteApi("/inside/o/$slug");
 
@@ -85,9 +86,7 @@ export function AlertList({ plantId, search, onSearch }: Props) {
         </fieldset>
       </div>
       <Failure error={list.error ?? change.error} />
-      <p className="fine" role="status">
-        {list.data && texts.alerts.count(list.data.meta.total)}
-      </p>
+      <Total total={list.data?.meta.total} text={(_, total) => texts.alerts.count(total)} />
       {canChange && seen.length > 0 && (
         <div className="toolbar bulk">
           <strong>{texts.alerts.chosen(seen.length)}</strong>

@@ -3,7 +3,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { type ReactNode, useEffect, useRef } from "react";
 import { type FleetPlant, plantsQuery } from "../fleet";
-import { count, energy, percent, sign, unsignedPower } from "../format/quantities";
+import { energy, percent, sign, unsignedPower } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import type { Sort } from "../searches/fleet";
 import { Age } from "../ui/age";
@@ -11,6 +11,7 @@ import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
 import { PlantHeading } from "../ui/plant-heading";
 import { AlertState, PlantState } from "../ui/state";
+import { Total } from "../ui/total";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
 /** Height of a row, in pixels. */
@@ -19,7 +20,6 @@ const ROW = 53;
 /** The plants that match the filters. Only rows on the screen are drawn, and further ones are loaded as they are reached. */
 export function FleetTable() {
   const texts = useTexts();
-  const locale = useLocale();
   const now = useNow(1);
   const search = route.useSearch();
   const { organization } = route.useRouteContext();
@@ -44,9 +44,7 @@ export function FleetTable() {
   return (
     <section aria-label={texts.fleet.list}>
       <Failure error={list.error} />
-      <p className="fine" role="status">
-        {total !== undefined && texts.fleet.count(count(total, locale), total)}
-      </p>
+      <Total total={total} text={texts.fleet.count} />
       {total === 0 && <p className="card empty">{texts.fleet.none}</p>}
       {total !== undefined && total > 0 && (
         <div className="table" ref={body}>

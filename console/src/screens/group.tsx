@@ -8,6 +8,7 @@ import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { Field } from "../ui/fields";
+import { More } from "../ui/more";
 import { useNow } from "../ui/now";
 import { PlantHeading } from "../ui/plant-heading";
 import { PlantState } from "../ui/state";
@@ -111,13 +112,7 @@ export function GroupScreen() {
           ))}
         </Table>
       )}
-      {members.hasNextPage && (
-        <div className="toolbar">
-          <button type="button" onClick={() => members.fetchNextPage()} disabled={members.isFetchingNextPage}>
-            {texts.groups.more}
-          </button>
-        </div>
-      )}
+      <More list={members} />
     </>
   );
 }

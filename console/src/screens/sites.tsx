@@ -1,6 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { count } from "../format/quantities";
 import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import { STATES } from "../searches/trading";
@@ -13,13 +12,13 @@ import { PlantHeading } from "../ui/plant-heading";
 import { SearchField } from "../ui/search-field";
 import { PlantState } from "../ui/state";
 import { Table } from "../ui/table";
+import { Total } from "../ui/total";
 
 const route = getRouteApi("/inside/o/$slug/trading");
 
 /** The sites of the organisation with what partners have set there. */
 export function Sites() {
   const texts = useTexts();
-  const locale = useLocale();
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const { organization } = route.useRouteContext();
@@ -43,9 +42,7 @@ export function Sites() {
         />
       </search>
       <Failure error={sites.error} />
-      <p className="fine" role="status">
-        {total !== undefined && texts.trading.count(count(total, locale), total)}
-      </p>
+      <Total total={total} text={texts.trading.count} />
       {total !== undefined && total > 0 && (
         <Table
           headings={[

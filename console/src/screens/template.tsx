@@ -7,6 +7,7 @@ import { useTexts } from "../i18n";
 import { signalsOf, templateQuery, usageQuery } from "../templates";
 import { Confirm } from "../ui/dialog";
 import { Failure } from "../ui/failure";
+import { More } from "../ui/more";
 import { PlantHeading } from "../ui/plant-heading";
 import { PlantState } from "../ui/state";
 import { SubPageHead } from "../ui/sub-page-head";
@@ -139,13 +140,7 @@ function Users({ organizationId, slug, templateId }: { organizationId: string; s
           ))}
         </Table>
       )}
-      {usage.hasNextPage && (
-        <div className="toolbar">
-          <button type="button" onClick={() => usage.fetchNextPage()} disabled={usage.isFetchingNextPage}>
-            {texts.groups.more}
-          </button>
-        </div>
-      )}
+      <More list={usage} />
     </section>
   );
 }
