@@ -6,6 +6,7 @@ import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import { Fact } from "../ui/fact";
 import { Failure } from "../ui/failure";
+import { PageHead } from "../ui/page-head";
 import { CheckState } from "../ui/state";
 import { Table } from "../ui/table";
 
@@ -14,8 +15,7 @@ export function HealthScreen() {
   const texts = useTexts();
   return (
     <>
-      <title>{`${texts.admin.health} · Gridfleet`}</title>
-      <h1>{texts.admin.health}</h1>
+      <PageHead title={texts.admin.health} of="Gridfleet" />
       <Checks />
       <Cache />
     </>

@@ -11,6 +11,7 @@ import { Failure } from "../ui/failure";
 import { Field, TimeZoneField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
+import { PageHead } from "../ui/page-head";
 import { Pager } from "../ui/pager";
 import { SearchField } from "../ui/search-field";
 import { Table } from "../ui/table";
@@ -32,13 +33,11 @@ export function OrganizationsScreen() {
   const [deleting, setDeleting] = useState<Organization | null>(null);
   return (
     <>
-      <title>{`${texts.admin.organizations} · Gridfleet`}</title>
-      <div className="toolbar">
-        <h1 className="grow">{texts.admin.organizations}</h1>
+      <PageHead title={texts.admin.organizations} of="Gridfleet">
         <button type="button" className="primary" onClick={() => setEditing(null)}>
           {texts.admin.newOrganization}
         </button>
-      </div>
+      </PageHead>
       <search className="toolbar">
         <SearchField
           label={texts.admin.searchOrganizations}

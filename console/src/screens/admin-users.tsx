@@ -11,6 +11,7 @@ import { Confirm, Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
 import { FilterField } from "../ui/fields";
 import { useNow } from "../ui/now";
+import { PageHead } from "../ui/page-head";
 import { Pager } from "../ui/pager";
 import { SearchField } from "../ui/search-field";
 import { Table } from "../ui/table";
@@ -37,8 +38,7 @@ export function UsersScreen() {
   });
   return (
     <>
-      <title>{`${texts.admin.users} · Gridfleet`}</title>
-      <h1>{texts.admin.users}</h1>
+      <PageHead title={texts.admin.users} of="Gridfleet" />
       <search className="toolbar">
         <SearchField
           label={texts.people.search}

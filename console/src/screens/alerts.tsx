@@ -1,5 +1,6 @@
 import { getRouteApi } from "@tanstack/react-router";
 import { useTexts } from "../i18n";
+import { PageHead } from "../ui/page-head";
 import { AlertList } from "./alert-list";
 
 const route = getRouteApi("/inside/o/$slug/alerts");
@@ -11,8 +12,7 @@ export function AlertsScreen() {
   const navigate = route.useNavigate();
   return (
     <>
-      <title>{`${texts.alerts.title} · ${organization.name}`}</title>
-      <h1>{texts.alerts.title}</h1>
+      <PageHead title={texts.alerts.title} of={organization.name} />
       <AlertList search={route.useSearch()} onSearch={(search) => navigate({ search })} />
     </>
   );

@@ -5,6 +5,7 @@ import { summaryQuery } from "../fleet";
 import { useTexts } from "../i18n";
 import { mayAct } from "../session";
 import { Failure } from "../ui/failure";
+import { PageHead } from "../ui/page-head";
 import { LoadingPage } from "../ui/pages";
 
 import { FleetFilters } from "./fleet-filters";
@@ -24,9 +25,7 @@ export function FleetScreen() {
   const isEmpty = summary.data?.plants === 0;
   return (
     <>
-      <title>{`${texts.fleet.title} · ${organization.name}`}</title>
-      <div className="toolbar">
-        <h1 className="grow">{texts.fleet.title}</h1>
+      <PageHead title={texts.fleet.title} of={organization.name}>
         {mayAct(user, organization, "OPERATOR") && (
           <Link to="/o/$slug/plants/import" params={{ slug }} className="button">
             {texts.import.link}
@@ -37,7 +36,7 @@ export function FleetScreen() {
             {texts.newPlant.link}
           </Link>
         )}
-      </div>
+      </PageHead>
       <Failure error={summary.error} />
       {isEmpty ? (
         <div className="card empty">

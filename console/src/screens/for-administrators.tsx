@@ -2,6 +2,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { useTexts } from "../i18n";
 import { mayAct } from "../session";
+import { PageHead } from "../ui/page-head";
 import { Refused } from "../ui/refused";
 
 const route = getRouteApi("/inside/o/$slug");
@@ -13,8 +14,7 @@ export function ForAdministrators({ title, children }: { title: string; children
   if (mayAct(user, organization, "ORG_ADMIN")) return children;
   return (
     <>
-      <title>{`${title} · ${organization.name}`}</title>
-      <h1>{title}</h1>
+      <PageHead title={title} of={organization.name} />
       <Refused rights={texts.role.ORG_ADMIN} />
     </>
   );

@@ -12,6 +12,7 @@ import { More } from "../ui/more";
 import { useNow } from "../ui/now";
 import { PlantHeading } from "../ui/plant-heading";
 import { PlantState } from "../ui/state";
+import { SubPageHead } from "../ui/sub-page-head";
 import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/groups/$groupId");
@@ -45,13 +46,11 @@ export function GroupScreen() {
   });
   return (
     <>
-      <title>{`${group?.name ?? texts.groups.group} · ${organization.name}`}</title>
-      <nav aria-label={texts.plant.path}>
+      <SubPageHead title={group?.name ?? texts.groups.group} organization={organization}>
         <Link to="/o/$slug/groups" params={{ slug }}>
           {texts.groups.title}
         </Link>
-      </nav>
-      <h1>{group?.name ?? texts.groups.group}</h1>
+      </SubPageHead>
       <Failure error={members.error ?? found.error ?? add.error ?? remove.error} />
       {mayChange && (
         <section className="card" aria-labelledby="add">

@@ -9,6 +9,7 @@ import { mayAct } from "../session";
 import { Confirm } from "../ui/dialog";
 import { Failure } from "../ui/failure";
 import { Form } from "../ui/form";
+import { PageHead } from "../ui/page-head";
 import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/groups");
@@ -30,8 +31,7 @@ export function GroupsScreen() {
   const mayChange = mayAct(user, organization, "OPERATOR");
   return (
     <>
-      <title>{`${texts.groups.title} · ${organization.name}`}</title>
-      <h1>{texts.groups.title}</h1>
+      <PageHead title={texts.groups.title} of={organization.name} />
       {mayChange && (
         <Form
           className="toolbar"

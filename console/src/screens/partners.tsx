@@ -11,6 +11,7 @@ import { Failure } from "../ui/failure";
 import { CheckField, Field, TextField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
+import { PageHead } from "../ui/page-head";
 import { Secret } from "../ui/secret";
 import { Table } from "../ui/table";
 import { ForAdministrators } from "./for-administrators";
@@ -40,13 +41,11 @@ function Partners() {
   const [revoking, setRevoking] = useState<ApiKey | null>(null);
   return (
     <>
-      <title>{`${texts.partners.title} · ${organization.name}`}</title>
-      <div className="toolbar">
-        <h1 className="grow">{texts.partners.title}</h1>
+      <PageHead title={texts.partners.title} of={organization.name}>
         <button type="button" className="primary" onClick={() => setIsAdding(true)}>
           {texts.partners.add}
         </button>
-      </div>
+      </PageHead>
       <Failure error={keys.error} />
       {keys.data?.meta.total === 0 && <p className="fine">{texts.partners.none}</p>}
       {keys.data !== undefined && keys.data.meta.total > 0 && (

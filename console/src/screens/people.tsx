@@ -11,6 +11,7 @@ import { Failure } from "../ui/failure";
 import { Options } from "../ui/fields";
 import { Form } from "../ui/form";
 import { useNow } from "../ui/now";
+import { PageHead } from "../ui/page-head";
 import { Table } from "../ui/table";
 import { ForAdministrators } from "./for-administrators";
 
@@ -31,8 +32,7 @@ function People() {
   const { organization } = route.useRouteContext();
   return (
     <>
-      <title>{`${texts.people.title} · ${organization.name}`}</title>
-      <h1>{texts.people.title}</h1>
+      <PageHead title={texts.people.title} of={organization.name} />
       <Members />
       <Invitations />
     </>

@@ -11,6 +11,7 @@ import { mayAct } from "../session";
 import { Failure } from "../ui/failure";
 import { CheckField, Field } from "../ui/fields";
 import { Form } from "../ui/form";
+import { PageHead } from "../ui/page-head";
 import { Refused } from "../ui/refused";
 import { saveFile } from "../ui/save-file";
 import { Table } from "../ui/table";
@@ -59,8 +60,7 @@ export function ImportScreen() {
   const step = register.data !== undefined ? 3 : file === null ? 1 : 2;
   return (
     <>
-      <title>{`${texts.import.title} · ${organization.name}`}</title>
-      <h1>{texts.import.title}</h1>
+      <PageHead title={texts.import.title} of={organization.name} />
       <ol className="wizard">
         {texts.import.steps.map((name, index) => (
           <li key={name} aria-current={index + 1 === step ? "step" : undefined}>

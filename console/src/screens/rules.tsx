@@ -10,6 +10,7 @@ import { Age } from "../ui/age";
 import { Confirm } from "../ui/dialog";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
+import { PageHead } from "../ui/page-head";
 import { Pager } from "../ui/pager";
 import { PlantName } from "../ui/plant-name";
 import { AlertState } from "../ui/state";
@@ -41,15 +42,13 @@ export function RulesScreen() {
   const mayChange = mayAct(user, organization, "OPERATOR");
   return (
     <>
-      <title>{`${texts.rules.title} · ${organization.name}`}</title>
-      <div className="toolbar">
-        <h1 className="grow">{texts.rules.title}</h1>
+      <PageHead title={texts.rules.title} of={organization.name}>
         {mayChange && (
           <Link to="/o/$slug/rules/new" params={{ slug }} className="button">
             {texts.rules.add}
           </Link>
         )}
-      </div>
+      </PageHead>
       <Failure error={rules.error ?? enable.error} />
       {rules.data?.meta.total === 0 && <p className="card empty">{texts.rules.none}</p>}
       {rules.data !== undefined && rules.data.data.length > 0 && (

@@ -4,6 +4,7 @@ import { count } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { templatesOfAllLevelsQuery, usageQuery } from "../templates";
 import { Failure } from "../ui/failure";
+import { PageHead } from "../ui/page-head";
 import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/templates");
@@ -17,15 +18,13 @@ export function TemplatesScreen() {
   const templates = useQuery(templatesOfAllLevelsQuery);
   return (
     <>
-      <title>{`${texts.templates.title} · ${organization.name}`}</title>
-      <div className="toolbar">
-        <h1 className="grow">{texts.templates.title}</h1>
+      <PageHead title={texts.templates.title} of={organization.name}>
         {user.isSuperAdmin && (
           <Link to="/o/$slug/templates/new" params={{ slug }} className="button">
             {texts.templates.add}
           </Link>
         )}
-      </div>
+      </PageHead>
       <p className="fine">{texts.templates.help}</p>
       <Failure error={templates.error} />
       {templates.data && (

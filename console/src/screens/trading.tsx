@@ -1,5 +1,6 @@
 import { getRouteApi } from "@tanstack/react-router";
 import { useTexts } from "../i18n";
+import { PageHead } from "../ui/page-head";
 
 import { Sites } from "./sites";
 import { TradingConfiguration } from "./trading-configuration";
@@ -12,8 +13,7 @@ export function TradingScreen() {
   const { organization } = route.useRouteContext();
   return (
     <>
-      <title>{`${texts.trading.title} · ${organization.name}`}</title>
-      <h1>{texts.trading.title}</h1>
+      <PageHead title={texts.trading.title} of={organization.name} />
       <TradingConfiguration />
       <Sites />
     </>
