@@ -3,7 +3,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 import { apiOf, dataOf, inOrganization } from "../api/client";
 import type { components } from "../api/schema";
-import { useTexts } from "../i18n";
+import { type Catalogue, useTexts } from "../i18n";
 import { type ApiKey, keysQuery, networksOf, SCOPES, type Scope } from "../partners";
 import { Age } from "../ui/age";
 import { Confirm, Dialog } from "../ui/dialog";
@@ -12,7 +12,7 @@ import { CheckField, Field, TextField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { PageHead } from "../ui/page-head";
-import { Secret } from "../ui/secret";
+import { type Secrets, SecretsDialog } from "../ui/secret";
 import { Table } from "../ui/table";
 import { ForAdministrators } from "./for-administrators";
 
@@ -83,16 +83,7 @@ function Partners() {
         </Table>
       )}
       {isAdding && <NewKey onClose={() => setIsAdding(false)} onCreated={setCreated} />}
-      {created !== null && (
-        <Dialog title={texts.partners.created(created.apiKey.name)} onClose={() => setCreated(null)}>
-          <p>{texts.partners.once}</p>
-          <Secret label={texts.partners.secretKey} value={created.key} />
-          {created.signingKey !== null && <Secret label={texts.partners.signingKey} value={created.signingKey} />}
-          <button type="button" onClick={() => setCreated(null)}>
-            {texts.close}
-          </button>
-        </Dialog>
-      )}
+      {created !== null && <SecretsDialog secrets={secretsOf(created, texts)} onClose={() => setCreated(null)} />}
       {revoking !== null && (
         <Confirm
           title={texts.partners.revokeTitle(revoking.name)}
@@ -112,6 +103,14 @@ function Partners() {
       )}
     </>
   );
+}
+
+function secretsOf({ apiKey, key, signingKey }: CreatedKey, { partners }: Catalogue): Secrets {
+  return {
+    title: partners.created(apiKey.name),
+    explanation: partners.once,
+    values: { [partners.secretKey]: key, ...(signingKey !== null && { [partners.signingKey]: signingKey }) },
+  };
 }
 
 function NewKey({ onClose, onCreated }: { onClose: () => void; onCreated: (created: CreatedKey) => void }) {

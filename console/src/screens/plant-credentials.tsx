@@ -7,17 +7,14 @@ import { useLocale, useTexts } from "../i18n";
 import { type Plant, plantQuery } from "../plants";
 import { mayAct } from "../session";
 import { Age } from "../ui/age";
-import { Confirm, Dialog } from "../ui/dialog";
+import { Confirm } from "../ui/dialog";
 import { Fact } from "../ui/fact";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
-import { Secret } from "../ui/secret";
+import { type Secrets, SecretsDialog } from "../ui/secret";
 import { ProvisioningPackage } from "./provisioning-package";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId");
-
-/** Values that the service returns once. */
-type Secrets = { title: string; explanation: string; values: Record<string, string> };
 
 /** How the plant logs in, and everything that can be done to its credentials. */
 export function PlantCredentialsScreen() {
@@ -39,17 +36,7 @@ function Credentials({ plant, mayChange }: { plant: Plant; mayChange: boolean })
       {mayChange && isNew && <ProvisioningPackage plant={plant} onSaved={() => setIsNew(false)} />}
       {mayChange && !isNew && <Actions plant={plant} onSecrets={setSecrets} />}
       {!mayChange && <p className="fine">{texts.credentials.onlyAdministrators}</p>}
-      {secrets !== null && (
-        <Dialog title={secrets.title} onClose={() => setSecrets(null)}>
-          <p>{secrets.explanation}</p>
-          {Object.entries(secrets.values).map(([label, value]) => (
-            <Secret key={label} label={label} value={value} />
-          ))}
-          <button type="button" onClick={() => setSecrets(null)}>
-            {texts.close}
-          </button>
-        </Dialog>
-      )}
+      {secrets !== null && <SecretsDialog secrets={secrets} onClose={() => setSecrets(null)} />}
     </>
   );
 }

@@ -1,5 +1,6 @@
 import { useId, useState } from "react";
 import { useTexts } from "../i18n";
+import { Dialog } from "./dialog";
 
 interface Props {
   /** What the value is. */
@@ -8,7 +9,7 @@ interface Props {
 }
 
 /** A value that is shown once, with a button that copies it. */
-export function Secret({ label, value }: Props) {
+function Secret({ label, value }: Props) {
   const texts = useTexts();
   const id = useId();
   const [copied, setCopied] = useState(false);
@@ -27,5 +28,28 @@ export function Secret({ label, value }: Props) {
         </button>
       )}
     </div>
+  );
+}
+
+/** Values that the service returns once, by what they are. */
+export interface Secrets {
+  title: string;
+  explanation: string;
+  values: Record<string, string>;
+}
+
+/** Show values that are not shown again. */
+export function SecretsDialog({ secrets, onClose }: { secrets: Secrets; onClose: () => void }) {
+  const texts = useTexts();
+  return (
+    <Dialog title={secrets.title} onClose={onClose}>
+      <p>{secrets.explanation}</p>
+      {Object.entries(secrets.values).map(([label, value]) => (
+        <Secret key={label} label={label} value={value} />
+      ))}
+      <button type="button" onClick={onClose}>
+        {texts.close}
+      </button>
+    </Dialog>
   );
 }
