@@ -14,6 +14,7 @@ import { Form } from "../ui/form";
 import { PageHead } from "../ui/page-head";
 import { Refused } from "../ui/refused";
 import { saveFile } from "../ui/save-file";
+import { Steps } from "../ui/steps";
 import { Table } from "../ui/table";
 
 type Report = components["schemas"]["ImportReport"];
@@ -61,13 +62,7 @@ export function ImportScreen() {
   return (
     <>
       <PageHead title={texts.import.title} of={organization.name} />
-      <ol className="wizard">
-        {texts.import.steps.map((name, index) => (
-          <li key={name} aria-current={index + 1 === step ? "step" : undefined}>
-            {name}
-          </li>
-        ))}
-      </ol>
+      <Steps names={texts.import.steps} current={step} />
       {register.data === undefined ? (
         <>
           <div className="card">

@@ -8,6 +8,7 @@ import { latestQuery, type Plant, plantQuery, refusedQuery, unregisteredQuery } 
 import { Failure } from "../ui/failure";
 import { Field, SelectField, TimeZoneField } from "../ui/fields";
 import { Form } from "../ui/form";
+import { Steps } from "../ui/steps";
 import { ForAdministrators } from "./for-administrators";
 import { PlantDevices } from "./plant-devices";
 import { ProvisioningPackage } from "./provisioning-package";
@@ -33,13 +34,7 @@ function NewPlant() {
   return (
     <>
       <h1>{texts.newPlant.title}</h1>
-      <ol className="wizard">
-        {texts.newPlant.steps.map((name, index) => (
-          <li key={name} aria-current={index + 1 === step ? "step" : undefined}>
-            {name}
-          </li>
-        ))}
-      </ol>
+      <Steps names={texts.newPlant.steps} current={step} />
       {plantId === undefined && (
         <p>
           {texts.import.hint}{" "}

@@ -3,6 +3,7 @@ import { exact } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { decoded, fieldOf, isPlausible, type Signal } from "../templates";
 import { Table } from "../ui/table";
+import { SignalCells } from "./signal-cells";
 
 /** The signals of a template, and what is stored for values that the user enters. */
 export function SignalTable({ signals }: { signals: readonly Signal[] }) {
@@ -24,14 +25,7 @@ export function SignalTable({ signals }: { signals: readonly Signal[] }) {
         const field = fieldOf(signal);
         return (
           <tr key={signal.key}>
-            <th scope="row">
-              {signal.label ?? signal.key}
-              {signal.label !== undefined && <span className="fine">{signal.key}</span>}
-            </th>
-            <td>
-              <code>{field}</code>
-              {signal.bit !== undefined && <span className="fine">{texts.templates.bitNumber(signal.bit)}</span>}
-            </td>
+            <SignalCells signal={signal} />
             <td>
               {firstOf.get(field) === signal && (
                 <input

@@ -4,11 +4,12 @@ import { useState } from "react";
 import { api, dataOf } from "../api/client";
 import { type Action, DEVICE_TYPES, type DeviceTemplate, type DeviceType } from "../devices";
 import { useTexts } from "../i18n";
-import { fieldOf, LEVELS, type Signal, signalsOf, type TemplateLevel } from "../templates";
+import { LEVELS, type Signal, signalsOf, type TemplateLevel } from "../templates";
 import { Failure } from "../ui/failure";
 import { Field, SelectField, TextField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { Table } from "../ui/table";
+import { SignalCells } from "./signal-cells";
 import { SignalDialog } from "./signal-dialog";
 
 interface Props {
@@ -84,14 +85,7 @@ export function TemplateForm({ source, isNew }: Props) {
           >
             {signals.map((signal, index) => (
               <tr key={signal.key}>
-                <th scope="row">
-                  {signal.label ?? signal.key}
-                  {signal.label !== undefined && <span className="fine">{signal.key}</span>}
-                </th>
-                <td>
-                  <code>{fieldOf(signal)}</code>
-                  {signal.bit !== undefined && <span className="fine">{texts.templates.bitNumber(signal.bit)}</span>}
-                </td>
+                <SignalCells signal={signal} />
                 <td>{signal.unit}</td>
                 <td className="number">
                   <button
