@@ -7,6 +7,7 @@ import { useLocale, useTexts } from "../i18n";
 import { Fact } from "../ui/fact";
 import { Failure } from "../ui/failure";
 import { PageHead } from "../ui/page-head";
+import { Section } from "../ui/section";
 import { CheckState } from "../ui/state";
 import { Table } from "../ui/table";
 
@@ -29,8 +30,7 @@ function Checks() {
   const names: Record<string, string> = texts.admin.checks;
   const results: Record<string, string> = texts.admin.results;
   return (
-    <section className="block" aria-labelledby="checks">
-      <h2 id="checks">{texts.admin.service}</h2>
+    <Section title={texts.admin.service}>
       <Failure error={error} />
       {data === null && <p className="hint">{texts.admin.notRevealed}</p>}
       {data && (
@@ -55,7 +55,7 @@ function Checks() {
           <p className="fine">{texts.admin.doctor}</p>
         </>
       )}
-    </section>
+    </Section>
   );
 }
 
@@ -69,8 +69,7 @@ function Cache() {
     onSuccess: () => queryClient.invalidateQueries(cacheQuery),
   });
   return (
-    <section className="card" aria-labelledby="cache">
-      <h2 id="cache">{texts.admin.cache}</h2>
+    <Section title={texts.admin.cache} isCard>
       <Failure error={error ?? flush.error} />
       {data && (
         <dl className="details block">
@@ -89,6 +88,6 @@ function Cache() {
         </button>
         {flush.isSuccess && <output>{texts.admin.flushed}</output>}
       </div>
-    </section>
+    </Section>
   );
 }

@@ -12,6 +12,7 @@ import type { Level, Mark } from "../ui/chart-overlay";
 import { Fact } from "../ui/fact";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
+import { Section } from "../ui/section";
 import { AlertState } from "../ui/state";
 import { SubPageHead } from "../ui/sub-page-head";
 
@@ -124,8 +125,7 @@ function Around({ alert }: { alert: Alert }) {
     [threshold, unit, texts, locale],
   );
   return (
-    <section className="card" aria-labelledby="around">
-      <h2 id="around">{texts.alerts.around}</h2>
+    <Section title={texts.alerts.around} isCard>
       <Failure error={columns.error} />
       {columns.data && (
         <Chart
@@ -143,7 +143,7 @@ function Around({ alert }: { alert: Alert }) {
       >
         {texts.alerts.toHistory}
       </Link>
-    </section>
+    </Section>
   );
 }
 

@@ -8,6 +8,7 @@ import { type BackTest, type NewAlertRule, watchedMetrics } from "../rules";
 import { Chart } from "../ui/chart";
 import type { Level } from "../ui/chart-overlay";
 import { Failure } from "../ui/failure";
+import { Section } from "../ui/section";
 import { Table } from "../ui/table";
 
 /** A rule that was applied to the values of a range. */
@@ -35,8 +36,7 @@ export function BackTestResult({ organizationId, tested: { rule, range, result }
   for (const { plantId } of result.alerts) counts.set(plantId, (counts.get(plantId) ?? 0) + 1);
   const plantId = rule.plantId ?? (chosen !== null && counts.has(chosen) ? chosen : result.alerts[0]?.plantId);
   return (
-    <section className="card" aria-labelledby="back-test">
-      <h2 id="back-test">{texts.rules.tested}</h2>
+    <Section title={texts.rules.tested} isCard>
       <p>{texts.rules.conditions[rule.condition](rule.metric, exact(rule.threshold, rule.unit ?? null, locale))}</p>
       <p role="status">
         <strong>{texts.rules.wouldRaise(result.alertCount)}</strong>{" "}
@@ -64,7 +64,7 @@ export function BackTestResult({ organizationId, tested: { rule, range, result }
           tested={{ rule, range, result }}
         />
       )}
-    </section>
+    </Section>
   );
 }
 

@@ -11,6 +11,7 @@ import { Field } from "../ui/fields";
 import { More } from "../ui/more";
 import { useNow } from "../ui/now";
 import { PlantHeading } from "../ui/plant-heading";
+import { Section } from "../ui/section";
 import { PlantState } from "../ui/state";
 import { SubPageHead } from "../ui/sub-page-head";
 import { Table } from "../ui/table";
@@ -53,8 +54,7 @@ export function GroupScreen() {
       </SubPageHead>
       <Failure error={members.error ?? found.error ?? add.error ?? remove.error} />
       {mayChange && (
-        <section className="card" aria-labelledby="add">
-          <h2 id="add">{texts.groups.add}</h2>
+        <Section title={texts.groups.add} isCard>
           <Field
             label={texts.fleet.search}
             type="search"
@@ -79,7 +79,7 @@ export function GroupScreen() {
               </li>
             ))}
           </ul>
-        </section>
+        </Section>
       )}
       {members.data?.pages[0]?.meta.total === 0 && <p className="fine">{texts.groups.empty}</p>}
       {plants.length > 0 && (

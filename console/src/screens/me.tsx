@@ -12,6 +12,7 @@ import { Failure } from "../ui/failure";
 import { Field } from "../ui/fields";
 import { Form } from "../ui/form";
 import { useNow } from "../ui/now";
+import { Section } from "../ui/section";
 import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/me");
@@ -45,8 +46,7 @@ function Profile() {
     },
   });
   return (
-    <section className="card" aria-labelledby="profile">
-      <h2 id="profile">{texts.me.profile}</h2>
+    <Section title={texts.me.profile} isCard>
       <Form onSubmit={(values) => change.mutate(String(values.get("name")))}>
         <Field label={texts.people.name} name="name" defaultValue={user.name} required autoComplete="name" />
         <p className="fine">{user.email}</p>
@@ -58,7 +58,7 @@ function Profile() {
           {change.isSuccess && <output>{texts.saved}</output>}
         </div>
       </Form>
-    </section>
+    </Section>
   );
 }
 
@@ -69,8 +69,7 @@ function Password() {
       dataOf(api.POST("/api/v1/auth/change-password", { body })),
   });
   return (
-    <section className="card" aria-labelledby="password">
-      <h2 id="password">{texts.me.password}</h2>
+    <Section title={texts.me.password} isCard>
       <Form
         onSubmit={(values, form) =>
           change.mutate(
@@ -104,7 +103,7 @@ function Password() {
           {change.isSuccess && <output>{texts.saved}</output>}
         </div>
       </Form>
-    </section>
+    </Section>
   );
 }
 
@@ -126,8 +125,7 @@ function Notifications() {
   // A box shows its new state while the service stores it.
   const wanted = { ...preferences.data, ...(change.isPending && change.variables) };
   return (
-    <section className="card" aria-labelledby="notifications">
-      <h2 id="notifications">{texts.me.notifications}</h2>
+    <Section title={texts.me.notifications} isCard>
       <p className="fine">{texts.me.notificationsHelp}</p>
       <Table
         headings={[
@@ -170,7 +168,7 @@ function Notifications() {
       </Table>
       {tested !== null && !test.error && <output>{texts.me.testSent}</output>}
       <Failure error={change.error ?? test.error} />
-    </section>
+    </Section>
   );
 }
 
@@ -184,8 +182,7 @@ function Sessions() {
     onSettled: () => queryClient.invalidateQueries(sessionsQuery),
   });
   return (
-    <section className="block" aria-labelledby="sessions">
-      <h2 id="sessions">{texts.me.sessions}</h2>
+    <Section title={texts.me.sessions}>
       <Failure error={sessions.error ?? end.error} />
       <Table
         headings={[texts.me.browser, texts.me.address, texts.me.lastUsed, { label: texts.me.end, kind: "hidden" }]}
@@ -211,6 +208,6 @@ function Sessions() {
           </tr>
         ))}
       </Table>
-    </section>
+    </Section>
   );
 }

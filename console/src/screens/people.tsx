@@ -12,6 +12,7 @@ import { Options } from "../ui/fields";
 import { Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { PageHead } from "../ui/page-head";
+import { Section } from "../ui/section";
 import { Table } from "../ui/table";
 import { ForAdministrators } from "./for-administrators";
 
@@ -64,11 +65,9 @@ function Members() {
     onSettled: reload,
   });
   return (
-    <section className="block" aria-labelledby="members">
-      <div className="toolbar">
-        <h2 id="members" className="grow">
-          {texts.people.members}
-        </h2>
+    <Section
+      title={texts.people.members}
+      tools={
         <input
           type="search"
           aria-label={texts.people.search}
@@ -77,7 +76,8 @@ function Members() {
           maxLength={100}
           onChange={(event) => navigate({ search: { q: event.target.value || undefined }, replace: true })}
         />
-      </div>
+      }
+    >
       <Failure error={members.error ?? change.error} />
       {q === "" && members.data?.data.length === 0 && <p className="fine">{texts.people.noMembers}</p>}
       <Table headings={[texts.people.name, texts.people.role, { label: texts.people.remove, kind: "hidden" }]}>
@@ -122,7 +122,7 @@ function Members() {
           onClose={() => setRemoving(null)}
         />
       )}
-    </section>
+    </Section>
   );
 }
 
@@ -144,8 +144,7 @@ function Invitations() {
     onSettled: reload,
   });
   return (
-    <section className="block" aria-labelledby="invitations">
-      <h2 id="invitations">{texts.people.invitations}</h2>
+    <Section title={texts.people.invitations}>
       <Form
         className="card toolbar"
         onSubmit={(values, form) =>
@@ -199,6 +198,6 @@ function Invitations() {
           ))}
         </Table>
       )}
-    </section>
+    </Section>
   );
 }

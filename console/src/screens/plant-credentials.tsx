@@ -12,6 +12,7 @@ import { Fact } from "../ui/fact";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
 import { type Secrets, SecretsDialog } from "../ui/secret";
+import { Section } from "../ui/section";
 import { ProvisioningPackage } from "./provisioning-package";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId");
@@ -125,8 +126,7 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
   if (lifecycle === "DECOMMISSIONED") return <p className="hint">{texts.credentials.decommissioned}</p>;
   const isActive = lifecycle === "ACTIVE";
   return (
-    <section className="block" aria-labelledby="actions">
-      <h2 id="actions">{texts.credentials.actions}</h2>
+    <Section title={texts.credentials.actions}>
       <Failure error={rotate.error ?? renew.error ?? token.error ?? suspend.error ?? reactivate.error} />
       <div className="toolbar">
         <button type="button" onClick={() => rotate.mutate()} disabled={rotate.isPending}>
@@ -168,6 +168,6 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
           onClose={() => setRevoking(false)}
         />
       )}
-    </section>
+    </Section>
   );
 }

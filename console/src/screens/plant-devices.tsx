@@ -8,6 +8,7 @@ import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
+import { Section } from "../ui/section";
 import { DeviceState } from "../ui/state";
 import { Table } from "../ui/table";
 import { CommandDialog } from "./command-dialog";
@@ -50,17 +51,16 @@ export function PlantDevices({ plantId }: { plantId: string }) {
           )}
         </div>
       ))}
-      <section aria-labelledby="devices" className="block">
-        <div className="toolbar">
-          <h2 id="devices" className="grow">
-            {texts.devices.title}
-          </h2>
-          {mayRegister && (
+      <Section
+        title={texts.devices.title}
+        tools={
+          mayRegister && (
             <button type="button" onClick={() => setRegistering("")}>
               {texts.devices.register}
             </button>
-          )}
-        </div>
+          )
+        }
+      >
         {devices.data?.data.length === 0 && <p className="fine">{texts.devices.none}</p>}
         {devices.data !== undefined && devices.data.data.length > 0 && (
           <Table
@@ -96,7 +96,7 @@ export function PlantDevices({ plantId }: { plantId: string }) {
             ))}
           </Table>
         )}
-      </section>
+      </Section>
       {devices.data?.data
         .filter((device) => actionsOf(templateOf(device)).length > 0)
         .map((device) => (

@@ -9,6 +9,7 @@ import { useLocale, useTexts } from "../i18n";
 import type { Range } from "../plants";
 import type { Mark } from "../ui/chart-overlay";
 import { Failure } from "../ui/failure";
+import { Section } from "../ui/section";
 import { AlertState, CommandState } from "../ui/state";
 import { Table } from "../ui/table";
 
@@ -86,8 +87,7 @@ export function EventList({ events, timeZone }: { events: PlantEvents; timeZone:
     })),
   ].sort((one, other) => Date.parse(other.time) - Date.parse(one.time));
   return (
-    <section className="block" aria-labelledby="events">
-      <h2 id="events">{texts.history.events}</h2>
+    <Section title={texts.history.events}>
       <Failure error={events.error} />
       {rows.length === 0 && <p className="fine">{texts.history.noEvents}</p>}
       {rows.length > 0 && (
@@ -106,6 +106,6 @@ export function EventList({ events, timeZone }: { events: PlantEvents; timeZone:
         </Table>
       )}
       {events.isCut && <p className="fine">{texts.history.cut}</p>}
-    </section>
+    </Section>
   );
 }

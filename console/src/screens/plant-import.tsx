@@ -14,6 +14,7 @@ import { Form } from "../ui/form";
 import { PageHead } from "../ui/page-head";
 import { Refused } from "../ui/refused";
 import { saveFile } from "../ui/save-file";
+import { Section } from "../ui/section";
 import { Steps } from "../ui/steps";
 import { Table } from "../ui/table";
 
@@ -117,8 +118,7 @@ function Preview({ file, isPending, onRegister }: PreviewProps) {
   const filled = rows.flatMap((row, index) => (row.some((cell) => cell.trim() !== "") ? [{ index, row }] : []));
   if (filled.length === 0) return <p className="hint">{texts.import.noRows}</p>;
   return (
-    <section className="card" aria-labelledby="preview">
-      <h2 id="preview">{texts.import.preview}</h2>
+    <Section title={texts.import.preview} isCard>
       <p>{texts.import.will(count(filled.length, locale), filled.length, organization.name)}</p>
       <Table headings={header.map((name, index) => ({ label: `${index + 1} ${name}`, content: name }))}>
         {filled.slice(0, PREVIEWED).map(({ index: number, row }) => (
@@ -140,7 +140,7 @@ function Preview({ file, isPending, onRegister }: PreviewProps) {
           </button>
         </div>
       </Form>
-    </section>
+    </Section>
   );
 }
 
@@ -216,14 +216,12 @@ function Result({ report, rows }: { report: Report; rows: string[][] }) {
         {report.refused > 0 && <span>{texts.import.refused(count(report.refused, locale), report.refused)}</span>}
       </output>
       {refused.length > 0 && (
-        <section className="block" aria-labelledby="refused">
-          <h2 id="refused">{texts.import.mistakes}</h2>
+        <Section title={texts.import.mistakes}>
           <MistakeTable mistakes={refused} rows={rows} />
-        </section>
+        </Section>
       )}
       {created.length > 0 && (
-        <section className="block" aria-labelledby="created">
-          <h2 id="created">{texts.import.registered}</h2>
+        <Section title={texts.import.registered}>
           <p>{texts.import.next}</p>
           <Table headings={[{ label: texts.import.row, kind: "number" }, texts.fleet.name]}>
             {created.slice(0, MOST_LISTED).map(({ row, serialNumber, plantId }) => (
@@ -238,7 +236,7 @@ function Result({ report, rows }: { report: Report; rows: string[][] }) {
               </tr>
             ))}
           </Table>
-        </section>
+        </Section>
       )}
       <div className="toolbar">
         <Link to="/o/$slug/fleet" params={{ slug }} className="button">

@@ -5,6 +5,7 @@ import { refusedQuery, unregisteredQuery, useTimeZone } from "../plants";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
+import { Section } from "../ui/section";
 import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId");
@@ -21,8 +22,7 @@ export function PlantMessagesScreen() {
   return (
     <>
       <Failure error={refused.error ?? unregistered.error} />
-      <section aria-labelledby="unregistered" className="block">
-        <h2 id="unregistered">{texts.messages.unregistered}</h2>
+      <Section title={texts.messages.unregistered}>
         {unregistered.data?.length === 0 && <p className="fine">{texts.messages.noUnregistered}</p>}
         {unregistered.data !== undefined && unregistered.data.length > 0 && (
           <Table
@@ -49,9 +49,8 @@ export function PlantMessagesScreen() {
             ))}
           </Table>
         )}
-      </section>
-      <section aria-labelledby="refused" className="block">
-        <h2 id="refused">{texts.messages.refused}</h2>
+      </Section>
+      <Section title={texts.messages.refused}>
         {refused.data?.meta.total === 0 && <p className="fine">{texts.messages.noRefused}</p>}
         {refused.data?.data.map((message) => (
           <article key={message.id} className="card refusal">
@@ -70,7 +69,7 @@ export function PlantMessagesScreen() {
             </p>
           </article>
         ))}
-      </section>
+      </Section>
     </>
   );
 }

@@ -12,6 +12,7 @@ import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
 import { GridPower } from "../ui/grid-power";
 import { useNow } from "../ui/now";
+import { Section } from "../ui/section";
 import { Swatch } from "../ui/swatch";
 import { Table } from "../ui/table";
 
@@ -39,11 +40,9 @@ export function SiteAdherence({ timeZone }: { timeZone: string }) {
   const { data } = adherence;
   const isKnown = data?.quarters.some(({ orderedKw, measuredKw }) => orderedKw !== null || measuredKw !== null);
   return (
-    <section className="block" aria-labelledby="adherence">
-      <div className="toolbar">
-        <h2 id="adherence" className="grow">
-          {texts.trading.adherence}
-        </h2>
+    <Section
+      title={texts.trading.adherence}
+      tools={
         <Choices
           label={texts.history.range}
           values={HOURS}
@@ -54,7 +53,8 @@ export function SiteAdherence({ timeZone }: { timeZone: string }) {
             navigate({ search: (before) => ({ ...before, hours: one }), replace: true });
           }}
         />
-      </div>
+      }
+    >
       <Failure error={adherence.error} />
       {data !== undefined && !isKnown && <p className="fine">{texts.trading.noAdherence}</p>}
       {data !== undefined && columns !== undefined && isKnown && (
@@ -105,7 +105,7 @@ export function SiteAdherence({ timeZone }: { timeZone: string }) {
           </figcaption>
         </figure>
       )}
-    </section>
+    </Section>
   );
 }
 

@@ -9,6 +9,7 @@ import { Failure } from "../ui/failure";
 import { FilterField } from "../ui/fields";
 import { useNow } from "../ui/now";
 import { Pager } from "../ui/pager";
+import { Section } from "../ui/section";
 import { CommandState, type CommandStatus } from "../ui/state";
 import { Table } from "../ui/table";
 
@@ -24,11 +25,9 @@ export function SiteCommands({ timeZone }: { timeZone: string }) {
   const navigate = route.useNavigate();
   const log = useQuery(commandLogQuery(organization.id, plantId, search));
   return (
-    <section className="block" aria-labelledby="log">
-      <div className="toolbar">
-        <h2 id="log" className="grow">
-          {texts.trading.log}
-        </h2>
+    <Section
+      title={texts.trading.log}
+      tools={
         <FilterField
           label={texts.trading.command}
           value={search.type}
@@ -36,7 +35,8 @@ export function SiteCommands({ timeZone }: { timeZone: string }) {
           labels={texts.trading.types}
           onChoose={(type) => navigate({ search: ({ at, hours }) => ({ at, hours, type }), replace: true })}
         />
-      </div>
+      }
+    >
       <Failure error={log.error} />
       {log.data?.meta.total === 0 && <p className="fine">{texts.trading.noCommands}</p>}
       {log.data !== undefined && log.data.meta.total > 0 && (
@@ -47,7 +47,7 @@ export function SiteCommands({ timeZone }: { timeZone: string }) {
         </Table>
       )}
       <Pager meta={log.data?.meta} onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })} />
-    </section>
+    </Section>
   );
 }
 

@@ -3,6 +3,7 @@ import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import type { SiteConfiguration } from "../trading";
 import { Fact } from "../ui/fact";
+import { Section } from "../ui/section";
 
 /** What partners have set, with the limits that their commands must keep to. */
 export function SitePresent({ site, timeZone }: { site: SiteConfiguration; timeZone: string }) {
@@ -18,8 +19,7 @@ export function SitePresent({ site, timeZone }: { site: SiteConfiguration; timeZ
     [texts.trading.limits.socMax, percent(constraints.socMaxPct, locale)],
   ];
   return (
-    <section className="card" aria-labelledby="present">
-      <h2 id="present">{texts.trading.present}</h2>
+    <Section title={texts.trading.present} isCard>
       <dl className="details block">
         <Fact name={texts.trading.mode}>
           {texts.trading.modes[site.operatingMode]}
@@ -45,6 +45,6 @@ export function SitePresent({ site, timeZone }: { site: SiteConfiguration; timeZ
         ))}
       </dl>
       <p className="fine">{texts.trading.byPartners}</p>
-    </section>
+    </Section>
   );
 }

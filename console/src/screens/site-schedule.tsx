@@ -9,6 +9,7 @@ import { Failure } from "../ui/failure";
 import { Field } from "../ui/fields";
 import { GridPower } from "../ui/grid-power";
 import { useNow } from "../ui/now";
+import { Section } from "../ui/section";
 import { Table } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/trading");
@@ -30,31 +31,32 @@ export function SiteSchedule({ timeZone }: { timeZone: string }) {
     `${unsignedPower(kilowatts, locale)} ${texts.fleet.batteryWord(sign(kilowatts))}`.trim();
   const { schedule, plan } = past.data ?? { schedule: null, plan: null };
   return (
-    <section className="block" aria-labelledby="schedule">
-      <div className="toolbar">
-        <h2 id="schedule" className="grow">
-          {texts.trading.schedule}
-        </h2>
-        <Field
-          label={texts.trading.at(timeZone)}
-          type="datetime-local"
-          value={localText(timeZone, moment)}
-          max={localText(timeZone, now)}
-          onChange={({ target }) => {
-            const time = parseLocal(timeZone, target.value);
-            if (time === undefined || time > Date.now()) return;
-            navigate({ search: (before) => ({ ...before, at: new Date(time).toISOString() }), replace: true });
-          }}
-        />
-        {at !== undefined && (
-          <button
-            type="button"
-            onClick={() => navigate({ search: (before) => ({ ...before, at: undefined }), replace: true })}
-          >
-            {texts.trading.now}
-          </button>
-        )}
-      </div>
+    <Section
+      title={texts.trading.schedule}
+      tools={
+        <>
+          <Field
+            label={texts.trading.at(timeZone)}
+            type="datetime-local"
+            value={localText(timeZone, moment)}
+            max={localText(timeZone, now)}
+            onChange={({ target }) => {
+              const time = parseLocal(timeZone, target.value);
+              if (time === undefined || time > Date.now()) return;
+              navigate({ search: (before) => ({ ...before, at: new Date(time).toISOString() }), replace: true });
+            }}
+          />
+          {at !== undefined && (
+            <button
+              type="button"
+              onClick={() => navigate({ search: (before) => ({ ...before, at: undefined }), replace: true })}
+            >
+              {texts.trading.now}
+            </button>
+          )}
+        </>
+      }
+    >
       <Failure error={past.error} />
       {past.data !== undefined && schedule === null && <p className="fine">{texts.trading.noSchedule}</p>}
       {schedule !== null && (
@@ -111,6 +113,6 @@ export function SiteSchedule({ timeZone }: { timeZone: string }) {
           </Table>
         </>
       )}
-    </section>
+    </Section>
   );
 }

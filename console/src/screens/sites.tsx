@@ -10,6 +10,7 @@ import { GridPower } from "../ui/grid-power";
 import { Pager } from "../ui/pager";
 import { PlantHeading } from "../ui/plant-heading";
 import { SearchField } from "../ui/search-field";
+import { Section } from "../ui/section";
 import { PlantState } from "../ui/state";
 import { Table } from "../ui/table";
 import { Total } from "../ui/total";
@@ -25,8 +26,7 @@ export function Sites() {
   const sites = useQuery(sitesQuery(organization.id, search));
   const total = sites.data?.meta.total;
   return (
-    <section className="block" aria-labelledby="sites">
-      <h2 id="sites">{texts.trading.sites}</h2>
+    <Section title={texts.trading.sites}>
       <search className="toolbar">
         <SearchField
           label={texts.fleet.search}
@@ -59,7 +59,7 @@ export function Sites() {
         </Table>
       )}
       <Pager meta={sites.data?.meta} onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })} />
-    </section>
+    </Section>
   );
 }
 

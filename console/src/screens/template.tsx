@@ -9,6 +9,7 @@ import { Confirm } from "../ui/dialog";
 import { Failure } from "../ui/failure";
 import { More } from "../ui/more";
 import { PlantHeading } from "../ui/plant-heading";
+import { Section } from "../ui/section";
 import { PlantState } from "../ui/state";
 import { SubPageHead } from "../ui/sub-page-head";
 import { Table } from "../ui/table";
@@ -58,11 +59,10 @@ export function TemplateScreen() {
               </Link>
             </div>
           )}
-          <section className="block" aria-labelledby="signals">
-            <h2 id="signals">{texts.templates.signals}</h2>
+          <Section title={texts.templates.signals}>
             <p className="fine">{texts.templates.tryHelp}</p>
             <SignalTable signals={signalsOf(template)} />
-          </section>
+          </Section>
           <Actions template={template} />
           <Users organizationId={organization.id} slug={slug} templateId={templateId} />
         </>
@@ -89,8 +89,7 @@ function Actions({ template }: { template: DeviceTemplate }) {
   const texts = useTexts();
   const actions = actionsOf(template);
   return (
-    <section className="block" aria-labelledby="actions">
-      <h2 id="actions">{texts.templates.actions}</h2>
+    <Section title={texts.templates.actions}>
       {actions.length === 0 && <p className="fine">{texts.templates.noActions}</p>}
       {actions.length > 0 && (
         <Table
@@ -113,7 +112,7 @@ function Actions({ template }: { template: DeviceTemplate }) {
           ))}
         </Table>
       )}
-    </section>
+    </Section>
   );
 }
 
@@ -123,8 +122,7 @@ function Users({ organizationId, slug, templateId }: { organizationId: string; s
   const first = usage.data?.pages[0];
   const plants = usage.data?.pages.flatMap((page) => page.plants.data) ?? [];
   return (
-    <section className="block" aria-labelledby="users">
-      <h2 id="users">{texts.templates.users}</h2>
+    <Section title={texts.templates.users}>
       <Failure error={usage.error} />
       {first && <p className="fine">{texts.templates.usage(first.plantCount, first.deviceCount)}</p>}
       {plants.length > 0 && (
@@ -141,6 +139,6 @@ function Users({ organizationId, slug, templateId }: { organizationId: string; s
         </Table>
       )}
       <More list={usage} />
-    </section>
+    </Section>
   );
 }

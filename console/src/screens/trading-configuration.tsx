@@ -12,6 +12,7 @@ import { Failure } from "../ui/failure";
 import { Field } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
+import { Section } from "../ui/section";
 
 const route = getRouteApi("/inside/o/$slug/trading");
 
@@ -37,8 +38,7 @@ export function TradingConfiguration() {
   const { data } = config;
   const isEnabled = data?.status === "ENABLED";
   return (
-    <section className="card" aria-labelledby="esm">
-      <h2 id="esm">{texts.trading.esm}</h2>
+    <Section title={texts.trading.esm} isCard>
       <Failure error={config.error ?? enable.error ?? sync.error} />
       {data !== undefined && (
         <dl className="details block">
@@ -93,7 +93,7 @@ export function TradingConfiguration() {
           onClose={() => setIsDisabling(false)}
         />
       )}
-    </section>
+    </Section>
   );
 }
 
