@@ -10,7 +10,7 @@ import { useLocale, useTexts } from "../i18n";
 import { mayAct } from "../session";
 import { Failure } from "../ui/failure";
 import { CheckField, Field } from "../ui/fields";
-import { Form } from "../ui/form";
+import { Buttons, Form } from "../ui/form";
 import { PageHead } from "../ui/page-head";
 import { Refused } from "../ui/refused";
 import { saveFile } from "../ui/save-file";
@@ -134,11 +134,7 @@ function Preview({ file, isPending, onRegister }: PreviewProps) {
       )}
       <Form onSubmit={(values) => onRegister(values.has("skipInvalid"))}>
         <CheckField name="skipInvalid">{texts.import.skip}</CheckField>
-        <div className="toolbar">
-          <button type="submit" className="primary" disabled={isPending}>
-            {isPending ? texts.import.running : texts.import.register}
-          </button>
-        </div>
+        <Buttons action={isPending ? texts.import.running : texts.import.register} disabled={isPending} />
       </Form>
     </Section>
   );

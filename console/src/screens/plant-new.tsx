@@ -7,7 +7,7 @@ import { useTexts } from "../i18n";
 import { latestQuery, type Plant, plantQuery, refusedQuery, unregisteredQuery } from "../plants";
 import { Failure } from "../ui/failure";
 import { Field, SelectField, TimeZoneField } from "../ui/fields";
-import { Form } from "../ui/form";
+import { Buttons, Form } from "../ui/form";
 import { Steps } from "../ui/steps";
 import { ForAdministrators } from "./for-administrators";
 import { PlantDevices } from "./plant-devices";
@@ -81,11 +81,7 @@ function RegisterForm() {
       />
       <TimeZoneField placeholder={texts.newPlant.zoneOfOrganization} />
       <Failure error={register.error} />
-      <div className="toolbar">
-        <button type="submit" className="primary" disabled={register.isPending}>
-          {texts.newPlant.register}
-        </button>
-      </div>
+      <Buttons action={texts.newPlant.register} disabled={register.isPending} />
     </Form>
   );
 }

@@ -28,10 +28,11 @@ interface ButtonsProps {
   action: string;
   isDangerous?: boolean;
   disabled: boolean;
-  onCancel: () => void;
+  /** Without it, there is no button to cancel. */
+  onCancel?: () => void;
 }
 
-/** The buttons of a form in a dialog. */
+/** The buttons of a form. */
 export function Buttons({ action, isDangerous = false, disabled, onCancel }: ButtonsProps) {
   const texts = useTexts();
   return (
@@ -39,9 +40,11 @@ export function Buttons({ action, isDangerous = false, disabled, onCancel }: But
       <button type="submit" className={isDangerous ? "danger" : "primary"} disabled={disabled}>
         {action}
       </button>
-      <button type="button" onClick={onCancel}>
-        {texts.cancel}
-      </button>
+      {onCancel !== undefined && (
+        <button type="button" onClick={onCancel}>
+          {texts.cancel}
+        </button>
+      )}
     </div>
   );
 }
