@@ -14,7 +14,7 @@ import { useNow } from "../ui/now";
 import { PageHead } from "../ui/page-head";
 import { Pager } from "../ui/pager";
 import { SearchField } from "../ui/search-field";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 import { Total } from "../ui/total";
 
 const route = getRouteApi("/inside/admin/organizations");
@@ -47,45 +47,44 @@ export function OrganizationsScreen() {
       </search>
       <Failure error={list.error} />
       <Total total={list.data?.meta.total} text={texts.admin.countOrganizations} />
-      {list.data !== undefined && list.data.data.length > 0 && (
-        <Table
-          headings={[
-            texts.menu.organization,
-            { label: texts.people.members, kind: "number" },
-            { label: texts.groups.plants, kind: "number" },
-            texts.newPlant.timeZone,
-            texts.admin.created,
-            { label: texts.admin.actions, kind: "hidden" },
-          ]}
-        >
-          {list.data.data.map((one) => (
-            <tr key={one.id}>
-              <th scope="row">
-                <Link to="/o/$slug/fleet" params={{ slug: one.slug }}>
-                  {one.name}
-                </Link>
-                <span className="fine">{one.slug}</span>
-              </th>
-              <td className="number">{count(one.memberCount, locale)}</td>
-              <td className="number">{count(one.plantCount, locale)}</td>
-              <td>{one.timeZone}</td>
-              <td>
-                <Age time={one.createdAt} now={now} timeZone="UTC" short />
-              </td>
-              <td>
-                <div className="toolbar actions">
-                  <button type="button" onClick={() => setEditing(one)} aria-label={texts.admin.changeNamed(one.name)}>
-                    {texts.admin.change}
-                  </button>
-                  <button type="button" onClick={() => setDeleting(one)} aria-label={texts.admin.deleteNamed(one.name)}>
-                    {texts.groups.delete}
-                  </button>
-                </div>
-              </td>
-            </tr>
-          ))}
-        </Table>
-      )}
+      <ListTable
+        rows={list.data?.data}
+        headings={[
+          texts.menu.organization,
+          { label: texts.people.members, kind: "number" },
+          { label: texts.groups.plants, kind: "number" },
+          texts.newPlant.timeZone,
+          texts.admin.created,
+          { label: texts.admin.actions, kind: "hidden" },
+        ]}
+      >
+        {(one) => (
+          <tr key={one.id}>
+            <th scope="row">
+              <Link to="/o/$slug/fleet" params={{ slug: one.slug }}>
+                {one.name}
+              </Link>
+              <span className="fine">{one.slug}</span>
+            </th>
+            <td className="number">{count(one.memberCount, locale)}</td>
+            <td className="number">{count(one.plantCount, locale)}</td>
+            <td>{one.timeZone}</td>
+            <td>
+              <Age time={one.createdAt} now={now} timeZone="UTC" short />
+            </td>
+            <td>
+              <div className="toolbar actions">
+                <button type="button" onClick={() => setEditing(one)} aria-label={texts.admin.changeNamed(one.name)}>
+                  {texts.admin.change}
+                </button>
+                <button type="button" onClick={() => setDeleting(one)} aria-label={texts.admin.deleteNamed(one.name)}>
+                  {texts.groups.delete}
+                </button>
+              </div>
+            </td>
+          </tr>
+        )}
+      </ListTable>
       <Pager meta={list.data?.meta} onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })} />
       {editing !== undefined && <Editor organization={editing} onClose={() => setEditing(undefined)} />}
       {deleting !== null && (

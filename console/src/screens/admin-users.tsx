@@ -14,7 +14,7 @@ import { useNow } from "../ui/now";
 import { PageHead } from "../ui/page-head";
 import { Pager } from "../ui/pager";
 import { SearchField } from "../ui/search-field";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 import { Total } from "../ui/total";
 
 const route = getRouteApi("/inside/admin/users");
@@ -55,56 +55,54 @@ export function UsersScreen() {
       </search>
       <Failure error={list.error ?? enable.error} />
       <Total total={list.data?.meta.total} text={texts.admin.countUsers} />
-      {list.data !== undefined && list.data.data.length > 0 && (
-        <Table
-          headings={[
-            texts.people.name,
-            texts.people.role,
-            { label: texts.admin.organizations, kind: "number" },
-            texts.admin.created,
-            { label: texts.admin.actions, kind: "hidden" },
-          ]}
-        >
-          {list.data.data.map((user) => (
-            <tr key={user.id}>
-              <th scope="row">
-                {user.name}
-                <span className="fine">{user.email}</span>
-              </th>
-              <td>
-                {user.role === "ADMIN" ? "SuperAdmin" : texts.admin.user}
-                {user.disabledAt !== null && (
-                  <span className="fine">
-                    <strong>{texts.admin.disabled}</strong>{" "}
-                    <Age time={user.disabledAt} now={now} timeZone="UTC" short />
-                  </span>
-                )}
-              </td>
-              <td className="number">
-                <button type="button" onClick={() => setShown(user)}>
-                  {count(user.organizationCount, locale)}
-                  <span className="hidden">{texts.admin.organizationsOf(user.name)}</span>
-                </button>
-              </td>
-              <td>
-                <Age time={user.createdAt} now={now} timeZone="UTC" short />
-              </td>
-              <td className="number">
-                {user.id !== self.id &&
-                  (user.disabledAt === null ? (
-                    <button type="button" onClick={() => setDisabling(user)}>
-                      {texts.admin.disable}
-                    </button>
-                  ) : (
-                    <button type="button" onClick={() => enable.mutate(user.id)} disabled={enable.isPending}>
-                      {texts.admin.enable}
-                    </button>
-                  ))}
-              </td>
-            </tr>
-          ))}
-        </Table>
-      )}
+      <ListTable
+        rows={list.data?.data}
+        headings={[
+          texts.people.name,
+          texts.people.role,
+          { label: texts.admin.organizations, kind: "number" },
+          texts.admin.created,
+          { label: texts.admin.actions, kind: "hidden" },
+        ]}
+      >
+        {(user) => (
+          <tr key={user.id}>
+            <th scope="row">
+              {user.name}
+              <span className="fine">{user.email}</span>
+            </th>
+            <td>
+              {user.role === "ADMIN" ? "SuperAdmin" : texts.admin.user}
+              {user.disabledAt !== null && (
+                <span className="fine">
+                  <strong>{texts.admin.disabled}</strong> <Age time={user.disabledAt} now={now} timeZone="UTC" short />
+                </span>
+              )}
+            </td>
+            <td className="number">
+              <button type="button" onClick={() => setShown(user)}>
+                {count(user.organizationCount, locale)}
+                <span className="hidden">{texts.admin.organizationsOf(user.name)}</span>
+              </button>
+            </td>
+            <td>
+              <Age time={user.createdAt} now={now} timeZone="UTC" short />
+            </td>
+            <td className="number">
+              {user.id !== self.id &&
+                (user.disabledAt === null ? (
+                  <button type="button" onClick={() => setDisabling(user)}>
+                    {texts.admin.disable}
+                  </button>
+                ) : (
+                  <button type="button" onClick={() => enable.mutate(user.id)} disabled={enable.isPending}>
+                    {texts.admin.enable}
+                  </button>
+                ))}
+            </td>
+          </tr>
+        )}
+      </ListTable>
       <Pager meta={list.data?.meta} onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })} />
       {shown !== null && <OrganizationsOf user={shown} onClose={() => setShown(null)} />}
       {disabling !== null && (

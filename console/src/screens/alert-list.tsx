@@ -13,7 +13,7 @@ import { CheckField, Options } from "../ui/fields";
 import { useNow } from "../ui/now";
 import { Pager } from "../ui/pager";
 import { AlertState } from "../ui/state";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 import { Total } from "../ui/total";
 
 const route = getRouteApi("/inside/o/$slug");
@@ -99,50 +99,49 @@ export function AlertList({ plantId, search, onSearch }: Props) {
         </div>
       )}
       {list.data?.meta.total === 0 && <p className="card empty">{texts.alerts.none}</p>}
-      {alerts.length > 0 && (
-        <Table
-          headings={[
-            ...(canChange
-              ? [
-                  {
-                    label: texts.alerts.chooseAll,
-                    content: (
-                      <input
-                        type="checkbox"
-                        aria-label={texts.alerts.chooseAll}
-                        checked={seen.length === alerts.length}
-                        onChange={({ target }) => setChosen(new Set(target.checked ? alerts.map(({ id }) => id) : []))}
-                      />
-                    ),
-                  },
-                ]
-              : []),
-            texts.alerts.severity,
-            texts.alerts.what,
-            ...(plantId === undefined ? [texts.fleet.name] : []),
-            texts.alerts.raised,
-            texts.alerts.status,
-          ]}
-        >
-          {alerts.map((alert) => (
-            <Row
-              key={alert.id}
-              alert={alert}
-              slug={organization.slug}
-              timeZone={timeZone}
-              isOfPlant={plantId !== undefined}
-              isChosen={chosen.has(alert.id)}
-              onChoose={
-                canChange &&
-                ((isChosen) =>
-                  setChosen(
-                    (before) => new Set(isChosen ? [...before, alert.id] : [...before].filter((id) => id !== alert.id)),
-                  ))
-              }
-            />
-          ))}
-        </Table>
-      )}
+      <ListTable
+        rows={alerts}
+        headings={[
+          ...(canChange
+            ? [
+                {
+                  label: texts.alerts.chooseAll,
+                  content: (
+                    <input
+                      type="checkbox"
+                      aria-label={texts.alerts.chooseAll}
+                      checked={seen.length === alerts.length}
+                      onChange={({ target }) => setChosen(new Set(target.checked ? alerts.map(({ id }) => id) : []))}
+                    />
+                  ),
+                },
+              ]
+            : []),
+          texts.alerts.severity,
+          texts.alerts.what,
+          ...(plantId === undefined ? [texts.fleet.name] : []),
+          texts.alerts.raised,
+          texts.alerts.status,
+        ]}
+      >
+        {(alert) => (
+          <Row
+            key={alert.id}
+            alert={alert}
+            slug={organization.slug}
+            timeZone={timeZone}
+            isOfPlant={plantId !== undefined}
+            isChosen={chosen.has(alert.id)}
+            onChoose={
+              canChange &&
+              ((isChosen) =>
+                setChosen(
+                  (before) => new Set(isChosen ? [...before, alert.id] : [...before].filter((id) => id !== alert.id)),
+                ))
+            }
+          />
+        )}
+      </ListTable>
       <Pager meta={list.data?.meta} onPage={(page) => onSearch({ ...search, page })} />
     </>
   );

@@ -9,7 +9,7 @@ import { Chart } from "../ui/chart";
 import type { Level } from "../ui/chart-overlay";
 import { Failure } from "../ui/failure";
 import { Section } from "../ui/section";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 
 /** A rule that was applied to the values of a range. */
 export interface TestedRule {
@@ -110,30 +110,29 @@ function PlantBackTest({ organizationId, plantId, tested: { rule, range, result 
           levels={levels}
         />
       )}
-      {alerts.length > 0 && (
-        <Table
-          label={texts.alerts.title}
-          headings={[
-            texts.alerts.raised,
-            texts.plant.metric,
-            { label: texts.plant.value, kind: "number" },
-            texts.rules.cleared,
-          ]}
-        >
-          {alerts.slice(0, MOST_LISTED).map(({ metric, time, value, clearedAt }) => (
-            <tr key={`${metric} ${time}`}>
-              <th scope="row">
-                <time dateTime={time}>{dateTime(time, timeZone, locale)}</time>
-              </th>
-              <td>{metric}</td>
-              <td className="number">
-                {number(value, locale)} {unitOf(metric)}
-              </td>
-              <td>{clearedAt === null ? "–" : dateTime(clearedAt, timeZone, locale)}</td>
-            </tr>
-          ))}
-        </Table>
-      )}
+      <ListTable
+        rows={alerts.slice(0, MOST_LISTED)}
+        label={texts.alerts.title}
+        headings={[
+          texts.alerts.raised,
+          texts.plant.metric,
+          { label: texts.plant.value, kind: "number" },
+          texts.rules.cleared,
+        ]}
+      >
+        {({ metric, time, value, clearedAt }) => (
+          <tr key={`${metric} ${time}`}>
+            <th scope="row">
+              <time dateTime={time}>{dateTime(time, timeZone, locale)}</time>
+            </th>
+            <td>{metric}</td>
+            <td className="number">
+              {number(value, locale)} {unitOf(metric)}
+            </td>
+            <td>{clearedAt === null ? "–" : dateTime(clearedAt, timeZone, locale)}</td>
+          </tr>
+        )}
+      </ListTable>
       {alerts.length > MOST_LISTED && <p className="fine">{texts.rules.firstListed(count(MOST_LISTED, locale))}</p>}
     </>
   );

@@ -8,7 +8,7 @@ import { useTimeZone } from "../plants";
 import { type AuditSearch, type AuditSubject, SUBJECTS, SUBJECTS_OF_PLANT } from "../searches/audit";
 import { Failure } from "../ui/failure";
 import { Pager } from "../ui/pager";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug");
 
@@ -50,36 +50,35 @@ export function ChangeList({ plantId, search: { subject, page = 1 }, onSearch, c
       </div>
       <Failure error={events.error} />
       {events.data?.meta.total === 0 && <p className="fine">{texts.audit.none}</p>}
-      {events.data !== undefined && events.data.meta.total > 0 && (
-        <Table
-          label={texts.audit.title}
-          headings={[texts.audit.time(timeZone), texts.audit.event, texts.audit.details, texts.audit.actor]}
-        >
-          {events.data.data.map((event) => (
-            <tr key={event.id}>
-              <td>
-                <time dateTime={event.createdAt}>{dateTime(event.createdAt, timeZone, locale)}</time>
-              </td>
-              <th scope="row">
-                <code>{event.event}</code>
-                <span className="fine">{event.subjectId}</span>
-              </th>
-              <td className="wrap">
-                {Object.entries(event.details).map(([name, value]) => (
-                  <div key={name}>
-                    <span className="fine">{name}</span> {typeof value === "string" ? value : JSON.stringify(value)}
-                  </div>
-                ))}
-              </td>
-              <td>
-                {texts.audit.actors[event.actorType as keyof typeof texts.audit.actors] ?? event.actorType}
-                <span className="fine">{nameOf(event.actorId)}</span>
-                <span className="fine">{event.ip}</span>
-              </td>
-            </tr>
-          ))}
-        </Table>
-      )}
+      <ListTable
+        rows={events.data?.data}
+        label={texts.audit.title}
+        headings={[texts.audit.time(timeZone), texts.audit.event, texts.audit.details, texts.audit.actor]}
+      >
+        {(event) => (
+          <tr key={event.id}>
+            <td>
+              <time dateTime={event.createdAt}>{dateTime(event.createdAt, timeZone, locale)}</time>
+            </td>
+            <th scope="row">
+              <code>{event.event}</code>
+              <span className="fine">{event.subjectId}</span>
+            </th>
+            <td className="wrap">
+              {Object.entries(event.details).map(([name, value]) => (
+                <div key={name}>
+                  <span className="fine">{name}</span> {typeof value === "string" ? value : JSON.stringify(value)}
+                </div>
+              ))}
+            </td>
+            <td>
+              {texts.audit.actors[event.actorType as keyof typeof texts.audit.actors] ?? event.actorType}
+              <span className="fine">{nameOf(event.actorId)}</span>
+              <span className="fine">{event.ip}</span>
+            </td>
+          </tr>
+        )}
+      </ListTable>
       <Pager meta={events.data?.meta} onPage={(next) => onSearch({ subject, page: next })} />
     </>
   );

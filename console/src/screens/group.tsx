@@ -14,7 +14,7 @@ import { PlantHeading } from "../ui/plant-heading";
 import { Section } from "../ui/section";
 import { PlantState } from "../ui/state";
 import { SubPageHead } from "../ui/sub-page-head";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/groups/$groupId");
 
@@ -28,10 +28,10 @@ export function GroupScreen() {
   const mayChange = mayAct(user, organization, "OPERATOR");
   const group = useQuery(groupsQuery(organization.id)).data?.data.find(({ id }) => id === groupId);
   const members = useInfiniteQuery(membersOfGroupQuery(organization.id, groupId));
-  const plants = members.data?.pages.flatMap(({ data }) => data) ?? [];
+  const plants = members.data?.pages.flatMap(({ data }) => data);
   const [q, setQ] = useState("");
   const found = useQuery(foundPlantsQuery(organization.id, q.trim()));
-  const ids = new Set(plants.map(({ id }) => id));
+  const ids = new Set(plants?.map(({ id }) => id));
   const call = apiOf(organization.id);
   const params = { path: { id: groupId } };
   const reload = () => queryClient.invalidateQueries({ queryKey: [organization.id, "groups"] });
@@ -81,36 +81,35 @@ export function GroupScreen() {
           </ul>
         </Section>
       )}
-      {members.data?.pages[0]?.meta.total === 0 && <p className="fine">{texts.groups.empty}</p>}
-      {plants.length > 0 && (
-        <Table
-          headings={[
-            texts.fleet.name,
-            texts.fleet.status,
-            texts.fleet.lastSeen,
-            { label: texts.groups.remove, kind: "hidden" },
-          ]}
-        >
-          {plants.map((plant) => (
-            <tr key={plant.id}>
-              <PlantHeading slug={slug} plant={plant} />
-              <td>
-                <PlantState status={plant.status} />
-              </td>
-              <td>
-                <Age time={plant.lastSeenAt} now={now} timeZone="UTC" short />
-              </td>
-              <td className="number">
-                {mayChange && (
-                  <button type="button" onClick={() => remove.mutate(plant.id)} disabled={remove.isPending}>
-                    {texts.groups.remove}
-                  </button>
-                )}
-              </td>
-            </tr>
-          ))}
-        </Table>
-      )}
+      <ListTable
+        rows={plants}
+        none={texts.groups.empty}
+        headings={[
+          texts.fleet.name,
+          texts.fleet.status,
+          texts.fleet.lastSeen,
+          { label: texts.groups.remove, kind: "hidden" },
+        ]}
+      >
+        {(plant) => (
+          <tr key={plant.id}>
+            <PlantHeading slug={slug} plant={plant} />
+            <td>
+              <PlantState status={plant.status} />
+            </td>
+            <td>
+              <Age time={plant.lastSeenAt} now={now} timeZone="UTC" short />
+            </td>
+            <td className="number">
+              {mayChange && (
+                <button type="button" onClick={() => remove.mutate(plant.id)} disabled={remove.isPending}>
+                  {texts.groups.remove}
+                </button>
+              )}
+            </td>
+          </tr>
+        )}
+      </ListTable>
       <More list={members} />
     </>
   );

@@ -10,7 +10,7 @@ import { Confirm } from "../ui/dialog";
 import { Failure } from "../ui/failure";
 import { Form } from "../ui/form";
 import { PageHead } from "../ui/page-head";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/groups");
 
@@ -44,35 +44,34 @@ export function GroupsScreen() {
         </Form>
       )}
       <Failure error={groups.error ?? create.error} />
-      {groups.data?.meta.total === 0 && <p className="fine">{texts.groups.none}</p>}
-      {groups.data !== undefined && groups.data.meta.total > 0 && (
-        <Table
-          headings={[
-            texts.groups.group,
-            { label: texts.groups.plants, kind: "number" },
-            { label: texts.groups.delete, kind: "hidden" },
-          ]}
-        >
-          {groups.data.data.map((group) => (
-            <tr key={group.id}>
-              <th scope="row">
-                <Link to="/o/$slug/groups/$groupId" params={{ slug, groupId: group.id }}>
-                  {group.name}
-                </Link>
-                <span className="fine">{group.description}</span>
-              </th>
-              <td className="number">{count(group.plantCount, locale)}</td>
-              <td className="number">
-                {mayChange && (
-                  <button type="button" onClick={() => setDeleting(group)}>
-                    {texts.groups.delete}
-                  </button>
-                )}
-              </td>
-            </tr>
-          ))}
-        </Table>
-      )}
+      <ListTable
+        rows={groups.data?.data}
+        none={texts.groups.none}
+        headings={[
+          texts.groups.group,
+          { label: texts.groups.plants, kind: "number" },
+          { label: texts.groups.delete, kind: "hidden" },
+        ]}
+      >
+        {(group) => (
+          <tr key={group.id}>
+            <th scope="row">
+              <Link to="/o/$slug/groups/$groupId" params={{ slug, groupId: group.id }}>
+                {group.name}
+              </Link>
+              <span className="fine">{group.description}</span>
+            </th>
+            <td className="number">{count(group.plantCount, locale)}</td>
+            <td className="number">
+              {mayChange && (
+                <button type="button" onClick={() => setDeleting(group)}>
+                  {texts.groups.delete}
+                </button>
+              )}
+            </td>
+          </tr>
+        )}
+      </ListTable>
       {deleting !== null && (
         <Confirm
           title={texts.groups.deleteTitle(deleting.name)}

@@ -13,7 +13,7 @@ import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { PageHead } from "../ui/page-head";
 import { type Secrets, SecretsDialog } from "../ui/secret";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 import { ForAdministrators } from "./for-administrators";
 
 type CreatedKey = components["schemas"]["CreatedKey"];
@@ -47,41 +47,40 @@ function Partners() {
         </button>
       </PageHead>
       <Failure error={keys.error} />
-      {keys.data?.meta.total === 0 && <p className="fine">{texts.partners.none}</p>}
-      {keys.data !== undefined && keys.data.meta.total > 0 && (
-        <Table
-          headings={[
-            texts.partners.key,
-            texts.partners.scopes,
-            texts.partners.lastUsed,
-            { label: texts.partners.revoke, kind: "hidden" },
-          ]}
-        >
-          {keys.data.data.map((key) => (
-            <tr key={key.id}>
-              <th scope="row">
-                {key.name}
-                <span className="fine">
-                  {key.partnerId} · <code>{key.keyPrefix}…</code>
-                </span>
-              </th>
-              <td className="wrap">{key.scopes.join(", ")}</td>
-              <td>
-                <Age time={key.lastUsedAt} now={now} timeZone="UTC" />
-              </td>
-              <td className="number">
-                {key.isActive ? (
-                  <button type="button" onClick={() => setRevoking(key)}>
-                    {texts.partners.revoke}
-                  </button>
-                ) : (
-                  <span className="fine">{texts.partners.revoked}</span>
-                )}
-              </td>
-            </tr>
-          ))}
-        </Table>
-      )}
+      <ListTable
+        rows={keys.data?.data}
+        none={texts.partners.none}
+        headings={[
+          texts.partners.key,
+          texts.partners.scopes,
+          texts.partners.lastUsed,
+          { label: texts.partners.revoke, kind: "hidden" },
+        ]}
+      >
+        {(key) => (
+          <tr key={key.id}>
+            <th scope="row">
+              {key.name}
+              <span className="fine">
+                {key.partnerId} · <code>{key.keyPrefix}…</code>
+              </span>
+            </th>
+            <td className="wrap">{key.scopes.join(", ")}</td>
+            <td>
+              <Age time={key.lastUsedAt} now={now} timeZone="UTC" />
+            </td>
+            <td className="number">
+              {key.isActive ? (
+                <button type="button" onClick={() => setRevoking(key)}>
+                  {texts.partners.revoke}
+                </button>
+              ) : (
+                <span className="fine">{texts.partners.revoked}</span>
+              )}
+            </td>
+          </tr>
+        )}
+      </ListTable>
       {isAdding && <NewKey onClose={() => setIsAdding(false)} onCreated={setCreated} />}
       {created !== null && <SecretsDialog secrets={secretsOf(created, texts)} onClose={() => setCreated(null)} />}
       {revoking !== null && (

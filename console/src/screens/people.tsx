@@ -13,7 +13,7 @@ import { Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { PageHead } from "../ui/page-head";
 import { Section } from "../ui/section";
-import { Table } from "../ui/table";
+import { ListTable, Table } from "../ui/table";
 import { ForAdministrators } from "./for-administrators";
 
 const route = getRouteApi("/inside/o/$slug/people");
@@ -169,35 +169,34 @@ function Invitations() {
         </button>
       </Form>
       <Failure error={invitations.error ?? invite.error ?? revoke.error} />
-      {invitations.data !== undefined && invitations.data.data.length > 0 && (
-        <Table
-          headings={[
-            texts.login.email,
-            texts.people.role,
-            texts.fleet.status,
-            texts.people.invited,
-            { label: texts.people.revoke, kind: "hidden" },
-          ]}
-        >
-          {invitations.data.data.map(({ id, email, role, status, createdAt }) => (
-            <tr key={id}>
-              <th scope="row">{email}</th>
-              <td>{texts.role[role]}</td>
-              <td>{texts.people.statuses[status]}</td>
-              <td>
-                <Age time={createdAt} now={now} timeZone="UTC" />
-              </td>
-              <td className="number">
-                {status === "PENDING" && (
-                  <button type="button" onClick={() => revoke.mutate(id)} disabled={revoke.isPending}>
-                    {texts.people.revoke}
-                  </button>
-                )}
-              </td>
-            </tr>
-          ))}
-        </Table>
-      )}
+      <ListTable
+        rows={invitations.data?.data}
+        headings={[
+          texts.login.email,
+          texts.people.role,
+          texts.fleet.status,
+          texts.people.invited,
+          { label: texts.people.revoke, kind: "hidden" },
+        ]}
+      >
+        {({ id, email, role, status, createdAt }) => (
+          <tr key={id}>
+            <th scope="row">{email}</th>
+            <td>{texts.role[role]}</td>
+            <td>{texts.people.statuses[status]}</td>
+            <td>
+              <Age time={createdAt} now={now} timeZone="UTC" />
+            </td>
+            <td className="number">
+              {status === "PENDING" && (
+                <button type="button" onClick={() => revoke.mutate(id)} disabled={revoke.isPending}>
+                  {texts.people.revoke}
+                </button>
+              )}
+            </td>
+          </tr>
+        )}
+      </ListTable>
     </Section>
   );
 }

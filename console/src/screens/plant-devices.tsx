@@ -10,7 +10,7 @@ import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
 import { Section } from "../ui/section";
 import { DeviceState } from "../ui/state";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 import { CommandDialog } from "./command-dialog";
 import { Commands } from "./plant-commands";
 import { RegisterDialog } from "./register-dialog";
@@ -61,41 +61,40 @@ export function PlantDevices({ plantId }: { plantId: string }) {
           )
         }
       >
-        {devices.data?.data.length === 0 && <p className="fine">{texts.devices.none}</p>}
-        {devices.data !== undefined && devices.data.data.length > 0 && (
-          <Table
-            headings={[
-              texts.devices.device,
-              texts.devices.template,
-              texts.fleet.status,
-              texts.fleet.lastSeen,
-              { label: texts.devices.command, kind: "hidden" },
-            ]}
-          >
-            {devices.data.data.map((device) => (
-              <tr key={device.id}>
-                <th scope="row">
-                  {device.name}
-                  <span className="fine">{device.externalId}</span>
-                </th>
-                <td>{templateOf(device)?.name ?? texts.devices.types[device.type]}</td>
-                <td>
-                  <DeviceState status={device.status} />
-                </td>
-                <td>
-                  <Age time={device.lastSeenAt} now={now} timeZone={timeZone} />
-                </td>
-                <td className="number">
-                  {mayCommand && actionsOf(templateOf(device)).length > 0 && (
-                    <button type="button" onClick={() => setCommanding(device)}>
-                      {texts.devices.command}
-                    </button>
-                  )}
-                </td>
-              </tr>
-            ))}
-          </Table>
-        )}
+        <ListTable
+          rows={devices.data?.data}
+          none={texts.devices.none}
+          headings={[
+            texts.devices.device,
+            texts.devices.template,
+            texts.fleet.status,
+            texts.fleet.lastSeen,
+            { label: texts.devices.command, kind: "hidden" },
+          ]}
+        >
+          {(device) => (
+            <tr key={device.id}>
+              <th scope="row">
+                {device.name}
+                <span className="fine">{device.externalId}</span>
+              </th>
+              <td>{templateOf(device)?.name ?? texts.devices.types[device.type]}</td>
+              <td>
+                <DeviceState status={device.status} />
+              </td>
+              <td>
+                <Age time={device.lastSeenAt} now={now} timeZone={timeZone} />
+              </td>
+              <td className="number">
+                {mayCommand && actionsOf(templateOf(device)).length > 0 && (
+                  <button type="button" onClick={() => setCommanding(device)}>
+                    {texts.devices.command}
+                  </button>
+                )}
+              </td>
+            </tr>
+          )}
+        </ListTable>
       </Section>
       {devices.data?.data
         .filter((device) => actionsOf(templateOf(device)).length > 0)

@@ -11,7 +11,7 @@ import type { Mark } from "../ui/chart-overlay";
 import { Failure } from "../ui/failure";
 import { Section } from "../ui/section";
 import { AlertState, CommandState } from "../ui/state";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 
 type Alert = components["schemas"]["Alert"];
 type Command = components["schemas"]["ListedCommand"];
@@ -89,22 +89,24 @@ export function EventList({ events, timeZone }: { events: PlantEvents; timeZone:
   return (
     <Section title={texts.history.events}>
       <Failure error={events.error} />
-      {rows.length === 0 && <p className="fine">{texts.history.noEvents}</p>}
-      {rows.length > 0 && (
-        <Table label={texts.history.events} headings={[texts.history.time, texts.alerts.what, texts.alerts.status]}>
-          {rows.map(({ id, time, what, state }) => (
-            <tr key={id}>
-              <td>
-                <time dateTime={time}>{dateTime(time, timeZone, locale)}</time>
-              </td>
-              <th scope="row" className="wrap">
-                {what}
-              </th>
-              <td>{state}</td>
-            </tr>
-          ))}
-        </Table>
-      )}
+      <ListTable
+        rows={rows}
+        none={texts.history.noEvents}
+        label={texts.history.events}
+        headings={[texts.history.time, texts.alerts.what, texts.alerts.status]}
+      >
+        {({ id, time, what, state }) => (
+          <tr key={id}>
+            <td>
+              <time dateTime={time}>{dateTime(time, timeZone, locale)}</time>
+            </td>
+            <th scope="row" className="wrap">
+              {what}
+            </th>
+            <td>{state}</td>
+          </tr>
+        )}
+      </ListTable>
       {events.isCut && <p className="fine">{texts.history.cut}</p>}
     </Section>
   );

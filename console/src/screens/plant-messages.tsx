@@ -6,7 +6,7 @@ import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
 import { Section } from "../ui/section";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId");
 
@@ -23,32 +23,31 @@ export function PlantMessagesScreen() {
     <>
       <Failure error={refused.error ?? unregistered.error} />
       <Section title={texts.messages.unregistered}>
-        {unregistered.data?.length === 0 && <p className="fine">{texts.messages.noUnregistered}</p>}
-        {unregistered.data !== undefined && unregistered.data.length > 0 && (
-          <Table
-            headings={[
-              texts.messages.device,
-              { label: texts.messages.count, kind: "number" },
-              texts.messages.first,
-              texts.messages.last,
-            ]}
-          >
-            {unregistered.data.map((device) => (
-              <tr key={device.externalId}>
-                <th scope="row">
-                  <code>{device.externalId}</code>
-                </th>
-                <td className="number">{device.count}</td>
-                <td>
-                  <Age time={device.firstSeenAt} now={now} timeZone={timeZone} />
-                </td>
-                <td>
-                  <Age time={device.lastSeenAt} now={now} timeZone={timeZone} />
-                </td>
-              </tr>
-            ))}
-          </Table>
-        )}
+        <ListTable
+          rows={unregistered.data}
+          none={texts.messages.noUnregistered}
+          headings={[
+            texts.messages.device,
+            { label: texts.messages.count, kind: "number" },
+            texts.messages.first,
+            texts.messages.last,
+          ]}
+        >
+          {(device) => (
+            <tr key={device.externalId}>
+              <th scope="row">
+                <code>{device.externalId}</code>
+              </th>
+              <td className="number">{device.count}</td>
+              <td>
+                <Age time={device.firstSeenAt} now={now} timeZone={timeZone} />
+              </td>
+              <td>
+                <Age time={device.lastSeenAt} now={now} timeZone={timeZone} />
+              </td>
+            </tr>
+          )}
+        </ListTable>
       </Section>
       <Section title={texts.messages.refused}>
         {refused.data?.meta.total === 0 && <p className="fine">{texts.messages.noRefused}</p>}

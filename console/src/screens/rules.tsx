@@ -14,7 +14,7 @@ import { PageHead } from "../ui/page-head";
 import { Pager } from "../ui/pager";
 import { PlantName } from "../ui/plant-name";
 import { AlertState } from "../ui/state";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/rules");
 
@@ -51,60 +51,59 @@ export function RulesScreen() {
       </PageHead>
       <Failure error={rules.error ?? enable.error} />
       {rules.data?.meta.total === 0 && <p className="card empty">{texts.rules.none}</p>}
-      {rules.data !== undefined && rules.data.data.length > 0 && (
-        <Table
-          headings={[
-            texts.rules.enabled,
-            texts.rules.rule,
-            texts.rules.plant,
-            texts.alerts.severity,
-            texts.rules.last,
-            { label: texts.rules.delete, kind: "hidden" },
-          ]}
-        >
-          {rules.data.data.map((rule) => (
-            <tr key={rule.id}>
-              <td>
-                <input
-                  type="checkbox"
-                  aria-label={texts.rules.isEnabled(rule.name)}
-                  checked={isEnabled(rule)}
-                  disabled={!mayChange}
-                  onChange={({ target }) => enable.mutate({ id: rule.id, enabled: target.checked })}
-                />
-              </td>
-              <th scope="row" className="wrap">
-                <Link to="/o/$slug/rules/$ruleId" params={{ slug, ruleId: rule.id }}>
-                  {rule.name}
-                </Link>
-                <span className="fine">
-                  {texts.rules.conditions[rule.condition](rule.metric, exact(rule.threshold, rule.unit, locale))}
-                </span>
-              </th>
-              <td>
-                {rule.plantId === null ? (
-                  texts.rules.allPlants
-                ) : (
-                  <PlantName organizationId={organizationId} slug={slug} plantId={rule.plantId} />
-                )}
-              </td>
-              <td>
-                <AlertState severity={rule.severity} />
-              </td>
-              <td>
-                <Age time={rule.lastTriggeredAt} now={now} timeZone="UTC" short />
-              </td>
-              <td className="number">
-                {mayChange && (
-                  <button type="button" onClick={() => setDeleting(rule)}>
-                    {texts.rules.delete}
-                  </button>
-                )}
-              </td>
-            </tr>
-          ))}
-        </Table>
-      )}
+      <ListTable
+        rows={rules.data?.data}
+        headings={[
+          texts.rules.enabled,
+          texts.rules.rule,
+          texts.rules.plant,
+          texts.alerts.severity,
+          texts.rules.last,
+          { label: texts.rules.delete, kind: "hidden" },
+        ]}
+      >
+        {(rule) => (
+          <tr key={rule.id}>
+            <td>
+              <input
+                type="checkbox"
+                aria-label={texts.rules.isEnabled(rule.name)}
+                checked={isEnabled(rule)}
+                disabled={!mayChange}
+                onChange={({ target }) => enable.mutate({ id: rule.id, enabled: target.checked })}
+              />
+            </td>
+            <th scope="row" className="wrap">
+              <Link to="/o/$slug/rules/$ruleId" params={{ slug, ruleId: rule.id }}>
+                {rule.name}
+              </Link>
+              <span className="fine">
+                {texts.rules.conditions[rule.condition](rule.metric, exact(rule.threshold, rule.unit, locale))}
+              </span>
+            </th>
+            <td>
+              {rule.plantId === null ? (
+                texts.rules.allPlants
+              ) : (
+                <PlantName organizationId={organizationId} slug={slug} plantId={rule.plantId} />
+              )}
+            </td>
+            <td>
+              <AlertState severity={rule.severity} />
+            </td>
+            <td>
+              <Age time={rule.lastTriggeredAt} now={now} timeZone="UTC" short />
+            </td>
+            <td className="number">
+              {mayChange && (
+                <button type="button" onClick={() => setDeleting(rule)}>
+                  {texts.rules.delete}
+                </button>
+              )}
+            </td>
+          </tr>
+        )}
+      </ListTable>
       <Pager meta={rules.data?.meta} onPage={(next) => navigate({ search: { page: next } })} />
       {deleting !== null && (
         <Confirm

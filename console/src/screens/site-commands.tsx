@@ -11,7 +11,7 @@ import { useNow } from "../ui/now";
 import { Pager } from "../ui/pager";
 import { Section } from "../ui/section";
 import { CommandState, type CommandStatus } from "../ui/state";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/trading");
 
@@ -39,13 +39,12 @@ export function SiteCommands({ timeZone }: { timeZone: string }) {
     >
       <Failure error={log.error} />
       {log.data?.meta.total === 0 && <p className="fine">{texts.trading.noCommands}</p>}
-      {log.data !== undefined && log.data.meta.total > 0 && (
-        <Table headings={[texts.trading.command, texts.trading.content, texts.trading.received, texts.trading.outcome]}>
-          {log.data.data.map((entry) => (
-            <Entry key={entry.id} entry={entry} now={now} timeZone={timeZone} />
-          ))}
-        </Table>
-      )}
+      <ListTable
+        rows={log.data?.data}
+        headings={[texts.trading.command, texts.trading.content, texts.trading.received, texts.trading.outcome]}
+      >
+        {(entry) => <Entry key={entry.id} entry={entry} now={now} timeZone={timeZone} />}
+      </ListTable>
       <Pager meta={log.data?.meta} onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })} />
     </Section>
   );

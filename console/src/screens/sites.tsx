@@ -12,7 +12,7 @@ import { PlantHeading } from "../ui/plant-heading";
 import { SearchField } from "../ui/search-field";
 import { Section } from "../ui/section";
 import { PlantState } from "../ui/state";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 import { Total } from "../ui/total";
 
 const route = getRouteApi("/inside/o/$slug/trading");
@@ -43,21 +43,18 @@ export function Sites() {
       </search>
       <Failure error={sites.error} />
       <Total total={total} text={texts.trading.count} />
-      {total !== undefined && total > 0 && (
-        <Table
-          headings={[
-            texts.trading.site,
-            texts.fleet.status,
-            texts.trading.mode,
-            texts.trading.fallback,
-            texts.trading.schedule,
-          ]}
-        >
-          {sites.data?.data.map((site) => (
-            <Row key={site.siteId} site={site} slug={organization.slug} />
-          ))}
-        </Table>
-      )}
+      <ListTable
+        rows={sites.data?.data}
+        headings={[
+          texts.trading.site,
+          texts.fleet.status,
+          texts.trading.mode,
+          texts.trading.fallback,
+          texts.trading.schedule,
+        ]}
+      >
+        {(site) => <Row key={site.siteId} site={site} slug={organization.slug} />}
+      </ListTable>
       <Pager meta={sites.data?.meta} onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })} />
     </Section>
   );

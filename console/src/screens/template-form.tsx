@@ -8,7 +8,7 @@ import { LEVELS, type Signal, signalsOf, type TemplateLevel } from "../templates
 import { Failure } from "../ui/failure";
 import { Field, SelectField, TextField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 import { SignalCells } from "./signal-cells";
 import { SignalDialog } from "./signal-dialog";
 
@@ -74,39 +74,38 @@ export function TemplateForm({ source, isNew }: Props) {
           />
         </div>
         <h2>{texts.templates.signals}</h2>
-        {signals.length > 0 && (
-          <Table
-            headings={[
-              texts.templates.signal,
-              texts.templates.field,
-              texts.rules.unit,
-              { label: texts.templates.edit, kind: "hidden" },
-            ]}
-          >
-            {signals.map((signal, index) => (
-              <tr key={signal.key}>
-                <SignalCells signal={signal} />
-                <td>{signal.unit}</td>
-                <td className="number">
-                  <button
-                    type="button"
-                    aria-label={texts.templates.editNamed(signal.key)}
-                    onClick={() => setEditing(index)}
-                  >
-                    {texts.templates.edit}
-                  </button>{" "}
-                  <button
-                    type="button"
-                    aria-label={texts.templates.removeNamed(signal.key)}
-                    onClick={() => setSignals(signals.filter((other) => other !== signal))}
-                  >
-                    {texts.groups.remove}
-                  </button>
-                </td>
-              </tr>
-            ))}
-          </Table>
-        )}
+        <ListTable
+          rows={signals}
+          headings={[
+            texts.templates.signal,
+            texts.templates.field,
+            texts.rules.unit,
+            { label: texts.templates.edit, kind: "hidden" },
+          ]}
+        >
+          {(signal, index) => (
+            <tr key={signal.key}>
+              <SignalCells signal={signal} />
+              <td>{signal.unit}</td>
+              <td className="number">
+                <button
+                  type="button"
+                  aria-label={texts.templates.editNamed(signal.key)}
+                  onClick={() => setEditing(index)}
+                >
+                  {texts.templates.edit}
+                </button>{" "}
+                <button
+                  type="button"
+                  aria-label={texts.templates.removeNamed(signal.key)}
+                  onClick={() => setSignals(signals.filter((other) => other !== signal))}
+                >
+                  {texts.groups.remove}
+                </button>
+              </td>
+            </tr>
+          )}
+        </ListTable>
         <div className="toolbar">
           <button type="button" onClick={() => setEditing(signals.length)}>
             {texts.templates.addSignal}

@@ -12,7 +12,7 @@ import { PlantHeading } from "../ui/plant-heading";
 import { Section } from "../ui/section";
 import { PlantState } from "../ui/state";
 import { SubPageHead } from "../ui/sub-page-head";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 import { SignalTable } from "./signal-table";
 
 const route = getRouteApi("/inside/o/$slug/templates/$templateId");
@@ -90,28 +90,27 @@ function Actions({ template }: { template: DeviceTemplate }) {
   const actions = actionsOf(template);
   return (
     <Section title={texts.templates.actions}>
-      {actions.length === 0 && <p className="fine">{texts.templates.noActions}</p>}
-      {actions.length > 0 && (
-        <Table
-          label={texts.templates.actions}
-          headings={[texts.devices.action, texts.templates.parameters, texts.templates.timeout]}
-        >
-          {actions.map(({ action, label, params = [], timeoutSeconds = 30 }) => (
-            <tr key={action}>
-              <th scope="row">
-                {label ?? action}
-                {label !== undefined && <span className="fine">{action}</span>}
-              </th>
-              <td className="wrap">
-                {params
-                  .map(({ name, type, unit }) => `${name}: ${type}${unit === undefined ? "" : ` (${unit})`}`)
-                  .join(", ")}
-              </td>
-              <td>{texts.templates.seconds(timeoutSeconds)}</td>
-            </tr>
-          ))}
-        </Table>
-      )}
+      <ListTable
+        rows={actions}
+        none={texts.templates.noActions}
+        label={texts.templates.actions}
+        headings={[texts.devices.action, texts.templates.parameters, texts.templates.timeout]}
+      >
+        {({ action, label, params = [], timeoutSeconds = 30 }) => (
+          <tr key={action}>
+            <th scope="row">
+              {label ?? action}
+              {label !== undefined && <span className="fine">{action}</span>}
+            </th>
+            <td className="wrap">
+              {params
+                .map(({ name, type, unit }) => `${name}: ${type}${unit === undefined ? "" : ` (${unit})`}`)
+                .join(", ")}
+            </td>
+            <td>{texts.templates.seconds(timeoutSeconds)}</td>
+          </tr>
+        )}
+      </ListTable>
     </Section>
   );
 }
@@ -125,19 +124,17 @@ function Users({ organizationId, slug, templateId }: { organizationId: string; s
     <Section title={texts.templates.users}>
       <Failure error={usage.error} />
       {first && <p className="fine">{texts.templates.usage(first.plantCount, first.deviceCount)}</p>}
-      {plants.length > 0 && (
-        <Table headings={[texts.fleet.name, texts.fleet.status, texts.templates.use]}>
-          {plants.map((plant) => (
-            <tr key={plant.id}>
-              <PlantHeading slug={slug} plant={plant} tab="devices" />
-              <td>
-                <PlantState status={plant.status} />
-              </td>
-              <td>{texts.templates.usedAs(plant.usesItself, plant.deviceCount)}</td>
-            </tr>
-          ))}
-        </Table>
-      )}
+      <ListTable rows={plants} headings={[texts.fleet.name, texts.fleet.status, texts.templates.use]}>
+        {(plant) => (
+          <tr key={plant.id}>
+            <PlantHeading slug={slug} plant={plant} tab="devices" />
+            <td>
+              <PlantState status={plant.status} />
+            </td>
+            <td>{texts.templates.usedAs(plant.usesItself, plant.deviceCount)}</td>
+          </tr>
+        )}
+      </ListTable>
       <More list={usage} />
     </Section>
   );

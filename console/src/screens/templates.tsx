@@ -5,7 +5,7 @@ import { useLocale, useTexts } from "../i18n";
 import { templatesOfAllLevelsQuery, usageQuery } from "../templates";
 import { Failure } from "../ui/failure";
 import { PageHead } from "../ui/page-head";
-import { Table } from "../ui/table";
+import { ListTable } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/templates");
 
@@ -27,37 +27,36 @@ export function TemplatesScreen() {
       </PageHead>
       <p className="fine">{texts.templates.help}</p>
       <Failure error={templates.error} />
-      {templates.data && (
-        <Table
-          headings={[
-            texts.templates.template,
-            texts.devices.type,
-            texts.templates.level,
-            { label: texts.templates.signals, kind: "number" },
-            { label: texts.templates.usedBy, kind: "number" },
-          ]}
-        >
-          {templates.data.map((template) => (
-            <tr key={template.id}>
-              <th scope="row">
-                <Link to="/o/$slug/templates/$templateId" params={{ slug, templateId: template.id }}>
-                  {template.name}
-                </Link>
-                <span className="fine">
-                  {texts.templates.version(template.version)}
-                  {template.isSystem && ` · ${texts.templates.system}`}
-                </span>
-              </th>
-              <td>{texts.devices.types[template.type]}</td>
-              <td>{texts.templates.levels[template.level]}</td>
-              <td className="number">{count(template.signals.length, locale)}</td>
-              <td className="number">
-                <UsageCount organizationId={organization.id} templateId={template.id} />
-              </td>
-            </tr>
-          ))}
-        </Table>
-      )}
+      <ListTable
+        rows={templates.data}
+        headings={[
+          texts.templates.template,
+          texts.devices.type,
+          texts.templates.level,
+          { label: texts.templates.signals, kind: "number" },
+          { label: texts.templates.usedBy, kind: "number" },
+        ]}
+      >
+        {(template) => (
+          <tr key={template.id}>
+            <th scope="row">
+              <Link to="/o/$slug/templates/$templateId" params={{ slug, templateId: template.id }}>
+                {template.name}
+              </Link>
+              <span className="fine">
+                {texts.templates.version(template.version)}
+                {template.isSystem && ` · ${texts.templates.system}`}
+              </span>
+            </th>
+            <td>{texts.devices.types[template.type]}</td>
+            <td>{texts.templates.levels[template.level]}</td>
+            <td className="number">{count(template.signals.length, locale)}</td>
+            <td className="number">
+              <UsageCount organizationId={organization.id} templateId={template.id} />
+            </td>
+          </tr>
+        )}
+      </ListTable>
     </>
   );
 }

@@ -42,3 +42,19 @@ export function Table({ headings, label, children }: Props) {
     </div>
   );
 }
+
+interface ListProps<T> extends Omit<Props, "children"> {
+  /** undefined until they are loaded: nothing is shown. */
+  rows: readonly T[] | undefined;
+  /** Shown in place of a table without rows. */
+  none?: string;
+  /** Return the row of a record, with its key. */
+  children: (row: T, index: number) => ReactNode;
+}
+
+/** A table of records, if there are any. */
+export function ListTable<T>({ rows, none, children, ...table }: ListProps<T>) {
+  if (rows === undefined) return null;
+  if (rows.length === 0) return none === undefined ? null : <p className="fine">{none}</p>;
+  return <Table {...table}>{rows.map(children)}</Table>;
+}
