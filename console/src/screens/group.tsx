@@ -1,13 +1,11 @@
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useState } from "react";
 import { apiOf, dataOf } from "../api/client";
-import { foundPlantsQuery, groupsQuery, membersOfGroupQuery } from "../groups";
+import { groupsQuery, membersOfGroupQuery } from "../groups";
 import { useTexts } from "../i18n";
 import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
-import { Field } from "../ui/fields";
 import { More } from "../ui/more";
 import { useNow } from "../ui/now";
 import { PlantHeading } from "../ui/plant-heading";
@@ -15,6 +13,7 @@ import { Section } from "../ui/section";
 import { PlantState } from "../ui/state";
 import { SubPageHead } from "../ui/sub-page-head";
 import { ListTable } from "../ui/table";
+import { PlantSearch } from "./plant-search";
 
 const route = getRouteApi("/inside/o/$slug/groups/$groupId");
 
@@ -29,8 +28,6 @@ export function GroupScreen() {
   const group = useQuery(groupsQuery(organization.id)).data?.data.find(({ id }) => id === groupId);
   const members = useInfiniteQuery(membersOfGroupQuery(organization.id, groupId));
   const plants = members.data?.pages.flatMap(({ data }) => data);
-  const [q, setQ] = useState("");
-  const found = useQuery(foundPlantsQuery(organization.id, q.trim()));
   const ids = new Set(plants?.map(({ id }) => id));
   const call = apiOf(organization.id);
   const params = { path: { id: groupId } };
@@ -52,33 +49,25 @@ export function GroupScreen() {
           {texts.groups.title}
         </Link>
       </SubPageHead>
-      <Failure error={members.error ?? found.error ?? add.error ?? remove.error} />
+      <Failure error={members.error ?? add.error ?? remove.error} />
       {mayChange && (
         <Section title={texts.groups.add} isCard>
-          <Field
-            label={texts.fleet.search}
-            type="search"
-            value={q}
-            maxLength={100}
-            onChange={(event) => setQ(event.target.value)}
-          />
-          {found.data?.data.length === 0 && <p className="fine">{texts.fleet.none}</p>}
-          <ul className="found">
-            {found.data?.data.map((plant) => (
-              <li key={plant.id} className="toolbar">
+          <PlantSearch organizationId={organization.id} label={texts.fleet.search}>
+            {({ id, name, serialNumber }) => (
+              <>
                 <span className="grow">
-                  {plant.name} <span className="fine">{plant.serialNumber}</span>
+                  {name} <span className="fine">{serialNumber}</span>
                 </span>
-                {ids.has(plant.id) ? (
+                {ids.has(id) ? (
                   <span className="fine">{texts.groups.isMember}</span>
                 ) : (
-                  <button type="button" onClick={() => add.mutate(plant.id)} disabled={add.isPending}>
-                    {texts.groups.addNamed(plant.name)}
+                  <button type="button" onClick={() => add.mutate(id)} disabled={add.isPending}>
+                    {texts.groups.addNamed(name)}
                   </button>
                 )}
-              </li>
-            ))}
-          </ul>
+              </>
+            )}
+          </PlantSearch>
         </Section>
       )}
       <ListTable

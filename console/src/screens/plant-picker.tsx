@@ -1,10 +1,6 @@
-import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
-import { foundPlantsQuery } from "../groups";
 import { useTexts } from "../i18n";
-import { Failure } from "../ui/failure";
-import { Field } from "../ui/fields";
 import { PlantName } from "../ui/plant-name";
+import { PlantSearch } from "./plant-search";
 
 interface Props {
   organizationId: string;
@@ -17,8 +13,6 @@ interface Props {
 /** Choose one plant by a search, or all. */
 export function PlantPicker({ organizationId, slug, plantId, onChange }: Props) {
   const texts = useTexts();
-  const [q, setQ] = useState("");
-  const found = useQuery(foundPlantsQuery(organizationId, q.trim()));
   return (
     <fieldset className="block">
       <legend>{texts.rules.plant}</legend>
@@ -34,32 +28,19 @@ export function PlantPicker({ organizationId, slug, plantId, onChange }: Props) 
           </>
         )}
       </div>
-      <Field
-        label={texts.rules.watchOne}
-        type="search"
-        value={q}
-        maxLength={100}
-        onChange={(event) => setQ(event.target.value)}
-        // Enter would submit the form around this field.
-        onKeyDown={(event) => event.key === "Enter" && event.preventDefault()}
-      />
-      <Failure error={found.error} />
-      {found.data?.data.length === 0 && <p className="fine">{texts.fleet.none}</p>}
-      <ul className="found">
-        {found.data?.data.map(({ id, name, serialNumber }) => (
-          <li key={id}>
-            <button
-              type="button"
-              onClick={() => {
-                onChange(id);
-                setQ("");
-              }}
-            >
-              {name} <span className="fine">{serialNumber}</span>
-            </button>
-          </li>
-        ))}
-      </ul>
+      <PlantSearch organizationId={organizationId} label={texts.rules.watchOne}>
+        {({ id, name, serialNumber }, clear) => (
+          <button
+            type="button"
+            onClick={() => {
+              onChange(id);
+              clear();
+            }}
+          >
+            {name} <span className="fine">{serialNumber}</span>
+          </button>
+        )}
+      </PlantSearch>
     </fieldset>
   );
 }
