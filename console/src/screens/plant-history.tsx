@@ -1,4 +1,4 @@
-import { useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { number } from "../format/quantities";
@@ -32,7 +32,7 @@ export function PlantHistoryScreen() {
   const events = usePlantEvents(organization.id, plantId, range, timeZone);
   const columns = useQuery({
     ...columnsQuery(organization.id, plantId, metrics, range, POINTS),
-    placeholderData: (before: Columns | undefined) => before,
+    placeholderData: keepPreviousData,
   });
   return (
     <>
