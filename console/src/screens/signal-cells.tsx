@@ -1,5 +1,5 @@
 import { useTexts } from "../i18n";
-import { fieldOf, type Signal } from "../templates";
+import { fieldOf, type Signal } from "../signals";
 
 /** The first cells of a row about a signal: its name, and the field of messages that it reads. */
 export function SignalCells({ signal }: { signal: Signal }) {

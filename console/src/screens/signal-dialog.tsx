@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { useTexts } from "../i18n";
 import { SEVERITIES } from "../severities";
-import { ROLES, type Signal, signalOf, symbolLines } from "../templates";
+import { ROLES, type Signal, signalOf, symbolLines } from "../signals";
 import { Dialog } from "../ui/dialog";
 import { CheckField, Field, SelectField, TextField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";

@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { exact } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
-import { decoded, fieldOf, isPlausible, type Signal } from "../templates";
+import { decoded, fieldOf, isPlausible, type Signal } from "../signals";
 import { Table } from "../ui/table";
 import { SignalCells } from "./signal-cells";
 

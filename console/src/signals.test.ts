@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { decoded, fieldOf, isPlausible, signalOf, symbolLines } from "./templates";
+import { decoded, fieldOf, isPlausible, signalOf, symbolLines } from "./signals";
 
 test.each([
   ["215", 21.5 - 40],
