@@ -105,5 +105,7 @@ def test_every_page_opens(watched: Watched, user: Callable[..., ConsoleUser], da
             expect(page.get_by_role("heading", level=1)).to_be_visible()
             watched.wait_until_loaded()
             expect(refusal).to_have_count(0)
+            # The title of a screen that names none.
+            expect(page).not_to_have_title("Gridfleet")
         else:
             expect(refusal.first).to_be_visible()

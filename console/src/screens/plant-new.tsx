@@ -8,6 +8,7 @@ import { latestQuery, type Plant, plantQuery, refusedQuery, unregisteredQuery } 
 import { Failure } from "../ui/failure";
 import { Field, SelectField, TimeZoneField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
+import { PageHead } from "../ui/page-head";
 import { Steps } from "../ui/steps";
 import { ForAdministrators } from "./for-administrators";
 import { PlantDevices } from "./plant-devices";
@@ -29,11 +30,12 @@ export function NewPlantScreen() {
 
 function NewPlant() {
   const texts = useTexts();
+  const { organization } = route.useRouteContext();
   const { slug } = route.useParams();
   const { plant: plantId, step = 1 } = route.useSearch();
   return (
     <>
-      <h1>{texts.newPlant.title}</h1>
+      <PageHead title={texts.newPlant.title} of={organization.name} />
       <Steps names={texts.newPlant.steps} current={step} />
       {plantId === undefined && (
         <p>
