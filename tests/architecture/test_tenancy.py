@@ -89,7 +89,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "plants/commands/delivery": ("the gateway sends the commands of all organisations", "claim_due record_published"),
     "plants/commands/expiry": ("commands of all organisations expire", "expire_due list_due delete_ended"),
     "plants/commands/relaying": ("the gateway relays partners' commands to their sites", "relay relay_stop"),
-    "plants/ingest_plants": ("ingest serves all plants that the broker let in", "load_ingest_plants"),
+    "plants/ingest_plants": ("ingest serves all plants that the broker let in", "load_ingest_plants load_ingest_devices"),
     "plants/credentials/store": (
         "the service signs for all plants, and old secrets of all are deleted",
         "delete_old_packages delete_previous_secrets find_many",
@@ -111,7 +111,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "plants/presence": ("ingest records the presence of all plants", "record_presence record_bad_signatures sweep_silent"),
     "plants/sub_devices/store": (
         "ingest records the presence of all plants' devices",
-        "lock_many record_presence invalidate_status mark_silent of_plants",
+        "lock_many record_presence invalidate_status mark_silent of_plants find_named",
     ),
     "sandbox_esm/store": (
         "the sandbox serves all organisations, and SuperAdmins decide about it",
@@ -124,8 +124,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "telemetry/frames/store": (
         "ingest writes what verified plants reported; the telemetry of deleted plants has no organisation",
-        "ensure_sources sources used_layouts count_own_names write_frames write_latest abandoned_sources delete_frames"
-        " hold_source delete_latest delete_source source_owners",
+        "ensure_sources sources ensure_device_sources device_sources used_layouts count_own_names write_frames write_latest"
+        " abandoned_sources delete_frames hold_source delete_latest delete_source source_owners",
     ),
     "telemetry/power/refresh": ("ingest and a job refresh the powers of all plants", "refresh_power refresh_all"),
     "telemetry/power/store": (

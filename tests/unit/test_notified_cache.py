@@ -74,3 +74,30 @@ async def test_every_look_up_reads_while_entries_are_not_valid() -> None:
         assert await cache.look_up("a", table.read) == {"a": "1"}
     assert table.reads == [["a"], ["a"]]
     assert cache.find("a") is None
+
+
+async def test_changes_of_other_entries_do_not_keep_what_is_read_from_being_cached() -> None:
+    """Some plant of a large fleet changes in each second. A read that takes longer would be repeated for each batch."""
+    table, cache = Table(a="1", b="2"), NotifiedCache[str, str]()
+
+    async def beside_changes(keys: Collection[str]) -> dict[str, str]:
+        found = await table.read(keys)
+        for tag in ("b", "c"):
+            cache.invalidate(tag)
+        return found
+
+    await cache.look_up("ab", beside_changes)
+    assert [cache.find(key) for key in "ab"] == ["1", None]
+
+
+async def test_what_is_read_while_everything_is_invalidated_is_not_cached() -> None:
+    table, cache = Table(a="1"), NotifiedCache[str, str]()
+
+    async def overtaken(keys: Collection[str]) -> dict[str, str]:
+        found = await table.read(keys)
+        cache.invalidate_all()
+        await cache.look_up("b", table.read)
+        return found
+
+    assert await cache.look_up("a", overtaken) == {"a": "1"}
+    assert cache.find("a") is None

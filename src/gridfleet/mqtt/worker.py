@@ -8,18 +8,15 @@ fills, and the broker keeps the rest on disk.
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
-from uuid import UUID
 
 import structlog
 from aiormq.abc import AbstractChannel
 
-from gridfleet.domains.alerts.rule_cache import RULES_CHANNEL
 from gridfleet.domains.ingest.backlog import load_empty_at, save_empty_at
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
-from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.domains.plants.topology import PLANTS_VHOST, declare, ingest_queue, replace_shard
 from gridfleet.kernel.broker.connection import fail_when_closed
 from gridfleet.kernel.broker.frames import TaggedMessage
@@ -110,26 +107,13 @@ class IngestWorker:
             tasks.create_task(fail_when_closed(channel), name="channel")
 
     async def _listen(self) -> None:
-        plants, rules, subscriptions = self._pipeline.plant_cache, self._pipeline.rule_cache, self._pipeline.subscription_cache
-
-        changes: dict[str, tuple[Callable[[str], None], ...]] = {
-            "plant_changed": (
-                plants.invalidate,
-                rules.invalidate,
-                subscriptions.invalidate,
-                lambda plant_id: self._pipeline.power_refresher.note(None, [UUID(plant_id)]),
-            ),
-            "plant_offline": (plants.invalidate_status,),
-            "template_changed": (lambda _: plants.invalidate_all(),),
-            RULES_CHANNEL: (rules.invalidate,),
-            KEY_CHANGED: (lambda _: subscriptions.invalidate_all(),),
-        }
+        receivers = self._pipeline.receivers()
 
         def changed(channel: str, payload: str) -> None:
-            for change in changes[channel]:
-                change(payload)
+            for receive in receivers[channel]:
+                receive(payload)
 
-        await listen(self._database.url, tuple(changes), self._pipeline.invalidate, changed)
+        await listen(self._database.url, tuple(receivers), self._pipeline.invalidate, changed)
 
     async def _hold_leases(self, leases: Leases, channel: AbstractChannel, consumers: QueueConsumers) -> None:
         """Hold leases on this process's part of the shards, and store when their queues were empty."""

@@ -154,3 +154,15 @@ async def test_no_plant_is_silent_while_its_messages_may_wait(
         await db.execute("INSERT INTO ingest_shard VALUES (7, now() - %s::interval)", (read_until,))
         await sweep_silent(db)
     assert await two.statuses() == expected
+
+
+async def test_a_plant_that_goes_offline_again_locks_none_of_its_sub_devices(bench: Bench) -> None:
+    """A status is a few bytes, and a plant may have 20,000 sub-devices."""
+    plant = await bench.plant(["D1", "D2"])
+    await bench.take(plant.message({"time": moment(0).isoformat(), "devices": [{"id": "D1", "fields": {"a": 1}}]}))
+    statement = "SELECT external_id, status, xmax::text FROM sub_device WHERE plant_id = %s ORDER BY 1"
+    await bench.take(plant.delivery(OFFLINE, "status"))
+    before = await plant.rows(statement)
+    assert [status for _, status, _ in before] == ["UNKNOWN", "UNKNOWN"]
+    await bench.take(plant.delivery(OFFLINE, "status"))
+    assert await plant.rows(statement) == before

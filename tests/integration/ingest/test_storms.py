@@ -83,7 +83,8 @@ async def test_a_storm_of_last_wills_is_a_row_a_plant_too(database: Database, be
     plants = await online_plants(database, devices=0)
     wills = [Delivery(f"v1.plants.{plant}.status", b'{"status":"OFFLINE"}', 0) for plant in plants]
     async with await psycopg.AsyncConnection.connect(database.url, autocommit=True) as listening:
-        await listening.execute("LISTEN plant_changed")
+        for channel in ("plant_updated", "sub_device_changed"):
+            await listening.execute(f"LISTEN {channel}".encode())
 
         batch = await bench.pipeline.prepare(wills)
         async with counted(database) as (db, count):

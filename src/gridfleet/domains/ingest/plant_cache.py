@@ -1,7 +1,8 @@
 """Cache of the plants of this process with keys, readers and sources."""
 
+import asyncio
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -13,10 +14,16 @@ from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.decoder import SignalMap
 from gridfleet.domains.device_templates.models import DeviceTemplate, Signal
 from gridfleet.domains.ingest.readers import NAME_LIFE, OwnNamesReader, Reader, TemplateReader
-from gridfleet.domains.plants.ingest_plants import IngestPlant, load_ingest_plants
+from gridfleet.domains.plants.ingest_plants import IngestDevice, IngestPlant, load_ingest_devices, load_ingest_plants
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
-from gridfleet.domains.telemetry.frames.lookup import count_own_names, load_sources, used_layouts
+from gridfleet.domains.telemetry.frames.lookup import (
+    count_own_names,
+    load_device_sources,
+    load_sources,
+    used_layouts,
+)
+from gridfleet.domains.telemetry.frames.models import Source
 from gridfleet.domains.telemetry.frames.writer import LayoutIdCache
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
@@ -29,6 +36,8 @@ MAX_PLANT_NAMES: Final = 100_000
 """How many names the sources of a plant that have no template may use within `NAME_LIFE`, together (docs/decisions/0300)."""
 _COUNT_SECONDS: Final = 3600
 """How often the names of a plant without room are counted again."""
+_MOST_OUTDATED: Final = 1_000
+"""How many changed sub-devices of a plant are noted. Beyond that, all of the plant are read at its next message."""
 PRESENCE_EVERY_MS: Final = 10_000
 """The most that `lastSeenAt` may lag: one write per device and interval instead of one per message."""
 _SMOOTHING: Final = 0.2
@@ -155,40 +164,122 @@ class CachedPlant:
             device.status = SubDeviceStatus.UNKNOWN
 
 
+@dataclass(slots=True, eq=False)
+class _Sources:
+    """The sources of a plant. They stay cached while the plant itself is read again."""
+
+    plant_source_id: int | None = None
+    """None until the sources are read for the first time."""
+    devices: dict[str, CachedDevice] = field(default_factory=dict)
+    outdated: set[str] = field(default_factory=set)
+    """External ids of the sub-devices that have changed since they were read."""
+
+
 class PlantCache(NotifiedCache[str, CachedPlant]):
-    """Plants by the id in their topics."""
+    """Plants by the id in their topics.
+
+    A plant may have tens of thousands of sub-devices, and other plants wait while they are read. So a change of the plant reads
+    none of them again, and a change of a sub-device only that one.
+    """
 
     def __init__(self, database: Database, keyring: Keyring) -> None:
         super().__init__()
         self._database = database
         self._keyring = keyring
-        self._signal_maps: dict[tuple[UUID, int], SignalMap] = {}
+        self._sources: dict[str, _Sources] = {}
+        self._outdated: set[str] = set()
+        """Plants with outdated sub-devices."""
+        self._refreshing = asyncio.Lock()
+        self._template_readers: dict[tuple[UUID, int], TemplateReader] = {}
         self._shards_taken = 0
         self.layouts = LayoutIdCache()
 
     async def plants(self, plant_ids: Iterable[str]) -> dict[str, CachedPlant]:
-        """Return those of the plants that exist, by id. Plants that are not cached are read from the database."""
-        return await self.look_up(set(plant_ids), self._read)
+        """Return those of the plants that exist, by id. What is not cached or outdated is read from the database."""
+        found = await self.look_up(set(plant_ids), self._read)
+        if not self._outdated.isdisjoint(found):
+            await self._refresh(self._outdated & found.keys())
+        return found
 
     async def _read(self, plant_ids: Iterable[str]) -> dict[str, CachedPlant]:
-        canonical = [UUID(plant_id) for plant_id in plant_ids if _is_canonical(plant_id)]
-        if not canonical:
+        wanted = {plant_id: UUID(plant_id) for plant_id in plant_ids if _is_canonical(plant_id)}
+        if not wanted:
             return {}
+        sources = {plant_id: self._sources.setdefault(plant_id, _Sources()) for plant_id in wanted}
         async with self._database.transaction() as db:
-            connected = await load_ingest_plants(db, self._keyring, canonical)
-            sources = await load_sources(db, [plant.id for plant in connected])
-            templates = await templates_by_id(
-                db,
-                {plant.template_id for plant in connected if plant.template_id}
-                | {device.template_id for plant in connected for device in plant.devices if device.template_id},
-            )
-            return {
-                str(plant.id): await self._cached_plant(
-                    db, plant, {source.external_id: source.id for source in sources[plant.id]}, templates
-                )
+            connected = await load_ingest_plants(db, self._keyring, list(wanted.values()))
+            unread = [plant.id for plant in connected if sources[str(plant.id)].plant_source_id is None]
+            await self._read_sources(db, unread, sources)
+            own = await templates_by_id(db, {plant.template_id for plant in connected if plant.template_id})
+            found = {
+                str(plant.id): await self._cached_plant(db, plant, sources[str(plant.id)], own)
                 for plant in connected
-                if plant.id in sources  # otherwise it was deleted in the meantime
+                if sources[str(plant.id)].plant_source_id is not None  # otherwise it was deleted in the meantime
             }
+        for plant_id in wanted.keys() - found.keys():
+            self._sources.pop(plant_id, None)
+        return found
+
+    async def _read_sources(self, db: Connection, plant_ids: Collection[UUID], sources: Mapping[str, _Sources]) -> None:
+        """Read plants' sources for the first time."""
+        if not plant_ids:
+            return
+        devices = await load_ingest_devices(db, plant_ids, {})
+        rows = await load_sources(db, list(plant_ids))
+        read = await self._cached_devices(db, devices, rows)
+        for plant_id, own in rows.items():
+            into = sources[str(plant_id)]
+            # Another read of the plant may have been faster, and its sub-devices may have been refreshed since.
+            if into.plant_source_id is None:
+                into.plant_source_id = next((source.id for source in own if source.external_id is None), None)
+                into.devices |= read.get(plant_id, {})
+
+    async def _refresh(self, plant_ids: Collection[str]) -> None:
+        """Read the outdated sub-devices of plants."""
+        async with self._refreshing:  # otherwise a slower read could replace what a later one has found
+            sources = {UUID(plant_id): own for plant_id in plant_ids if (own := self._sources.get(plant_id)) is not None}
+            named = {
+                plant_id: own.outdated for plant_id, own in sources.items() if own.outdated and own.plant_source_id is not None
+            }
+            if not named:
+                return
+            for plant_id in named:
+                sources[plant_id].outdated = set()
+            self._outdated.difference_update(map(str, named))
+            try:
+                async with self._database.transaction() as db:
+                    devices = await load_ingest_devices(db, (), named)
+                    found = await self._cached_devices(db, devices, await load_device_sources(db, named))
+            except BaseException:
+                for plant_id, names in named.items():
+                    sources[plant_id].outdated |= names
+                    self._outdated.add(str(plant_id))
+                raise
+            for plant_id, names in named.items():
+                for name in names:
+                    sources[plant_id].devices.pop(name, None)
+                sources[plant_id].devices |= found.get(plant_id, {})
+                if plant := self.find(str(plant_id)):
+                    plant.names = None
+
+    def invalidate(self, tag: str) -> None:
+        """Read a plant and all its sub-devices again at its next message."""
+        self._sources.pop(tag, None)
+        self._outdated.discard(tag)
+        super().invalidate(tag)
+
+    def note_change(self, plant_id: str) -> None:
+        """Read a plant, but not its sub-devices, again at its next message, which writes all statuses."""
+        self.invalidate_status(plant_id)
+        super().invalidate(plant_id)
+
+    def note_device(self, plant_id: str, external_id: str) -> None:
+        """Read a sub-device again at the next message of its plant."""
+        if sources := self._sources.get(plant_id):
+            sources.outdated.add(external_id)
+            self._outdated.add(plant_id)
+            if len(sources.outdated) > _MOST_OUTDATED:
+                self.invalidate(plant_id)
 
     async def make_room(
         self, plant: CachedPlant, new: Collection[tuple[CachedDevice, dict[str, int | float | bool | None]]]
@@ -233,49 +324,57 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
     def invalidate_all(self) -> None:
         """Remove everything, including layouts: a layout that was created in a failed transaction does not exist."""
         super().invalidate_all()
-        self._signal_maps.clear()
+        self._sources.clear()
+        self._outdated.clear()
+        self._template_readers.clear()
         self.layouts = LayoutIdCache()
 
     async def _cached_plant(
-        self,
-        db: Connection,
-        plant: IngestPlant,
-        source_ids: dict[str | None, int],
-        templates: dict[UUID, DeviceTemplate],
+        self, db: Connection, plant: IngestPlant, sources: _Sources, templates: Mapping[UUID, DeviceTemplate]
     ) -> CachedPlant:
         keys: list[tuple[bytes, int | None]] = []
         if plant.keys is not None:
             keys.append((plant.keys.current, None))
             if plant.keys.previous is not None and plant.keys.previous_valid_until is not None:
                 keys.append((plant.keys.previous, int(plant.keys.previous_valid_until.timestamp() * 1000)))
-
-        async def device(device_id: UUID, external_id: str | None, template_id: UUID | None) -> CachedDevice:
-            source_id = source_ids[external_id]
-            template = templates.get(template_id) if template_id else None
-            reader: Reader = (
-                OwnNamesReader() if template is None else await TemplateReader.of(db, self.layouts, self._signal_map(template))
-            )
-            return CachedDevice(device_id, external_id, source_id, reader)
-
+        assert sources.plant_source_id is not None
+        reader = await self._reader(db, plant.template_id, templates)
         return CachedPlant(
             plant.id,
             plant.organization_id,
             plant.lifecycle_status,
             tuple(keys),
-            await device(plant.id, None, plant.template_id),
-            {
-                d.external_id: await device(d.id, d.external_id, d.template_id)
-                for d in plant.devices
-                if d.external_id in source_ids  # otherwise it was deleted in the meantime
-            },
+            CachedDevice(plant.id, None, sources.plant_source_id, reader),
+            sources.devices,
             plant.unreadable,
         )
 
-    def _signal_map(self, template: DeviceTemplate) -> SignalMap:
+    async def _cached_devices(
+        self, db: Connection, devices: Mapping[UUID, list[IngestDevice]], sources: Mapping[UUID, list[Source]]
+    ) -> dict[UUID, dict[str, CachedDevice]]:
+        """Return sub-devices by plant and external id, except those that were deleted before their source was read."""
+        templates = await templates_by_id(db, {one.template_id for own in devices.values() for one in own if one.template_id})
+        found: dict[UUID, dict[str, CachedDevice]] = {}
+        for plant_id, own in devices.items():
+            ids = {source.external_id: source.id for source in sources.get(plant_id, ())}
+            found[plant_id] = {
+                one.external_id: CachedDevice(
+                    one.id, one.external_id, ids[one.external_id], await self._reader(db, one.template_id, templates)
+                )
+                for one in own
+                if one.external_id in ids
+            }
+        return found
+
+    async def _reader(self, db: Connection, template_id: UUID | None, templates: Mapping[UUID, DeviceTemplate]) -> Reader:
+        template = templates.get(template_id) if template_id else None
+        if template is None:
+            return OwnNamesReader()
         key = (template.id, template.version)
-        if key not in self._signal_maps:
-            self._signal_maps[key] = SignalMap(msgspec.convert(template.signals, list[Signal]))
-        return self._signal_maps[key]
+        if key not in self._template_readers:
+            signals = SignalMap(msgspec.convert(template.signals, list[Signal]))
+            self._template_readers[key] = await TemplateReader.of(db, self.layouts, signals)
+        return self._template_readers[key]
 
 
 def _is_canonical(plant_id: str) -> bool:

@@ -1,6 +1,6 @@
 """Plants as ingest needs them: organisation, lifecycle status, signing keys and devices."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -12,7 +12,7 @@ from gridfleet.domains.plants.sub_devices import store as sub_devices
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.security.keyring import Keyring
 
-__all__ = ["IngestDevice", "IngestPlant", "load_ingest_plants"]
+__all__ = ["IngestDevice", "IngestPlant", "load_ingest_devices", "load_ingest_plants"]
 
 
 class IngestDevice(NamedTuple):
@@ -36,16 +36,12 @@ class IngestPlant:
     lifecycle_status: Lifecycle
     template_id: UUID | None
     keys: SigningKeys | None
-    devices: tuple[IngestDevice, ...]
     unreadable: bool
 
 
 async def load_ingest_plants(db: Connection, keyring: Keyring, plant_ids: Sequence[UUID]) -> list[IngestPlant]:
     """Return the plants of `plant_ids` that exist."""
     keys = await load_signing_keys(db, keyring, plant_ids)
-    devices: dict[UUID, list[IngestDevice]] = {}
-    for plant_id, device_id, external_id, template_id in await sub_devices.of_plants(db, plant_ids):
-        devices.setdefault(plant_id, []).append(IngestDevice(device_id, external_id, template_id))
     return [
         IngestPlant(
             plant_id,
@@ -53,8 +49,20 @@ async def load_ingest_plants(db: Connection, keyring: Keyring, plant_ids: Sequen
             Lifecycle(lifecycle),
             template_id,
             keys.get(plant_id),
-            tuple(devices.get(plant_id, ())),
             unreadable=plant_id in keys and keys[plant_id] is None,
         )
         for plant_id, organization_id, lifecycle, template_id in await store.identities(db, plant_ids)
     ]
+
+
+async def load_ingest_devices(
+    db: Connection, plant_ids: Collection[UUID], named: Mapping[UUID, Collection[str]]
+) -> dict[UUID, list[IngestDevice]]:
+    """Return every sub-device of the plants in `plant_ids`, and those of `named` by plant and external id."""
+    rows = await sub_devices.of_plants(db, plant_ids) if plant_ids else []
+    if named:
+        rows += await sub_devices.find_named(db, [(plant_id, name) for plant_id, names in named.items() for name in names])
+    devices: dict[UUID, list[IngestDevice]] = {}
+    for plant_id, device_id, external_id, template_id in rows:
+        devices.setdefault(plant_id, []).append(IngestDevice(device_id, external_id, template_id))
+    return devices

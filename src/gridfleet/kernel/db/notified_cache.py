@@ -36,7 +36,8 @@ class NotifiedCache(Generic[K, V]):
         self._is_valid = is_valid
         self._entries: dict[K, V] = {}
         self._keys_by_tag: dict[str, set[K]] = {}
-        self._changes = 0
+        self._reads: dict[object, set[str]] = {}
+        """For each read under way, what was invalidated since it began."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -56,22 +57,28 @@ class NotifiedCache(Generic[K, V]):
 
     async def load(self, keys: Collection[K], read: Read[K, V]) -> Mapping[K, V]:
         """Read the values of the keys that exist and cache them, whether they were cached or not."""
-        changes = self._changes
-        values = await read(keys)
-        if changes == self._changes:  # otherwise they may be stale: used once, but not cached
+        began = object()
+        invalidated = self._reads[began] = set[str]()
+        try:
+            values = await read(keys)
+        finally:
+            is_current = self._reads.pop(began, None) is not None
+        if is_current:
             for key, value in values.items():
-                self._keep(key, value)
+                if invalidated.isdisjoint(self._tags(key, value)):  # otherwise it may be stale: used once, but not cached
+                    self._keep(key, value)
         return values
 
     def invalidate(self, tag: str) -> None:
         """Remove the entries with this tag."""
-        self._changes += 1
+        for invalidated in self._reads.values():
+            invalidated.add(tag)
         for key in tuple(self._keys_by_tag.get(tag, ())):
             self._remove(key)
 
     def invalidate_all(self) -> None:
         """Remove all entries."""
-        self._changes += 1
+        self._reads.clear()
         self._entries.clear()
         self._keys_by_tag.clear()
 

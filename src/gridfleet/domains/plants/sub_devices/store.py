@@ -1,6 +1,6 @@
 """SQL of sub-devices."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -152,12 +152,13 @@ async def count(
 
 
 async def lock_many(db: Connection, sub_device_ids: Iterable[UUID], plant_ids: Iterable[UUID]) -> None:
-    """Lock sub-devices, and all sub-devices of plants, until the transaction ends.
+    """Lock sub-devices, and those of plants that `invalidate_status` changes, until the transaction ends.
 
     Rows are locked in the order of their ids, so that two such transactions cannot deadlock.
     """
     await db.execute(
-        "SELECT FROM sub_device WHERE id = ANY(%s) OR plant_id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",
+        "SELECT FROM sub_device WHERE id = ANY(%s) OR (plant_id = ANY(%s) AND status <> 'UNKNOWN')"
+        " ORDER BY id FOR NO KEY UPDATE",
         (list(sub_device_ids), list(plant_ids)),
     )
 
@@ -217,9 +218,19 @@ async def mark_silent(db: Connection) -> int:
     )
 
 
-async def of_plants(db: Connection, plant_ids: Sequence[UUID]) -> list[tuple[UUID, UUID, str, UUID | None]]:
+async def of_plants(db: Connection, plant_ids: Collection[UUID]) -> list[tuple[UUID, UUID, str, UUID | None]]:
     """Return (plant, sub-device, external id, template) of every sub-device of the plants."""
     cursor = await db.execute(
         "SELECT plant_id, id, external_id, template_id FROM sub_device WHERE plant_id = ANY(%s)", (list(plant_ids),)
+    )
+    return await cursor.fetchall()
+
+
+async def find_named(db: Connection, names: Sequence[tuple[UUID, str]]) -> list[tuple[UUID, UUID, str, UUID | None]]:
+    """Return what `of_plants` does of the sub-devices that exist with these plants and external ids."""
+    cursor = await db.execute(
+        "SELECT d.plant_id, d.id, d.external_id, d.template_id FROM unnest(%s::uuid[], %s::text[]) AS n (plant_id, external_id)"
+        " JOIN sub_device d USING (plant_id, external_id)",
+        ([plant_id for plant_id, _ in names], [name for _, name in names]),
     )
     return await cursor.fetchall()

@@ -1,6 +1,6 @@
 """Look up sources and layouts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -8,13 +8,24 @@ from gridfleet.domains.telemetry.frames import store
 from gridfleet.domains.telemetry.frames.models import LayoutColumns, Source, SourceLayout, SourceOwner
 from gridfleet.kernel.db import Connection
 
-__all__ = ["count_own_names", "layout_columns", "load_sources", "source_owners", "used_layouts"]
+__all__ = ["count_own_names", "layout_columns", "load_device_sources", "load_sources", "source_owners", "used_layouts"]
 
 
 async def load_sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[Source]]:
     """Return the sources of these plants and their sub-devices; create missing ones."""
     await store.ensure_sources(db, plant_ids)
     return await store.sources(db, plant_ids)
+
+
+async def load_device_sources(db: Connection, named: Mapping[UUID, Iterable[str]]) -> dict[UUID, list[Source]]:
+    """Return the sources of the sub-devices that exist, by plant; create missing ones.
+
+    Args:
+        named: External ids by plant.
+    """
+    names = [(plant_id, name) for plant_id, own in named.items() for name in own]
+    await store.ensure_device_sources(db, names)
+    return await store.device_sources(db, names)
 
 
 async def used_layouts(db: Connection, source_ids: Sequence[int]) -> dict[int, list[SourceLayout]]:

@@ -1,6 +1,6 @@
 """SQL that writes telemetry. The service itself writes it: ingest checks organisations before it creates a frame."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from typing import Final
 from uuid import UUID
@@ -44,6 +44,30 @@ async def ensure_sources(db: Connection, plant_ids: Sequence[UUID]) -> None:
     )
 
 
+async def ensure_device_sources(db: Connection, names: Sequence[tuple[UUID, str]]) -> None:
+    """Create missing sources of the sub-devices that exist with these plants and external ids, as `ensure_sources` does."""
+    await db.execute(
+        "WITH held AS (SELECT id, organization_id FROM plant WHERE id = ANY(%(plants)s) ORDER BY id FOR KEY SHARE)"
+        " INSERT INTO telemetry_source (organization_id, plant_id, sub_device_id, external_id)"
+        " SELECT p.organization_id, d.plant_id, d.id, d.external_id"
+        " FROM unnest(%(plants)s::uuid[], %(names)s::text[]) AS n (plant_id, external_id)"
+        " JOIN sub_device d USING (plant_id, external_id) JOIN held p ON p.id = d.plant_id"
+        " WHERE NOT EXISTS (SELECT FROM telemetry_source s WHERE s.sub_device_id = d.id)"
+        " ON CONFLICT DO NOTHING",
+        {"plants": [plant_id for plant_id, _ in names], "names": [name for _, name in names]},
+    )
+
+
+async def device_sources(db: Connection, names: Sequence[tuple[UUID, str]]) -> dict[UUID, list[Source]]:
+    """Return the sources of the sub-devices that exist with these plants and external ids, by plant."""
+    cursor = await db.execute(
+        "SELECT s.plant_id, s.id, s.external_id FROM unnest(%s::uuid[], %s::text[]) AS n (plant_id, external_id)"
+        " JOIN sub_device d USING (plant_id, external_id) JOIN telemetry_source s ON s.sub_device_id = d.id",
+        ([plant_id for plant_id, _ in names], [name for _, name in names]),
+    )
+    return _by_plant(await cursor.fetchall())
+
+
 async def sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[Source]]:
     """Return the sources of the plants and of their existing sub-devices."""
     cursor = await db.execute(
@@ -51,8 +75,12 @@ async def sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[
         " WHERE plant_id = ANY(%s) AND (external_id IS NULL OR sub_device_id IS NOT NULL)",
         (list(plant_ids),),
     )
+    return _by_plant(await cursor.fetchall())
+
+
+def _by_plant(rows: Iterable[tuple[UUID, int, str | None]]) -> dict[UUID, list[Source]]:
     found: dict[UUID, list[Source]] = {}
-    for plant_id, source_id, external_id in await cursor.fetchall():
+    for plant_id, source_id, external_id in rows:
         found.setdefault(plant_id, []).append(Source(source_id, external_id))
     return found
 
