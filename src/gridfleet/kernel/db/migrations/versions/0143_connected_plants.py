@@ -14,7 +14,7 @@ depends_on = None
 def upgrade() -> None:
     """Create the table."""
     op.execute(
-        "CREATE TABLE plant_command_wake (plant_id uuid PRIMARY KEY REFERENCES plant ON DELETE CASCADE,"
+        "CREATE TABLE IF NOT EXISTS plant_command_wake (plant_id uuid PRIMARY KEY REFERENCES plant ON DELETE CASCADE,"
         " connected_at timestamptz NOT NULL)"
     )
     op.execute(
