@@ -12,7 +12,7 @@ import pytest
 from gridfleet.domains.alerts.moves import follow_moves
 from gridfleet.domains.device_templates.catalogue import seed_system_templates
 from gridfleet.domains.device_templates.decoder import Metric
-from gridfleet.domains.live import fleet as feeds
+from gridfleet.domains.live import feed, fleet
 from gridfleet.domains.plants.changes import CHANNEL, ChangePublisher
 from gridfleet.domains.telemetry.power.refresh import PowerRefresher, refresh_all
 from gridfleet.kernel.caller import OrgRole
@@ -31,7 +31,7 @@ PATH = "/api/v1/fleet/live"
 
 @pytest.fixture
 async def service(database_url: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ApiService]:
-    monkeypatch.setattr(feeds, "SUMMARY_SECONDS", 0.0)
+    monkeypatch.setattr(feed, "SUMMARY_SECONDS", 0.0)
     async with api_service(database_url, home) as running:
         yield running
         running.state.fleet.close()
@@ -273,8 +273,8 @@ async def test_only_members_read_the_names_of_others(service: ApiService, first:
 
 
 async def test_feeds_of_an_organisation_take_no_room_of_others(service: ApiService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "KEPT_BYTES", 40_000)
-    monkeypatch.setattr(feeds, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(fleet, "KEPT_BYTES", 40_000)
+    monkeypatch.setattr(feed, "TURN_SECONDS", 0.0)
     database = service.state.database
     plant, other = await RecordedPlant.create(database), await RecordedPlant.create(database)
     headers = await viewer_of(service, plant.organization_id)
@@ -297,7 +297,7 @@ async def test_feeds_of_an_organisation_take_no_room_of_others(service: ApiServi
 
 async def test_an_organisation_has_a_bounded_number_of_feeds(service: ApiService, monkeypatch: pytest.MonkeyPatch) -> None:
     """Users share one; a key with a list of plants has one of its own."""
-    monkeypatch.setattr(feeds, "MOST_FEEDS", 2)
+    monkeypatch.setattr(fleet, "MOST_FEEDS", 2)
     database = service.state.database
     plant = await RecordedPlant.create(database)
     keys = []
@@ -350,8 +350,8 @@ async def test_a_client_whose_past_is_unknown_reads_again(service: ApiService, u
 
 
 async def test_a_slow_reader_gets_a_reset_and_no_queue(service: ApiService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "MOST_BYTES_OF_FEED", 2_000)
-    monkeypatch.setattr(feeds, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(fleet, "MOST_BYTES_OF_FEED", 2_000)
+    monkeypatch.setattr(feed, "TURN_SECONDS", 0.0)
     plant = await RecordedPlant.create(service.state.database)
     slow = await opened(service, await viewer_of(service, plant.organization_id), reads=False)
     quick = await opened(service, await viewer_of(service, plant.organization_id))
@@ -397,7 +397,7 @@ async def test_a_large_event_comes_in_small_pieces(service: ApiService) -> None:
 async def test_a_reader_within_an_event_that_is_not_kept_comes_back(
     service: ApiService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeds, "MOST_BYTES_OF_FEED", 2_000)
+    monkeypatch.setattr(fleet, "MOST_BYTES_OF_FEED", 2_000)
     plant = await many_plants(service, 200)
     headers = await viewer_of(service, plant.organization_id)
     slow = OpenStream(service, PATH, headers)
@@ -437,7 +437,7 @@ async def test_a_lost_connection_to_the_database_causes_a_reset(service: ApiServ
 
 @pytest.mark.parametrize("end", ["session", "membership", "process"])
 async def test_the_stream_ends_with_the_right_to_it(service: ApiService, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
-    monkeypatch.setattr(feeds, "TICK_SECONDS", 0.2)
+    monkeypatch.setattr(feed, "TICK_SECONDS", 0.2)
     plant = await RecordedPlant.create(service.state.database)
     headers = await viewer_of(service, plant.organization_id)
     stream = await opened(service, headers)
@@ -469,7 +469,7 @@ async def test_a_stream_outlives_a_database_that_does_not_answer(service: ApiSer
 async def test_a_stream_ends_with_its_session_although_the_client_has_a_key(
     service: ApiService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeds, "TICK_SECONDS", 0.2)
+    monkeypatch.setattr(feed, "TICK_SECONDS", 0.2)
     plant = await RecordedPlant.create(service.state.database)
     session = await viewer_of(service, plant.organization_id)
     shown = await add_plant(service.state.database, plant.organization_id)
@@ -483,7 +483,7 @@ async def test_a_stream_ends_with_its_key_while_others_get_commands(
     service: ApiService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The feed reads these commands all the time, and has nothing to show."""
-    monkeypatch.setattr(feeds, "TICK_SECONDS", 0.5)
+    monkeypatch.setattr(feed, "TICK_SECONDS", 0.5)
     database = service.state.database
     plant = await RecordedPlant.create(database)
     shown = await add_plant(database, plant.organization_id)
@@ -505,14 +505,14 @@ async def test_a_stream_ends_with_its_key_while_others_get_commands(
 
 async def test_many_watchers_cost_one_read(service: ApiService, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = 0
-    read = feeds.live_plants
+    read = feed.live_plants
 
     async def counted(*arguments: Any) -> Any:
         nonlocal reads
         reads += 1
         return await read(*arguments)
 
-    monkeypatch.setattr(feeds, "live_plants", counted)
+    monkeypatch.setattr(feed, "live_plants", counted)
     plant = await RecordedPlant.create(service.state.database)
     streams = [await opened(service, await viewer_of(service, plant.organization_id)) for _ in range(8)]
     await sql(service, "UPDATE plant SET name = 'Changed' WHERE id = %s", plant.id)

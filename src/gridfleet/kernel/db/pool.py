@@ -19,7 +19,17 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from gridfleet.kernel.db.lists import QuickListDumper
 from gridfleet.kernel.tracing import span
 
-__all__ = ["Connection", "Database", "TidyConnection", "after_commit", "limit_statements", "open_database"]
+__all__ = [
+    "NOTICE_A_DEAD_MACHINE",
+    "Connection",
+    "Database",
+    "TidyConnection",
+    "after_commit",
+    "cancellation_first",
+    "limit_statements",
+    "open_database",
+    "savepoint",
+]
 
 Connection = AsyncConnection[TupleRow]
 

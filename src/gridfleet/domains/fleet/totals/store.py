@@ -54,8 +54,8 @@ async def summary(db: Connection, org: OrgScope, alerts: FleetAlerts, before: Fl
         db: The connection.
         org: The organisation.
         alerts: The numbers of alerts.
-        today: The present day of the organisation.
         before: Energy of the earlier days of the month; None if it is not known.
+        today: The present day of the organisation.
     """
     condition, parameters = _visible(org, "p.id")
     parameters["today"] = today

@@ -25,6 +25,7 @@ _MOST_RISE: Final = 1e9
 energy of the day.
 """
 _GAP_US: Final = 30 * 60_000_000
+"""Readings further apart share their energy among the hours between them."""
 _MWH: Final = 1_000_000
 """In a kWh."""
 
