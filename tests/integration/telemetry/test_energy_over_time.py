@@ -213,19 +213,49 @@ async def test_a_counter_that_is_back_after_more_than_a_day_adds_nothing_before_
     assert (await of_plant(site, range_of(EnergyBucket.DAY))).total.produced == 1
 
 
-async def test_late_values_change_no_energy_whose_frames_are_deleted_in_part(site: RecordedPlant) -> None:
-    """A counter continues from its last reading of a day before."""
+async def test_a_counter_that_fell_is_compared_with_its_last_reading_of_the_day_before(site: RecordedPlant) -> None:
+    """Also if the hour after the fall is computed alone, and nothing was read in the hour before midnight."""
+    await counted(site, {MIDNIGHT - 4 * HOUR: 100.0, MIDNIGHT + 30 * MINUTE: 90.0})
+    await work(site.database)
+    await counted(site, {MIDNIGHT + 5 * HOUR: 102.0})
+    await work(site.database)
+    assert (await of_plant(site, range_of(EnergyBucket.DAY))).total.produced == pytest.approx(2)
+
+
+async def delete_before(database: Database, start: datetime) -> None:
+    """Delete frames as retention does."""
+    async with database.transaction() as db:
+        await db.execute("UPDATE telemetry_source SET raw_from = %s", (start,))
+        await db.execute("DELETE FROM telemetry_frame WHERE time < %s", (start,))
+
+
+async def test_a_counter_continues_from_a_deleted_reading(site: RecordedPlant) -> None:
+    """Of the day before, also when values of another device arrive late."""
     await counted(site, {MIDNIGHT - 2 * HOUR: 100.0, MIDNIGHT + 10 * HOUR: 110.0, MIDNIGHT + 26 * HOUR: 113.0})
     await work(site.database)
-    async with site.database.transaction() as db:
-        await db.execute("UPDATE telemetry_source SET raw_from = %s", (MIDNIGHT,))
-        await db.execute("DELETE FROM telemetry_frame WHERE time < %s", (MIDNIGHT,))
-    await site.write("GRID", METERED, {MIDNIGHT + hour * HOUR: [hour + 1.0, 0.0] for hour in (5, 23, 25)})
+    await delete_before(site.database, MIDNIGHT)
+    await site.write("GRID", METERED, {MIDNIGHT + hour * HOUR: [hour + 1.0, 0.0] for hour in (5, 10, 23, 25)})
     await work(site.database)
     found = await of_plant(site, range_of(EnergyBucket.HOUR, days=2))
     produced = {place: value for place, value in enumerate(column(found, "produced")) if value}
     assert produced == {10: pytest.approx(10), 26: pytest.approx(3)}
-    assert column(found, "imported")[25] == pytest.approx(2)
+    imported = {place: value for place, value in enumerate(column(found, "imported")) if value}
+    assert imported == {10: pytest.approx(5), 23: pytest.approx(13), 25: pytest.approx(2)}
+    await check_totals(site.database, site.organization_id)
+
+
+async def test_late_values_after_deleted_ones_count_once(site: RecordedPlant) -> None:
+    """A value of a day that is deleted does not count."""
+    await counted(site, {MIDNIGHT - 2 * HOUR: 100.0, MIDNIGHT + 30 * MINUTE: 104.0, MIDNIGHT + 10 * HOUR: 110.0})
+    await work(site.database)
+    await delete_before(site.database, MIDNIGHT)
+    await counted(site, {MIDNIGHT - 30 * MINUTE: 103.0, MIDNIGHT + 8 * HOUR: 107.0})
+    await site.write("GRID", ["active_power"], {MIDNIGHT + 10 * HOUR + n * 10 * MINUTE: [6.0] for n in range(7)})
+    await work(site.database)
+    found = await of_plant(site, range_of(EnergyBucket.HOUR))
+    produced = {place: value for place, value in enumerate(column(found, "produced")) if value}
+    assert produced == {0: pytest.approx(4), 8: pytest.approx(3), 10: pytest.approx(3)}
+    assert found.total.imported == pytest.approx(6)
     await check_totals(site.database, site.organization_id)
 
 

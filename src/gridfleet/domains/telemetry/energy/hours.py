@@ -58,12 +58,16 @@ class TookTooLong(Exception):
 
 
 class _Run(NamedTuple):
-    """Hours of a plant on one UTC day that are computed together. Frames are read from `read_from` on."""
+    """Hours of a plant on one UTC day that are computed together, from frames since the hour before `since`."""
 
     plant_id: UUID
     start: datetime
     hours: int
-    read_from: datetime
+    since: datetime
+
+    @property
+    def read_from(self) -> datetime:
+        return self.since - _HOUR
 
     @property
     def end(self) -> datetime:
@@ -173,14 +177,14 @@ async def _runs(db: Connection, wanted: Sequence[DirtyHour]) -> list[_Run]:
         # A counter that fell adds nothing until it is back at its level, which only the readings of the day show. Otherwise
         # those of the hour before suffice.
         since = start.replace(hour=0) if day[0] in fell else start
-        found.append(_Run(plant_id, start, (day[-1].hour - start) // _HOUR + 1, since - _HOUR))
+        found.append(_Run(plant_id, start, (day[-1].hour - start) // _HOUR + 1, since))
     return found
 
 
 async def _counters(
     db: Connection, runs: Sequence[_Run], meters: Sequence[tuple[int, EnergyMeter]], until: float
 ) -> dict[_Name, _Counted]:
-    """Return the counters of meters in runs. A reading within a day before a run sets the level of its first one."""
+    """Return the counters of meters in runs. A reading within a day before a run's `since` sets the level of its first one."""
     found: dict[_Name, _Counted] = {}
     metrics = {
         metric.name: metric
@@ -191,7 +195,9 @@ async def _counters(
     for some in _portions(list(metrics.values()), runs, until):
         values = await _read(db, some, runs)
         first = {metric.name: microseconds(runs[metric.run].start) for metric in some}
-        without = [metric for metric in some if bisect_left(values[metric.name].times, first[metric.name]) == 0]
+        without = [
+            metric for metric in some if bisect_left(values[metric.name].times, microseconds(runs[metric.run].since)) == 0
+        ]
         for name, (time, value) in (await _read_last(db, without, runs)).items():
             values[name] = Values([time, *values[name].times], [value, *values[name].values])
         for metric in some:
@@ -282,12 +288,12 @@ async def _read(db: Connection, metrics: Sequence[_Metric], runs: Sequence[_Run]
 
 
 async def _read_last(db: Connection, metrics: Collection[_Metric], runs: Sequence[_Run]) -> dict[_Name, tuple[int, float]]:
-    """Return the last reading within a day before each metric's run, where nothing was read in the hour before it."""
+    """Return the last reading of each metric within a day before `since` of its run."""
     picks: list[tuple[store.Pick, float]] = []
     owners: list[_Name] = []
     for metric in metrics:
         run = runs[metric.run]
-        some = _picks(0, metric, run.start - _LONGEST_GAP, run.read_from)
+        some = _picks(0, metric, run.since - _LONGEST_GAP, run.since)
         picks += [(pick._replace(number=len(picks) + place), factor) for place, (pick, factor) in enumerate(some)]
         owners += [metric.name] * len(some)
     found: dict[_Name, tuple[int, float]] = {}

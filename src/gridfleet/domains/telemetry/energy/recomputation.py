@@ -130,12 +130,8 @@ async def _recompute(db: Connection, dirty: Sequence[DirtyHour], until: float = 
         return 0
     open_from = await store.watermark(db)
     before = await store.kept_around(db, dirty)
-    # Frames before that time may be deleted. What is kept of the day after it may depend on them: it cannot be computed again.
-    hours = [
-        one
-        for one in {*dirty, *before}
-        if accounts[one.plant_id][1] <= (one.hour - store.LOOKAHEAD if one in before else one.hour) and one.hour < open_from
-    ]
+    # Frames before that time may be deleted, so what is kept cannot be computed again.
+    hours = [one for one in {*dirty, *before} if accounts[one.plant_id][1] <= one.hour < open_from]
     computed = await energies_of_hours(db, await meters_of_plants(db, list(accounts)), hours, until)
     changed = {one: kept for one, kept in computed.items() if kept != before.get(one, _NOTHING)}
     if not changed:

@@ -14,8 +14,7 @@ __all__ = ["Pick"]
 KINDS: Final = 5
 """Kinds of energy in a row."""
 _VALUES: Final = 4 * KINDS
-LOOKAHEAD: Final = timedelta(hours=24)
-"""How long a counter continues from its last reading."""
+_LOOKAHEAD: Final = timedelta(hours=24)
 _SUM: Final = ", ".join(
     f"coalesce(t.energies[{n}] + {{other}}[{n}], t.energies[{n}], {{other}}[{n}])" for n in range(1, _VALUES + 1)
 )
@@ -95,7 +94,7 @@ async def kept_around(db: Connection, dirty: Sequence[DirtyHour]) -> dict[DirtyH
         "SELECT DISTINCT ON (e.plant_id, e.hour) e.plant_id, e.hour, e.energies, e.falls"
         " FROM unnest(%s::uuid[], %s::timestamptz[]) AS d (plant_id, hour) JOIN plant_energy e ON e.plant_id = d.plant_id"
         " AND e.hour >= d.hour - interval '1 hour' AND e.hour <= d.hour + %s ORDER BY e.plant_id, e.hour",
-        ([one.plant_id for one in dirty], [one.hour for one in dirty], LOOKAHEAD),
+        ([one.plant_id for one in dirty], [one.hour for one in dirty], _LOOKAHEAD),
     )
     return {DirtyHour(row[0], row[1]): KeptHour(row[2], row[3]) for row in await cursor.fetchall()}
 
@@ -136,17 +135,18 @@ _PICKS: Final = (
 
 
 async def readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, bytes, bytes]]:
-    """Return number, times and values of each pick that has any, of each second the last one.
+    """Return number, times and values of each pick that has any, of each second the last one; none of days that are deleted.
 
     Times are microseconds since 2000-01-01 UTC, values doubles, both big-endian and by time.
     """
     cursor = db.cursor(binary=True)
     await cursor.execute(
         "SELECT w.number, string_agg(timestamptz_send(f.time), ''::bytea), string_agg(float8send(f.value), ''::bytea)"
-        f" FROM {_PICKS} CROSS JOIN LATERAL (SELECT time, value FROM"
+        f" FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL (SELECT time, value FROM"
         " (SELECT time, value, lead(time) OVER (ORDER BY time) AS next"
-        " FROM (SELECT time, vals[w.place + 1] AS value FROM telemetry_frame WHERE source_id = w.source_id AND time >= w.start"
-        " AND time < w.finish AND layout_id = w.layout_id AND time >= %s::timestamptz AND time < %s::timestamptz) AS every"
+        " FROM (SELECT time, vals[w.place + 1] AS value FROM telemetry_frame WHERE source_id = w.source_id"
+        " AND time >= greatest(w.start, s.raw_from) AND time < w.finish AND layout_id = w.layout_id"
+        " AND time >= %s::timestamptz AND time < %s::timestamptz) AS every"
         " WHERE value IS NOT NULL) AS valued"
         " WHERE next IS NULL OR date_trunc('second', next) > date_trunc('second', time) ORDER BY time OFFSET 0) AS f"
         " GROUP BY w.number",
@@ -157,12 +157,21 @@ async def readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, byt
 
 
 async def last_readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, datetime, float]]:
-    """Return number, time and value of the last reading of each pick that has any."""
+    """Return number, time and value of the last reading of each pick that has any.
+
+    The frames of a pick's first hours may be deleted. Their last reading comes from the roll-ups, with the start of its hour as
+    its time. Frames of deleted days that arrived later are in no roll-up and do not count.
+    """
     cursor = await db.execute(
-        f"SELECT w.number, f.time, f.value FROM {_PICKS} CROSS JOIN LATERAL (SELECT time, vals[w.place + 1] AS value"
-        " FROM telemetry_frame WHERE source_id = w.source_id AND time >= w.start AND time < w.finish"
+        f"SELECT w.number, f.time, f.value FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL"
+        " ((SELECT time, vals[w.place + 1] AS value FROM telemetry_frame"
+        " WHERE source_id = w.source_id AND time >= greatest(w.start, s.raw_from) AND time < w.finish"
         " AND layout_id = w.layout_id AND time >= %s::timestamptz AND time < %s::timestamptz"
-        " AND vals[w.place + 1] IS NOT NULL ORDER BY time DESC LIMIT 1) AS f",
+        " AND vals[w.place + 1] IS NOT NULL ORDER BY time DESC LIMIT 1) UNION ALL"
+        " (SELECT bucket, lasts[w.place + 1] FROM telemetry_hour"
+        " WHERE source_id = w.source_id AND bucket >= w.start AND bucket < least(w.finish, s.raw_from)"
+        " AND layout_id = w.layout_id AND lasts[w.place + 1] IS NOT NULL ORDER BY bucket DESC LIMIT 1)"
+        " ORDER BY time DESC LIMIT 1) AS f",
         (*_columns(picks), min(pick.start for pick in picks), max(pick.end for pick in picks)),
         prepare=False,
     )
