@@ -9,6 +9,13 @@ test("cells in quotes keep separators, line breaks and quotes", () => {
   ]);
 });
 
+test("quotes within a cell belong to it", () => {
+  expect(rowsOf('12" pipe,SN-1\nBarn,SN-2')).toEqual([
+    ['12" pipe', "SN-1"],
+    ["Barn", "SN-2"],
+  ]);
+});
+
 test("empty rows are counted, and the end of the last line is no row", () => {
   expect(rowsOf("name\n\nBarn\n")).toEqual([["name"], [""], ["Barn"]]);
   expect(rowsOf("")).toEqual([]);

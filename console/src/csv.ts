@@ -9,7 +9,7 @@ export function separatorOf(text: string): "," | ";" {
 /**
  * Return the cells of each row, also of empty rows, so that the index of a row is its number in a spreadsheet less one.
  *
- * A cell in quotes may contain separators, line breaks and doubled quotes.
+ * A cell in quotes may contain separators, line breaks and doubled quotes. Quotes within another cell belong to it.
  */
 export function rowsOf(text: string): string[][] {
   const separator = separatorOf(text);
@@ -34,7 +34,7 @@ export function rowsOf(text: string): string[][] {
         cell += '"';
         at++;
       } else isQuoted = false;
-    } else if (character === '"') isQuoted = true;
+    } else if (character === '"' && cell === "") isQuoted = true;
     else if (character === separator) endCell();
     else if (character === "\n") endRow();
     else if (character !== "\r") cell += character;

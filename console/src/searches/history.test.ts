@@ -19,6 +19,7 @@ test.each([
   { from: "2026-11-02T00:00:00Z", to: "2026-11-01T00:00:00Z" },
   { from: "yesterday", to: "2026-11-01T00:00:00Z" },
   { from: "2026-11-02T00:00:00Z" },
+  { from: "+275760-09-13T00:00:00Z", to: "2026-11-01T00:00:00Z" },
   { last: "1y", metrics: "BAT1.soc" },
 ])("%o is replaced by the usual range", (search) => {
   expect(historySearch(search)).toEqual({ last: "24h", metrics: undefined });

@@ -1,4 +1,5 @@
 import type { Range } from "../plants";
+import { timeOf } from "./values";
 
 export const LAST = ["1h", "24h", "7d", "30d"] as const;
 export type Last = (typeof LAST)[number];
@@ -23,11 +24,6 @@ export function historySearch(search: Record<string, unknown>): HistorySearch {
   const [from, to] = [timeOf(search.from), timeOf(search.to)];
   if (from !== undefined && to !== undefined && from < to) return { from, to, metrics };
   return { last: LAST.find((one) => one === search.last) ?? "24h", metrics };
-}
-
-function timeOf(value: unknown): string | undefined {
-  const time = typeof value === "string" ? Date.parse(value) : Number.NaN;
-  return Number.isNaN(time) ? undefined : new Date(time).toISOString();
 }
 
 /** Return the range of a search at a time. The last hours end with the minute, so that an answer can be reused within it. */

@@ -1,3 +1,5 @@
+import { numberOf } from "./values";
+
 export interface NewPlantSearch {
   /** Id of the plant that was registered in the first step. */
   plant?: string | undefined;
@@ -8,6 +10,6 @@ export interface NewPlantSearch {
 /** Return the step of the page; the first one for a link without a plant. */
 export function newPlantSearch({ plant, step }: Record<string, unknown>): NewPlantSearch {
   if (typeof plant !== "string" || !/^[0-9a-f-]{36}$/.test(plant)) return {};
-  const shown = Number(step);
+  const shown = numberOf(step);
   return { plant, step: shown === 3 || shown === 4 ? shown : 2 };
 }

@@ -6,6 +6,7 @@ import { newPlantSearch } from "./new-plant";
 import { peopleSearch } from "./people";
 import { rulesSearch } from "./rules";
 import { siteSearch, sitesSearch } from "./trading";
+import { textOf } from "./values";
 
 const PLANT = "0192f0c1-2c1a-7c3e-9b0a-3d1f5a2b4c6d";
 
@@ -50,6 +51,24 @@ test("a link to a site keeps what exists", () => {
     page: 3,
   });
   expect(siteSearch({ at: "yesterday", hours: 7, type: "ORDER", page: 0 })).toEqual({});
+});
+
+test("objects that convert to nothing are no numbers", () => {
+  const object = JSON.parse('{"toString": 1, "valueOf": 1}');
+  expect(rulesSearch({ page: object })).toEqual({});
+  expect(siteSearch({ hours: object, page: object })).toEqual({});
+  expect(newPlantSearch({ plant: PLANT, step: object })).toEqual({ plant: PLANT, step: 2 });
+});
+
+test("a time that not every zone can show is none", () => {
+  expect(siteSearch({ at: "+275760-09-13T00:00:00Z" })).toEqual({});
+  expect(siteSearch({ at: "-000001-01-01T00:00:00Z" })).toEqual({});
+});
+
+test("halves of characters are left out of a text", () => {
+  expect(textOf(JSON.parse('"a\\ud800b"'))).toBe("ab");
+  expect(textOf(`${"x".repeat(99)}😀`)).toBe("x".repeat(99));
+  expect(textOf("😀")).toBe("😀");
 });
 
 test("a link to rules keeps a page that may exist", () => {

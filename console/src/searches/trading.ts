@@ -1,5 +1,5 @@
 import type { components } from "../api/schema";
-import { pageOf, textOf } from "./values";
+import { numberOf, pageOf, textOf, timeOf } from "./values";
 
 export type CommandType = components["schemas"]["CommandType"];
 
@@ -40,10 +40,9 @@ export interface SiteSearch {
 
 /** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
 export function siteSearch({ at, hours, type, page }: Record<string, unknown>): SiteSearch {
-  const time = typeof at === "string" ? Date.parse(at) : Number.NaN;
   return {
-    at: Number.isNaN(time) ? undefined : new Date(time).toISOString(),
-    hours: HOURS.find((one) => one === Number(hours)),
+    at: timeOf(at),
+    hours: HOURS.find((one) => one === numberOf(hours)),
     type: COMMAND_TYPES.find((one) => one === type),
     page: pageOf(page),
   };

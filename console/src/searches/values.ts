@@ -4,13 +4,31 @@ const MOST_CHARACTERS = 100;
 
 /** Return the page of a URL if the list has it, from 2; undefined for the first one. */
 export function pageOf(value: unknown): number | undefined {
-  const page = Number(value);
+  const page = numberOf(value);
   return Number.isInteger(page) && page > 1 && page <= MOST_PAGES ? page : undefined;
 }
 
-/** Return the text of a URL that a list is searched for; undefined for none. */
+/** Return the number of a URL; NaN for anything else. Objects of a URL may have no conversion. */
+export function numberOf(value: unknown): number {
+  return typeof value === "number" || typeof value === "string" ? Number(value) : Number.NaN;
+}
+
+/** Return the time of a URL in ISO 8601; undefined if it is none of the years 0 to 9999, in which all zones can show it. */
+export function timeOf(value: unknown): string | undefined {
+  const time = typeof value === "string" ? Date.parse(value) : Number.NaN;
+  const text = Number.isNaN(time) ? "" : new Date(time).toISOString();
+  return /^\d{4}-/.test(text) ? text : undefined;
+}
+
+/** Return the text of a URL that a list is searched for; undefined for none. Halves of characters cannot be sent. */
 export function textOf(value: unknown): string | undefined {
-  const text = typeof value === "string" ? value.trim().slice(0, MOST_CHARACTERS) : "";
+  const text =
+    typeof value === "string"
+      ? value
+          .trim()
+          .slice(0, MOST_CHARACTERS)
+          .replace(/\p{Surrogate}/gu, "")
+      : "";
   return text === "" ? undefined : text;
 }
 
