@@ -79,6 +79,26 @@ async def test_organisations_take_turns_when_their_plants_have_connected(bench: 
     assert await sent(bench, start, 100) == [one for own in commands.values() for one in own]
 
 
+async def test_an_organisation_whose_plants_connected_first_leaves_turns_to_others(bench: Bench) -> None:
+    """With a thousand commands for each of its plants, one is made due at a time, and another organisation waited for all."""
+    *plants, other = [await commandable(bench) for _ in range(31)]
+    for plant in plants:
+        await issue(plant)
+        await move_to(plant, plants[0].organization_id)
+    command = await issue(other)
+    start = datetime.now(UTC) + timedelta(seconds=1)
+    assert len(await sent(bench, start, 31)) == 31
+    for plant in (*plants, other):
+        await bench.take(plant.delivery(b'{"status": "ONLINE"}', "status"))
+    claims = 0
+    while not await are_due(bench, [command], start):
+        claims += 1
+        async with bench.database.transaction() as db:
+            await store.wake(db, start, start, start, most_plants=10, most_commands=1)
+    # Each of two organisations is the first of a claim with the same probability.
+    assert claims <= 20
+
+
 async def test_commands_that_were_not_sent_wait_for_the_turn_of_their_plant(bench: Bench) -> None:
     """Those that were sent before may have been lost with the session, and must not be executed after them."""
     plants = [await commandable(bench) for _ in range(3)]

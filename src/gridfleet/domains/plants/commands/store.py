@@ -251,7 +251,8 @@ async def wake(
 ) -> None:
     """Set when the unacknowledged commands of plants that have connected are due. Waits for no lock.
 
-    Organisations take turns. Plants whose commands are locked stay noted. If others are left, the senders are notified.
+    Organisations take turns, in random order. Plants whose commands are locked stay noted. If others are left, the senders are
+    notified.
 
     Args:
         unsent_due: The latest due time of commands that were not sent.
@@ -273,10 +274,13 @@ async def wake(
 
 
 _WAKE = (
-    "WITH next AS (SELECT w.plant_id, w.connected_at,"
+    "WITH turns AS (SELECT w.plant_id,"
     " row_number() OVER (PARTITION BY p.organization_id ORDER BY w.connected_at, w.plant_id) AS turn"
-    " FROM plant_command_wake w JOIN plant p ON p.id = w.plant_id ORDER BY turn, w.connected_at LIMIT %(plants)s),"
-    " counted AS (SELECT n.plant_id, sum(c.number) OVER (ORDER BY n.turn, n.connected_at, n.plant_id) - c.number AS before"
+    " FROM plant_command_wake w JOIN plant p ON p.id = w.plant_id),"
+    # At random: one plant may have so many commands that the turns of the claim end with it.
+    " next AS (SELECT plant_id, row_number() OVER (ORDER BY turn, random()) AS place FROM turns ORDER BY place"
+    " LIMIT %(plants)s),"
+    " counted AS (SELECT n.plant_id, sum(c.number) OVER (ORDER BY n.place) - c.number AS before"
     " FROM next n CROSS JOIN LATERAL"
     " (SELECT count(*) AS number FROM plant_command WHERE plant_id = n.plant_id AND due_at IS NOT NULL) AS c),"
     " chosen AS (SELECT plant_id FROM counted WHERE before < %(commands)s),"
