@@ -166,3 +166,24 @@ async def test_a_plant_that_goes_offline_again_locks_none_of_its_sub_devices(ben
     assert [status for _, status, _ in before] == ["UNKNOWN", "UNKNOWN"]
     await bench.take(plant.delivery(OFFLINE, "status"))
     assert await plant.rows(statement) == before
+
+
+async def test_a_flood_of_status_messages_costs_no_more_with_many_sub_devices(bench: Bench) -> None:
+    """Of these messages a plant may send some thousand a second, and all plants wait while each looks at 20,000 sub-devices."""
+    seconds: list[float] = []
+    for count in (1, 5_000):
+        plant = await bench.plant()
+        async with bench.database.transaction() as db:
+            await db.execute(
+                "INSERT INTO sub_device (id, organization_id, plant_id, external_id, name, type)"
+                " SELECT gen_random_uuid(), organization_id, id, 'D' || n, 'Device', 'METER'"
+                " FROM plant, generate_series(1, %s) AS n WHERE id = %s",
+                (count, plant.id),
+            )
+        await bench.take(plant.message({"time": moment(0).isoformat(), "devices": [{"id": "D1", "fields": {"a": 1}}]}))
+        flood = [plant.delivery(status, "status") for status in (ONLINE, OFFLINE)] * 500
+        started = time.process_time()
+        batch = await bench.pipeline.prepare(flood)
+        seconds.append(time.process_time() - started)
+        assert batch.results == {"accepted": 1_000}
+    assert seconds[1] < 10 * seconds[0]

@@ -359,6 +359,7 @@ def _add_frames(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: 
 def _record_device(batch: Batch, plant: CachedPlant, device: CachedDevice, status: SubDeviceStatus, sent_at: int) -> None:
     """Write the device's presence with the batch if it is due. If the batch fails, the worker clears the cache."""
     presence = device.presence
+    plant.noted[device.id] = device
     presence.note_message(batch.now_ms, sent_at)
     if status is not device.status or presence.is_due(batch.now_ms):
         device.status = status
@@ -370,8 +371,7 @@ def _record_device(batch: Batch, plant: CachedPlant, device: CachedDevice, statu
 def _process_status(batch: Batch, plant: CachedPlant, delivery: Delivery) -> None:
     message = parse_status(delivery.body)
     if message.status is wire.PlantStatus.OFFLINE:
-        plant.invalidate_status()
-        plant.interrupt()
+        plant.end_session()
     reason = storable(message.reason)[:MAX_STATUS_REASON] if message.reason else None
     # Always written, because another process may have changed the status since the last one.
     _record_plant(batch, plant, delivery, PlantStatus(message.status), reason=reason)

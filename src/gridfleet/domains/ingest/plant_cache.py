@@ -121,6 +121,10 @@ class CachedPlant:
     keys: tuple[tuple[bytes, int | None], ...]
     itself: CachedDevice
     devices: dict[str, CachedDevice]
+    noted: dict[UUID, CachedDevice]
+    """The sub-devices that have a presence or a status since the plant's session ended. A status message costs no more than
+    the messages before it, however many sub-devices the plant has.
+    """
     unreadable: bool = False
     status: PlantStatus = PlantStatus.UNKNOWN
     presence: Presence = field(default_factory=Presence)
@@ -152,15 +156,17 @@ class CachedPlant:
         """Whether its sources may use further names."""
         return self.names is None or self.names < MAX_PLANT_NAMES
 
-    def interrupt(self) -> None:
-        """Do not count the time until the next message as an interval."""
-        for presence in (self.presence, *(device.presence for device in self.devices.values())):
+    def end_session(self) -> None:
+        """Make the next message write all statuses, and do not count the time until then as an interval."""
+        self.invalidate_status()
+        for presence in (self.presence, *(device.presence for device in self.noted.values())):
             presence.last_at = None
+        self.noted.clear()
 
     def invalidate_status(self) -> None:
         """Make the next message write the statuses of the plant and its sub-devices."""
         self.status = PlantStatus.UNKNOWN
-        for device in self.devices.values():
+        for device in self.noted.values():
             device.status = SubDeviceStatus.UNKNOWN
 
 
@@ -171,6 +177,8 @@ class _Sources:
     plant_source_id: int | None = None
     """None until the sources are read for the first time."""
     devices: dict[str, CachedDevice] = field(default_factory=dict)
+    noted: dict[UUID, CachedDevice] = field(default_factory=dict)
+    """As in `CachedPlant`."""
     outdated: set[str] = field(default_factory=set)
     """External ids of the sub-devices that have changed since they were read."""
 
@@ -257,7 +265,8 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
                 raise
             for plant_id, names in named.items():
                 for name in names:
-                    sources[plant_id].devices.pop(name, None)
+                    if former := sources[plant_id].devices.pop(name, None):
+                        sources[plant_id].noted.pop(former.id, None)
                 sources[plant_id].devices |= found.get(plant_id, {})
                 if plant := self.find(str(plant_id)):
                     plant.names = None
@@ -346,6 +355,7 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
             tuple(keys),
             CachedDevice(plant.id, None, sources.plant_source_id, reader),
             sources.devices,
+            sources.noted,
             plant.unreadable,
         )
 
