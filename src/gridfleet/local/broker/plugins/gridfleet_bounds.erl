@@ -1,19 +1,28 @@
-%% Refuses to clients what RabbitMQ keeps in memory without any bound: messages of an open transaction, bindings that differ
-%% in their arguments alone, consumers beyond 20 a channel, and their large arguments. Refuses consumers beyond 20 a stream: each
-%% holds a file open. Refuses arguments of queues that the management API cannot list: it then lists no queue of any vhost.
-%% Refuses names of queues that the broker decodes to Erlang terms, and queues that exceed the limit of a vhost only because they are
-%% declared at the same moment. Closes connections that exceed the limit of a vhost because they are opened at the same moment. Bounds
-%% new quorum queues and streams: each leaves atoms, which a node never frees and of which it has five million. Messages that a client fetches one by one, or that come back to it, wait
-%% while it does not read those before, and end its connection. Refuses copies to other routing keys (CC, BCC), which RabbitMQ before
-%% 4.0 does not check: a client could fill queues of its own and keep the messages in memory by not acknowledging them.
-%% Refuses more than 4 KiB of a message's properties, which no bound of a queue counts, more than 640 consumers of a user in a vhost,
-%% for which their queue needs minutes when they end, and more than 4,096 channels of a user, of which each is four processes.
-%% Closes connections with 32 MiB of methods and answers that wait. Administrators, of which the service is one, may do all of it.
-%% Closes each connection that holds 8 MiB of incomplete messages, or 3 MiB of an MQTT packet that RabbitMQ does not bound, and the largest ones when all together hold a quarter of the memory
-%% above which the broker blocks publishers, with the deliveries that they do not read. From RabbitMQ 3.12 on, starts the queues again
-%% that hold the most of their messages in memory when all together hold so much. Drops messages that keep the log of a quorum queue
-%% on disk. While messages of plants wait for ingest, reads no more from plants that have sent more than their share. Shortens large
-%% entries of the broker's own log, whoever causes them.
+%% Bounds what clients make RabbitMQ keep in memory or on disk without any limit of its own.
+%%
+%% Refuses:
+%% - transactions, whose messages wait in memory until they end; bindings with arguments, any number of which may differ in these
+%%   alone; consumers beyond 20 a channel, 20 a stream, of which each holds a file open, and 640 of a user in a vhost, for which
+%%   their queue needs minutes when they end; large arguments of consumers; more than 4,096 channels of a user, of which each is
+%%   four processes; more than 4 KiB of a message's properties, which no bound of a queue counts;
+%% - arguments of queues that the management API cannot list: it then lists no queue of any vhost; names of queues that the broker
+%%   decodes to Erlang terms; queues that exceed the limit of a vhost only because they are declared at the same moment; many new
+%%   quorum queues and streams of a user: each leaves atoms, which a node never frees and of which it has five million;
+%% - copies to other routing keys (CC, BCC), which RabbitMQ before 4.0 does not check: a client could fill queues of its own and
+%%   keep the messages in memory by not acknowledging them.
+%%
+%% Closes connections:
+%% - that exceed the limit of a vhost because they are opened at the same moment;
+%% - whose client does not read messages that it fetches one by one or that come back to it; they wait for it first;
+%% - with 32 MiB of methods and answers that wait, 8 MiB of incomplete messages, or 3 MiB of an MQTT packet that RabbitMQ does not
+%%   bound;
+%% - the largest ones, when all together hold a quarter of the memory above which the broker blocks publishers, with the
+%%   deliveries that they do not read.
+%%
+%% From RabbitMQ 3.12 on, starts the queues again that hold the most of their messages in memory when all together hold so much.
+%% Drops messages that keep the log of a quorum queue on disk. While messages of plants wait for ingest, reads no more from plants
+%% that have sent more than their share. Shortens large entries of the broker's own log, whoever causes them. Administrators, of
+%% which the service is one, have no bounds.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
 -module(gridfleet_bounds).
