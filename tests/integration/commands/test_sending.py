@@ -13,6 +13,7 @@ from uuid import UUID
 
 import aiormq
 import pytest
+from aiormq.exceptions import ChannelLockedResource, ChannelNotFoundEntity
 from pydantic import SecretStr
 
 from gridfleet.amqp.effects import carry_out_effects
@@ -92,6 +93,18 @@ class Line:
             if subscribe:
                 assert await connection.subscribe(f"v1/plants/{plant.id}/commands", qos=qos) == [qos]
             yield Inbox(plant, connection)
+        if subscribe and not lasting:
+            await until(lambda: self._has_no_queue(plant, qos))
+
+    async def _has_no_queue(self, plant: BenchPlant, qos: int) -> bool:
+        """Whether the broker has ended the plant's session, which it does some time after the connection."""
+        async with aiormq_channel(self.node) as channel:
+            with contextlib.suppress(ChannelLockedResource):
+                try:
+                    await channel.queue_declare(f"mqtt-subscription-{plant.id}qos{qos}", passive=True)
+                except ChannelNotFoundEntity:
+                    return True
+        return False
 
     async def unrouted(self) -> int:
         async with aiormq_channel(self.node) as channel:
