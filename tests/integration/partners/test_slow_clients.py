@@ -50,7 +50,8 @@ async def test_a_client_that_reads_slowly_receives_every_delivery(acme: Organiza
                 if rounds or (await service.queue_declare(name, passive=True)).message_count == 0:
                     rounds += 1
             print(f"memory {before / MIB:.0f} -> {most / MIB:.0f} MiB, {(count - read) * size / MIB:.0f} MiB wait")
-            assert most - before < 2 * count * size
+            # Of 100 MiB: 149 to 210 MiB more, and 315 to 329 if the plugin copies the inbox of the writer.
+            assert most - before < 2.5 * count * size
             for _ in range(count - read):
                 assert (await reader.readexactly(size)).endswith(body)
         finally:
