@@ -76,13 +76,16 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "plants/certificates/store": ("one authority serves all organisations", "count_trusting"),
     "plants/certificates/authority": ("one authority serves all organisations", "replace_authority"),
     "plants/commands/store": (
-        "the gateway sends the commands of all organisations, and ingest takes the acknowledgements",
-        "_insert insert_relayed claim _earlier_due mark_sent postpone note_connected wake newest_waiting correct_due lock_many"
-        " save_lives delete_finished",
+        "partners' commands go to all sites, and ingest takes the acknowledgements of all plants",
+        "_insert insert_relayed newest_waiting lock_many save_lives delete_finished",
     ),
     "plants/commands/ending/store": (
         "commands of all organisations expire and are withdrawn",
         "withdraw_waiting end_withdrawn list_passed expire",
+    ),
+    "plants/commands/sending/store": (
+        "the gateway sends the commands of all organisations",
+        "claim _earlier_due mark_sent postpone note_connected wake correct_due",
     ),
     "plants/commands/acknowledgements": ("ingest takes the acknowledgements of all plants", "apply_acknowledgements"),
     "plants/commands/clocks": ("gateways and the API issue commands to any plant", "issue_time correct_due"),

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from gridfleet.domains.plants.commands import store
 from gridfleet.domains.plants.commands.delivery import claim_due, record_published
+from gridfleet.domains.plants.commands.sending import store as sending
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.queries import fetch_value
 from support.clients.commands_at_work import add_commandable, issue, row
@@ -72,7 +72,7 @@ async def test_organisations_take_turns_when_their_plants_have_connected(bench: 
     turns = []
     for _ in range(2):
         async with bench.database.transaction() as db:
-            await store.wake(db, start, start, start, most_plants=10, most_commands=3)
+            await sending.wake(db, start, start, start, most_plants=10, most_commands=3)
         turns.append([plant for plant, own in commands.items() if await are_due(bench, own, start)])
     assert turns[0] == [first.id, other.id]
     assert turns[1] == list(commands)
@@ -94,7 +94,7 @@ async def test_an_organisation_whose_plants_connected_first_leaves_turns_to_othe
     while not await are_due(bench, [command], start):
         claims += 1
         async with bench.database.transaction() as db:
-            await store.wake(db, start, start, start, most_plants=10, most_commands=1)
+            await sending.wake(db, start, start, start, most_plants=10, most_commands=1)
     # Each of two organisations is the first of a claim with the same probability.
     assert claims <= 20
 
@@ -110,8 +110,8 @@ async def test_commands_that_were_not_sent_wait_for_the_turn_of_their_plant(benc
         await issue(plant)
         await move_to(plant, plants[0].organization_id)
     async with bench.database.transaction() as db:
-        await store.wake(db, start, start, start, most_plants=1, most_commands=1)
-        claimed = await store.claim(db, datetime.now(UTC), timedelta(seconds=5), timedelta(minutes=2), 10)
+        await sending.wake(db, start, start, start, most_plants=1, most_commands=1)
+        claimed = await sending.claim(db, datetime.now(UTC), timedelta(seconds=5), timedelta(minutes=2), 10)
     assert [one.id for one in claimed] == lost[:1]
 
 
@@ -138,7 +138,7 @@ async def test_a_claim_does_not_read_every_command_that_waits(bench: Bench) -> N
         async with bench.database.transaction() as db:
             await db.execute("SET LOCAL enable_seqscan = off")
             before = await scans_of_commands(db)
-            assert await store.claim(db, datetime.now(UTC), timedelta(seconds=5), timedelta(minutes=2), 10) == []
+            assert await sending.claim(db, datetime.now(UTC), timedelta(seconds=5), timedelta(minutes=2), 10) == []
             scans.append(await scans_of_commands(db) - before)
     assert scans[1] < scans[0] + 10, scans
 

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from gridfleet.domains.plants.commands import store as commands
 from gridfleet.domains.plants.commands.delivery import record_published
+from gridfleet.domains.plants.commands.sending import store as sending
 from gridfleet.domains.plants.lifecycle import delete_plant
 from gridfleet.domains.plants.models import PlantChanges, PlantStatus
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_presence, sweep_silent
@@ -148,7 +148,7 @@ async def test_a_sender_locks_commands_as_acknowledgements_do(database: Database
     sent, waiting = await issue(connected), await issue(away)
     now = datetime.now(UTC)
     async with database.transaction() as db:
-        claimed = await commands.claim(db, now, timedelta(seconds=5), timedelta(minutes=2), 10)
+        claimed = await sending.claim(db, now, timedelta(seconds=5), timedelta(minutes=2), 10)
     assert [command.id for command in claimed] == [sent, waiting]
     published = [(claimed[0], True), (claimed[1], False)]
     two = TwoPlants(database, [connected.id, away.id], [])

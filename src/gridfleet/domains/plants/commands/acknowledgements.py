@@ -18,6 +18,7 @@ from gridfleet.domains.plants.commands.models import (
     FollowSteps,
     Transition,
 )
+from gridfleet.domains.plants.commands.sending import store as sending
 from gridfleet.kernel.db import Connection
 
 __all__ = ["apply_acknowledgement", "apply_acknowledgements"]
@@ -98,7 +99,7 @@ async def apply_acknowledgements(
         await store.save_lives(db, list(changed.values()))
     if connected:
         # A thousand commands may wait for each of them: the senders make them due, in small transactions.
-        await store.note_connected(db, connected, now)
+        await sending.note_connected(db, connected, now)
     recorded = count(db, await store.record(db, steps)) if steps else []
     if follow is not None:
         await follow(db, recorded, connected)

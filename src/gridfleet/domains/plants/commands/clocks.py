@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.plants.commands import store
+from gridfleet.domains.plants.commands.sending import store as sending
 from gridfleet.kernel.db import Connection
 
 __all__ = ["correct_due", "issue_time"]
@@ -29,4 +30,4 @@ async def issue_time(db: Connection, plant_id: UUID, now: datetime) -> datetime:
 
 async def correct_due(db: Connection) -> int:
     """Make commands due whose due time is further in the future than that of any command. Returns how many."""
-    return await store.correct_due(db)
+    return await sending.correct_due(db)

@@ -18,6 +18,7 @@ from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.plants.commands import store
 from gridfleet.domains.plants.commands.expiry import count
 from gridfleet.domains.plants.commands.models import CommandType, DueCommand, FollowSteps, Transition
+from gridfleet.domains.plants.commands.sending import store as sending
 from gridfleet.domains.plants.credentials.signing_keys import load_signing_keys
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
@@ -78,9 +79,9 @@ async def claim_due(db: Connection, keyring: Keyring, now: datetime, limit: int)
 
     Commands of plants that have connected are made due first, some at a time.
     """
-    await store.wake(db, now, now, now + _PATIENCE, _MOST_PLANTS, _MOST_COMMANDS)
+    await sending.wake(db, now, now, now + _PATIENCE, _MOST_PLANTS, _MOST_COMMANDS)
     deadline = time.monotonic() + START_SECONDS
-    due = await store.claim(db, now, timedelta(seconds=CLAIM_SECONDS), _REPEAT, limit)
+    due = await sending.claim(db, now, timedelta(seconds=CLAIM_SECONDS), _REPEAT, limit)
     # A plant whose secret cannot be decrypted must not delay the others.
     keys = await load_signing_keys(db, keyring, {command.plant_id for command in due}) if due else {}
     return [
@@ -109,8 +110,8 @@ async def record_published(
         # Both statements below in one order, as acknowledgements lock commands.
         await store.lock_many(db, {command.id for command, _ in published})
     if waiting:
-        await store.postpone(db, [(command, now + retry_wait(command.attempts)) for command in waiting])
-    steps = count(db, await store.mark_sent(db, now, taken)) if taken else []
+        await sending.postpone(db, [(command, now + retry_wait(command.attempts)) for command in waiting])
+    steps = count(db, await sending.mark_sent(db, now, taken)) if taken else []
     if steps and follow is not None:
         await follow(db, steps, ())
     return steps
