@@ -99,8 +99,10 @@ def test_the_keyboard_moves_the_map_and_the_address_keeps_it(watched: Watched, m
     drawn = open_map(page, member)
     drawn.focus()
     page.keyboard.press("+")
-    page.keyboard.press("ArrowLeft")
     page.wait_for_url(lambda url: "at=" in url)
+    nearer = page.url
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_url(lambda url: url != nearer)
     before = page.url
     page.reload()
     expect(drawn).to_be_visible()

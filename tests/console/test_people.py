@@ -66,9 +66,21 @@ def test_members_are_found_change_roles_and_leave(
 
     role = found.get_by_label("Role of Otto Other")
     expect(role).to_have_value("VIEWER")
-    role.select_option("Administrator")
+    members = page.get_by_role("region", name="Members")
+    with watched.held("**/members/*"):
+        role.select_option("Administrator")
+        expect(members.get_by_role("status")).to_have_text("Saving …")
+        expect(role).to_be_disabled()
+        expect(role).to_have_value("ORG_ADMIN")
+    expect(members.get_by_role("status")).to_have_text("Saved")
     page.reload()
     expect(role).to_have_value("ORG_ADMIN")
+    watched.allowed.append("ERR_FAILED")
+    page.route("**/members/*", lambda route: route.abort())
+    role.select_option("Operator")
+    expect(members.get_by_role("alert")).to_contain_text("The service cannot be reached")
+    expect(role).to_have_value("ORG_ADMIN")
+    page.unroute("**/members/*")
 
     found.get_by_role("button", name="Remove").click()
     dialog = page.get_by_role("dialog")
@@ -109,11 +121,16 @@ def test_own_name_password_and_notifications_are_changed(watched: Watched, admin
     expect(profile.get_by_text("Saved")).to_be_visible()
     expect(page.get_by_role("banner").get_by_text("Vera Neu")).to_be_visible()
 
-    box = page.get_by_role("checkbox", name="E-mail: Information")
+    notifications = page.get_by_role("region", name="Notifications")
+    box = notifications.get_by_role("checkbox", name="E-mail: Information")
     before = box.is_checked()
-    box.set_checked(not before)
+    with watched.held("**/notifications/preferences"):
+        box.set_checked(not before)
+        expect(notifications.get_by_role("status")).to_have_text("Saving …")
+        expect(box).to_be_disabled()
+    expect(notifications.get_by_role("status")).to_have_text("Saved")
     page.reload()
-    expect(page.get_by_role("checkbox", name="E-mail: Information")).to_be_checked(checked=not before)
+    expect(box).to_be_checked(checked=not before)
     expect(page.get_by_role("region", name="Sessions").get_by_text("this one")).to_be_visible()
     watched.check_accessibility()
 

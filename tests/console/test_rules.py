@@ -75,15 +75,20 @@ def test_a_rule_is_tried_saved_changed_and_deleted(watched: Watched, user: User,
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.set_viewport_size({"width": 1280, "height": 800})
-    page.get_by_role("checkbox", name="Low battery is enabled").uncheck()
+    enabled = page.get_by_role("checkbox", name="Low battery is enabled")
+    with watched.held("**/alert-rules/*"):
+        enabled.uncheck()
+        expect(page.get_by_role("status")).to_have_text("Saving …")
+        expect(enabled).to_be_disabled()
+    expect(page.get_by_role("status")).to_have_text("Saved")
     page.reload()
-    expect(page.get_by_role("checkbox", name="Low battery is enabled")).not_to_be_checked()
+    expect(enabled).not_to_be_checked()
     page.get_by_role("link", name="Low battery").click()
     expect(page.get_by_label("Unit", exact=True)).to_have_value("%")
     page.get_by_label("Threshold", exact=True).fill("25.5")
     page.get_by_role("button", name="Save").click()
     expect(row).to_contain_text("soc below 25.5\u00a0%")
-    expect(page.get_by_role("checkbox", name="Low battery is enabled")).not_to_be_checked()
+    expect(enabled).not_to_be_checked()
 
     row.get_by_role("button", name="Delete").click()
     dialog = page.get_by_role("dialog", name="Delete Low battery?")

@@ -12,6 +12,7 @@ import { Failure } from "../ui/failure";
 import { Field } from "../ui/fields";
 import { Form } from "../ui/form";
 import { useNow } from "../ui/now";
+import { Saved } from "../ui/saved";
 import { Section } from "../ui/section";
 import { Table } from "../ui/table";
 
@@ -55,7 +56,7 @@ function Profile() {
           <button type="submit" disabled={change.isPending}>
             {texts.save}
           </button>
-          {change.isSuccess && <output>{texts.saved}</output>}
+          <Saved change={change} />
         </div>
       </Form>
     </Section>
@@ -100,7 +101,7 @@ function Password() {
           <button type="submit" disabled={change.isPending}>
             {texts.me.changePassword}
           </button>
-          {change.isSuccess && <output>{texts.saved}</output>}
+          <Saved change={change} />
         </div>
       </Form>
     </Section>
@@ -125,7 +126,7 @@ function Notifications() {
   // A box shows its new state while the service stores it.
   const wanted = { ...preferences.data, ...(change.isPending && change.variables) };
   return (
-    <Section title={texts.me.notifications} isCard>
+    <Section title={texts.me.notifications} isCard tools={<Saved change={change} />}>
       <p className="fine">{texts.me.notificationsHelp}</p>
       <Table
         headings={[

@@ -12,6 +12,7 @@ import { Options } from "../ui/fields";
 import { Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { PageHead } from "../ui/page-head";
+import { Saved } from "../ui/saved";
 import { Section } from "../ui/section";
 import { ListTable, Table } from "../ui/table";
 import { ForAdministrators } from "./for-administrators";
@@ -64,18 +65,24 @@ function Members() {
       ),
     onSettled: reload,
   });
+  // As the user has chosen, also before the service has answered.
+  const roleOf = (member: Member) =>
+    change.isPending && change.variables.member.id === member.id ? change.variables.role : member.role;
   return (
     <Section
       title={texts.people.members}
       tools={
-        <input
-          type="search"
-          aria-label={texts.people.search}
-          placeholder={texts.people.search}
-          value={q}
-          maxLength={100}
-          onChange={(event) => navigate({ search: { q: event.target.value || undefined }, replace: true })}
-        />
+        <>
+          <Saved change={change} />
+          <input
+            type="search"
+            aria-label={texts.people.search}
+            placeholder={texts.people.search}
+            value={q}
+            maxLength={100}
+            onChange={(event) => navigate({ search: { q: event.target.value || undefined }, replace: true })}
+          />
+        </>
       }
     >
       <Failure error={members.error ?? change.error} />
@@ -90,7 +97,7 @@ function Members() {
             <td>
               <select
                 aria-label={texts.people.roleOf(member.user.name)}
-                value={member.role}
+                value={roleOf(member)}
                 disabled={member.userId === user.id || change.isPending}
                 onChange={(event) => change.mutate({ member, role: event.target.value as Role })}
               >

@@ -13,6 +13,7 @@ import { useNow } from "../ui/now";
 import { PageHead } from "../ui/page-head";
 import { Pager } from "../ui/pager";
 import { PlantName } from "../ui/plant-name";
+import { Saved } from "../ui/saved";
 import { AlertState } from "../ui/state";
 import { ListTable } from "../ui/table";
 
@@ -44,9 +45,12 @@ export function RulesScreen() {
     <>
       <PageHead title={texts.rules.title} of={organization.name}>
         {mayChange && (
-          <Link to="/o/$slug/rules/new" params={{ slug }} className="button">
-            {texts.rules.add}
-          </Link>
+          <>
+            <Saved change={enable} />
+            <Link to="/o/$slug/rules/new" params={{ slug }} className="button">
+              {texts.rules.add}
+            </Link>
+          </>
         )}
       </PageHead>
       <Failure error={rules.error ?? enable.error} />
@@ -69,7 +73,7 @@ export function RulesScreen() {
                 type="checkbox"
                 aria-label={texts.rules.isEnabled(rule.name)}
                 checked={isEnabled(rule)}
-                disabled={!mayChange}
+                disabled={!mayChange || enable.isPending}
                 onChange={({ target }) => enable.mutate({ id: rule.id, enabled: target.checked })}
               />
             </td>

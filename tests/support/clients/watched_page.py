@@ -1,9 +1,11 @@
 """Pages of the console whose errors are collected and whose accessibility is checked."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, Request
+from playwright.sync_api import Page, Request, Route
 
 _AXE = Path(__file__).parents[3] / "console" / "node_modules" / "axe-core" / "axe.min.js"
 
@@ -37,6 +39,17 @@ class Watched:
             self.page.wait_for_timeout(100)
             if not self._waiting:
                 return
+
+    @contextmanager
+    def held(self, url: str) -> Iterator[None]:
+        """Keep requests to URLs of this pattern from the service until the end of the block."""
+        held: list[Route] = []
+        self.page.route(url, lambda route: held.append(route))
+        yield
+        assert held, f"no request to {url}"
+        for route in held:
+            route.continue_()
+        self.page.unroute(url)
 
     def check_accessibility(self) -> None:
         """Raise AssertionError with what axe finds on the page as it is."""
