@@ -99,19 +99,27 @@
 -define(CONSUMERS, {?MODULE, consumers}).
 -define(OWNER, {?MODULE, owner}).
 -define(SHARES, gridfleet_shares).
+-define(BEFORE_3_12, {?MODULE, before_3_12}).
 -define(DECLARED, {?MODULE, declared}).
 -define(ANSWERS, {?MODULE, answers}).
 
 %% The tag among the node's tags, which the management API of newer versions shows, says that the plugin is there.
 announce() ->
     create_table(),
+    persistent_term:put(?BEFORE_3_12, rabbit_misc:version_compare(rabbit_misc:version(), "3.12", lt)),
     start_watching_readers(),
-    keeps_packets_waiting() orelse spawn(fun watch_queues/0),
+    is_before_3_12() orelse spawn(fun watch_queues/0),
     spawn(fun() -> watch_logs(#{}) end),
     start_sharing(),
     logger:add_primary_filter(?MODULE, {fun ?MODULE:shorten/2, ?MOST_LOGGED}),
     Tags = application:get_env(rabbit, node_tags, []),
     application:set_env(rabbit, node_tags, [{<<"gridfleet_bounds">>, <<"1">>} | Tags]).
+
+%% These versions keep an incomplete MQTT packet of any length, and write messages of classic queues to disk when memory gets scarce.
+%% Stored, because it is needed for every connection, and a comparison of versions takes 0.1 ms. The plugin for MQTT, whose modules
+%% differ, may be enabled later than this one.
+is_before_3_12() ->
+    persistent_term:get(?BEFORE_3_12).
 
 description() ->
     [{description, <<"Bounds of clients">>}].
@@ -602,10 +610,6 @@ links(Process) ->
         undefined -> []
     end.
 
-%% Whether this is a RabbitMQ before 3.12.
-keeps_packets_waiting() ->
-    code:which(rabbit_mqtt_frame) =/= non_existing.
-
 %% A classic queue keeps the messages that its consumers have not acknowledged in memory, and those that came back from them. Versions
 %% before 3.12 write both to disk when memory gets scarce. Later ones do not, until the queue starts again.
 watch_queues() ->
@@ -856,22 +860,19 @@ is_large(Kind, Reader) ->
 
 %% RabbitMQ before 3.12 copies what it has of an MQTT packet for each piece that arrives. A plant's message has 1 MiB at most.
 most_incomplete(rabbit_mqtt_reader) ->
-    case has_bounded_packets() of
-        true -> ?MOST_INCOMPLETE;
-        false -> ?MOST_INCOMPLETE_PACKET
+    case is_before_3_12() of
+        true -> ?MOST_INCOMPLETE_PACKET;
+        false -> ?MOST_INCOMPLETE
     end;
 most_incomplete(rabbit_reader) ->
     ?MOST_INCOMPLETE.
 
-has_bounded_packets() ->
-    erlang:function_exported(rabbit_mqtt_packet, parse, 2).
-
 %% A connection with bounded packets that is read without a pause may have many of them outside its heap.
 held(Kind, Process) ->
     Items =
-        case Kind =:= rabbit_mqtt_reader andalso has_bounded_packets() of
-            true -> [memory];
-            false -> [memory, binary]
+        case Kind =:= rabbit_reader orelse is_before_3_12() of
+            true -> [memory, binary];
+            false -> [memory]
         end,
     case process_info(Process, Items) of
         [{memory, Heap} | Others] -> Heap + lists:sum([Size || {binary, Binaries} <- Others, {_, Size, _} <- Binaries]);
