@@ -345,6 +345,23 @@ async def test_channels_that_have_ended_leave_nothing(broker: BrokerNode, client
     broker.evaluate("true = rpc:call(N, ets, info, [gridfleet_bounds, size]) < 50")
 
 
+async def test_the_plugin_can_be_disabled_and_enabled_any_number_of_times(broker: BrokerNode) -> None:
+    """`rabbitmq-plugins` changes the file and calls the same function."""
+    listed = broker.settings.home / "broker" / "enabled_plugins"
+    count = (
+        "Count = fun() -> length([P || P <- rpc:call(N, erlang, processes, []),"
+        " {_, Calls} <- [rpc:call(N, erlang, process_info, [P, current_stacktrace])],"
+        " lists:keymember(gridfleet_bounds, 1, Calls)]) end, Before = Count(), true = Before > 0,"
+    )
+    change = (
+        f'{{ok, [All]}} = file:consult("{listed}"),'
+        f'Ensure = fun(Plugins) -> ok = file:write_file("{listed}", io_lib:format("~p.~n", [Plugins])),'
+        f' {{ok, _, _}} = rpc:call(N, rabbit_plugins, ensure, ["{listed}"]) end,'
+        "Again = fun() -> Ensure(All -- [gridfleet_bounds]), 0 = Count(), Ensure(All), Before = Count() end,"
+    )
+    broker.evaluate(f"{count} {change} Again(), Again()")
+
+
 def connections_of_client(broker: BrokerNode) -> list[JsonObject]:
     found: list[JsonObject] = httpx.get(f"{broker.management_url}/api/connections/username/client", timeout=30).json()
     return found

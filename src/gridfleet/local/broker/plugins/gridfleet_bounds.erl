@@ -29,7 +29,7 @@
 
 -behaviour(rabbit_channel_interceptor).
 
--export([announce/0, description/0, init/1, applies_to/0, intercept/3, handle_event/2, handle_call/2, shorten/2]).
+-export([announce/0, withdraw/0, description/0, init/1, applies_to/0, intercept/3, handle_event/2, handle_call/2, shorten/2]).
 
 -rabbit_boot_step({?MODULE, [
     {description, "bounds of clients"},
@@ -42,6 +42,7 @@
 -rabbit_boot_step({gridfleet_bounds_tag, [
     {description, "tag of the bounds of clients"},
     {mfa, {?MODULE, announce, []}},
+    {cleanup, {?MODULE, withdraw, []}},
     {enables, ?MODULE}
 ]}).
 
@@ -98,8 +99,8 @@
 -define(TOGETHER, "connections hold too much memory together").
 -define(CONSUMERS, {?MODULE, consumers}).
 -define(OWNER, {?MODULE, owner}).
--define(SHARES, gridfleet_shares).
 -define(BEFORE_3_12, {?MODULE, before_3_12}).
+-define(TAG, <<"gridfleet_bounds">>).
 -define(DECLARED, {?MODULE, declared}).
 -define(ANSWERS, {?MODULE, answers}).
 
@@ -107,13 +108,37 @@
 announce() ->
     create_table(),
     persistent_term:put(?BEFORE_3_12, rabbit_misc:version_compare(rabbit_misc:version(), "3.12", lt)),
-    start_watching_readers(),
-    is_before_3_12() orelse spawn(fun watch_queues/0),
-    spawn(fun() -> watch_logs(#{}) end),
-    start_sharing(),
+    start(?MODULE, fun() -> watch_readers(0) end, []),
+    is_before_3_12() orelse start(gridfleet_queues, fun watch_queues/0, []),
+    start(gridfleet_logs, fun() -> watch_logs(#{}) end, []),
+    start(gridfleet_shares, fun share/0, [{priority, high}]),
     logger:add_primary_filter(?MODULE, {fun ?MODULE:shorten/2, ?MOST_LOGGED}),
-    Tags = application:get_env(rabbit, node_tags, []),
-    application:set_env(rabbit, node_tags, [{<<"gridfleet_bounds">>, <<"1">>} | Tags]).
+    application:set_env(rabbit, node_tags, [{?TAG, <<"1">>} | other_tags()]).
+
+%% RabbitMQ cannot disable a plugin whose processes run. The table ends with its owner, and connections that are stopped are read again.
+withdraw() ->
+    Names = [?MODULE, gridfleet_queues, gridfleet_logs, gridfleet_shares],
+    [stop_process(Process) || Process <- [ets:info(?MODULE, owner) | lists:map(fun whereis/1, Names)], is_pid(Process)],
+    release([Reader || {rabbit_mqtt_reader, Reader} <- readers()]),
+    logger:remove_primary_filter(?MODULE),
+    application:set_env(rabbit, node_tags, other_tags()).
+
+other_tags() ->
+    lists:keydelete(?TAG, 1, application:get_env(rabbit, node_tags, [])).
+
+stop_process(Process) ->
+    Monitor = monitor(process, Process),
+    exit(Process, kill),
+    receive
+        {'DOWN', Monitor, process, Process, _} -> ok
+    end.
+
+%% Starts a process with a name. It runs already after `rabbitmqctl stop_app`, which ends no process of a plugin.
+start(Name, Function, Options) ->
+    case whereis(Name) of
+        undefined -> register(Name, spawn_opt(Function, Options));
+        _ -> true
+    end.
 
 %% These versions keep an incomplete MQTT packet of any length, and write messages of classic queues to disk when memory gets scarce.
 %% Stored, because it is needed for every connection, and a comparison of versions takes 0.1 ms. The plugin for MQTT, whose modules
@@ -367,9 +392,7 @@ create_table() ->
                 ets:new(?MODULE, [named_table, public, ordered_set]),
                 unlink(Booting),
                 Booting ! {self(), created},
-                receive
-                    stop -> ok
-                end
+                timer:sleep(infinity)
             end),
             receive
                 {Owner, created} -> ok
@@ -381,12 +404,7 @@ create_table() ->
 %% RabbitMQ checks the size and the rights of an AMQP message when it is complete. Its frames wait until then, without a bound, in
 %% the process that reads the connection. So do the bytes of an MQTT packet before 3.12, which checks the length at its beginning. Later
 %% versions know MQTT 5, of which each user property takes forty times its bytes there.
-start_watching_readers() ->
-    case whereis(?MODULE) of
-        undefined -> register(?MODULE, spawn(fun() -> watch_readers(0) end));
-        _ -> true
-    end.
-
+%%
 %% The pause follows the shorter of two looks: one that waited for busy processes does not make the next one late.
 watch_readers(Before) ->
     {Microseconds, _} = timer:tc(fun() -> catch look(readers()) end),
@@ -718,12 +736,7 @@ is_administrator(Name) ->
 %% The messages of all plants of a shard wait in one queue, and the broker reads a plant faster than ingest stores what it sends. While
 %% a queue is long, the broker reads no more from a plant that is ahead of its share. It stops as it does during an alarm of memory: the
 %% buffers of the sockets fill, and the plant waits.
-start_sharing() ->
-    case whereis(?SHARES) of
-        undefined -> register(?SHARES, spawn_opt(fun share/0, [{priority, high}]));
-        _ -> true
-    end.
-
+%%
 %% An earlier process may have stopped connections, before an error or an upgrade of the plugin.
 share() ->
     timer:sleep(?LOOK_MS),
