@@ -15,6 +15,7 @@ import structlog
 from aiormq.abc import AbstractChannel
 
 from gridfleet.domains.ingest.backlog import load_empty_at, save_empty_at
+from gridfleet.domains.ingest.changes import receivers
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.plants.topology import PLANTS_VHOST, declare, ingest_queue, replace_shard
@@ -107,13 +108,13 @@ class IngestWorker:
             tasks.create_task(fail_when_closed(channel), name="channel")
 
     async def _listen(self) -> None:
-        receivers = self._pipeline.receivers()
+        receiving = receivers(self._pipeline)
 
         def changed(channel: str, payload: str) -> None:
-            for receive in receivers[channel]:
+            for receive in receiving[channel]:
                 receive(payload)
 
-        await listen(self._database.url, tuple(receivers), self._pipeline.invalidate, changed)
+        await listen(self._database.url, tuple(receiving), self._pipeline.invalidate, changed)
 
     async def _hold_leases(self, leases: Leases, channel: AbstractChannel, consumers: QueueConsumers) -> None:
         """Hold leases on this process's part of the shards, and store when their queues were empty."""

@@ -6,6 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from gridfleet.domains.ingest.changes import receivers
 from gridfleet.domains.ingest.plant_cache import CachedDevice, CachedPlant
 from gridfleet.kernel.db import Database
 from support.builders.accounts import add_organization
@@ -45,9 +46,9 @@ class Process:
         return (await self.bench.pipeline.plant_cache.plants([str(plant.id)]))[str(plant.id)]
 
     async def _receive(self) -> None:
-        receivers = self.bench.pipeline.receivers()
+        receiving = receivers(self.bench.pipeline)
         async for notice in self._notifications.notifies(timeout=0.3):
-            for receive in receivers[notice.channel]:
+            for receive in receiving[notice.channel]:
                 receive(notice.payload)
 
 
@@ -55,7 +56,7 @@ class Process:
 async def process(database: Database) -> AsyncIterator[Process]:
     bench = Bench(database)
     async with await psycopg.AsyncConnection.connect(database.url, autocommit=True) as notifications:
-        for channel in bench.pipeline.receivers():
+        for channel in receivers(bench.pipeline):
             await notifications.execute(f"LISTEN {channel}".encode())
         yield Process(bench, notifications)
 

@@ -4,7 +4,7 @@
 writes the result, including alerts, in one transaction. Both read top to bottom.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, NamedTuple
@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from gridfleet.domains.alerts.evaluation import note_newest, raise_alerts
-from gridfleet.domains.alerts.rule_cache import RULES_CHANNEL, RuleCache
+from gridfleet.domains.alerts.rule_cache import RuleCache
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.ingest.complaints import listed
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
@@ -32,7 +32,6 @@ from gridfleet.domains.ingest.readers import MAX_NAMES
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partner_events.telemetry import MAX_AGE as EVENT_MAX_AGE
 from gridfleet.domains.partner_events.telemetry import telemetry_events
-from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_bad_signatures, record_presence
@@ -149,29 +148,6 @@ class Pipeline:
         self.rule_cache.invalidate_all()
         self.subscription_cache.invalidate_all()
         self.partitions.invalidate()
-
-    def receivers(self) -> dict[str, tuple[Callable[[str], None], ...]]:
-        """Return what receives the payloads of database notifications, by channel."""
-        plants, rules, subscriptions = self.plant_cache, self.rule_cache, self.subscription_cache
-
-        def note_power(plant_id: str) -> None:
-            self.power_refresher.note(None, [UUID(plant_id)])
-
-        def note_device(name: str) -> None:
-            plant_id, _, external_id = name.partition(" ")
-            plants.note_device(plant_id, external_id)
-            rules.invalidate(plant_id)
-            note_power(plant_id)
-
-        return {
-            "plant_updated": (plants.note_change, rules.invalidate, subscriptions.invalidate, note_power),
-            "plant_deleted": (plants.invalidate, rules.invalidate, subscriptions.invalidate, note_power),
-            "sub_device_changed": (note_device,),
-            "plant_offline": (plants.invalidate_status,),
-            "template_changed": (lambda _: plants.invalidate_all(),),
-            RULES_CHANNEL: (rules.invalidate,),
-            KEY_CHANGED: (lambda _: subscriptions.invalidate_all(),),
-        }
 
     async def refuse_unstorable(self, delivery: Delivery) -> Batch:
         """Return a batch that only stores the refusal of a message that the database rejected."""
