@@ -13,7 +13,9 @@ from gridfleet.domains.partner_events.models import NewEvent
 from gridfleet.domains.plants.commands.models import Acknowledgement
 from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen
 from gridfleet.domains.plants.refused_messages.models import RefusedMessage
+from gridfleet.domains.plants.refused_messages.records import MAX_PER_PLANT
 from gridfleet.domains.telemetry.frames.models import FrameBatch
+from gridfleet.kernel.db import storable
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import RefusalReason
 
@@ -127,3 +129,21 @@ class Batch:
     def count(self, result: str) -> None:
         """Count one message by its result."""
         self.results[result] = self.results.get(result, 0) + 1
+
+    def refuse(self, plant_id: UUID, delivery: Delivery, refusal: Refusal) -> None:
+        """Count the refusal of a message or snapshot, and store it if the plant has few others in the batch."""
+        self.count(refusal.reason.lower())
+        self.refusal_count += 1
+        self.refusals[plant_id] += 1
+        if self.refusals[plant_id] > MAX_PER_PLANT:
+            return
+        message = RefusedMessage(
+            new_id(),
+            self.now,
+            delivery.routing_key.replace(".", "/"),
+            refusal.reason,
+            storable(refusal.detail)[:500],
+            refusal.message_id and storable(refusal.message_id),
+            len(delivery.body),
+        )
+        self.refused.append((plant_id, message))

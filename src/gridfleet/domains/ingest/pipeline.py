@@ -7,43 +7,21 @@ writes the result, including alerts, in one transaction. Both read top to bottom
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
-
-import msgspec
 
 from gridfleet.domains.alerts.evaluation import note_newest, raise_alerts
 from gridfleet.domains.alerts.rule_cache import RuleCache
 from gridfleet.domains.consumers import Consumer
-from gridfleet.domains.ingest.complaints import listed
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
-from gridfleet.domains.ingest.parsing import (
-    check_external_id,
-    check_fields,
-    measurement_time,
-    parse_acknowledgement,
-    parse_envelope,
-    parse_snapshot,
-    parse_snapshots,
-    parse_status,
-)
-from gridfleet.domains.ingest.plant_cache import MAX_PLANT_NAMES, CachedDevice, CachedPlant, PlantCache
-from gridfleet.domains.ingest.readers import MAX_NAMES
+from gridfleet.domains.ingest.parsing import parse_acknowledgement, parse_envelope, parse_snapshots, parse_status
+from gridfleet.domains.ingest.plant_cache import CachedPlant, PlantCache
+from gridfleet.domains.ingest.snapshots import DeviceFields, Snapshot, add_snapshot, read_snapshot
 from gridfleet.domains.partner_events.queue import queue_events
-from gridfleet.domains.partner_events.telemetry import MAX_AGE as EVENT_MAX_AGE
-from gridfleet.domains.partner_events.telemetry import telemetry_events
 from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
-from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_bad_signatures, record_presence
-from gridfleet.domains.plants.refused_messages.models import RefusedMessage
-from gridfleet.domains.plants.refused_messages.records import (
-    MAX_PER_PLANT,
-    MAX_UNREGISTERED,
-    record_refused_messages,
-    record_unregistered_devices,
-)
-from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
-from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
+from gridfleet.domains.plants.presence import PlantSeen, record_bad_signatures, record_presence
+from gridfleet.domains.plants.refused_messages.records import record_refused_messages, record_unregistered_devices
 from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write_batch
 from gridfleet.domains.telemetry.power.refresh import PowerRefresher
 from gridfleet.domains.vcp.acknowledgements import follow_commands
@@ -51,7 +29,6 @@ from gridfleet.domains.vcp.events.subscription_cache import SubscriptionCache
 from gridfleet.kernel.cause import caused_by
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, after_commit, storable
-from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.isolation import is_poison, note_set_aside
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol import envelope as wire
@@ -60,9 +37,6 @@ from gridfleet.protocol.envelope import RefusalReason
 from gridfleet.protocol.topics import Channel, parse_routing_key
 
 __all__ = ["Pipeline"]
-
-EventValues = dict[tuple[str | None, int], dict[str, float]]
-"""Values by metric, for each external id, None for the plant itself, and time in microseconds."""
 
 MAX_STATUS_REASON: Final = 200
 MOST_FRAMES: Final = 10_000
@@ -107,13 +81,13 @@ class Pipeline:
                     if await self._process(batch, plant, topic.channel, delivery):
                         batch.count("accepted")
                 except Refusal as refusal:
-                    _refuse(batch, plant, delivery, refusal)
+                    batch.refuse(plant.id, delivery, refusal)
                 except Exception as error:
                     if not is_poison(error):
                         raise
                     with caused_by(delivery.request_id):
                         note_set_aside(Consumer.INGEST, error, plant_id=topic.plant_id, channel=topic.channel)
-                    _refuse(batch, plant, delivery, Refusal(RefusalReason.MALFORMED, "the message could not be read"))
+                    batch.refuse(plant.id, delivery, Refusal(RefusalReason.MALFORMED, "the message could not be read"))
         await self.partitions.ensure(days_of(batch.frames))
         batch.findings = await self.rule_cache.examine(batch.frames, batch.now)
         return batch
@@ -157,7 +131,7 @@ class Pipeline:
         if plant is None:
             batch.count("unknown_plant")
         else:
-            _refuse(batch, plant, delivery, Refusal(RefusalReason.MALFORMED, "the message could not be stored"))
+            batch.refuse(plant.id, delivery, Refusal(RefusalReason.MALFORMED, "the message could not be stored"))
         return batch
 
     async def _process(self, batch: Batch, plant: CachedPlant, channel: Channel, delivery: Delivery) -> bool:
@@ -222,126 +196,31 @@ class Pipeline:
             False if each snapshot of an array was refused.
         """
         payload = message.payload
-        snapshots: list[_Snapshot] = []
+        snapshots: list[Snapshot] = []
         if bytes(payload)[:1] != b"[":
-            snapshots.append(_read_snapshot(plant, payload, "payload", message.id, batch.now))
+            snapshots.append(read_snapshot(plant, payload, "payload", message.id, batch.now))
         else:
             parsed = parse_snapshots(message)
             for index, raw in enumerate(parsed):
                 try:
-                    snapshots.append(_read_snapshot(plant, raw, f"payload.{index}", message.id, batch.now))
+                    snapshots.append(read_snapshot(plant, raw, f"payload.{index}", message.id, batch.now))
                 except Refusal as refusal:
-                    _refuse(batch, plant, delivery, refusal)
+                    batch.refuse(plant.id, delivery, refusal)
             if parsed and not snapshots:
                 return False
         if lacking := [entry for snapshot in snapshots for entry in snapshot.lacking]:
             await self._make_room(plant, lacking)
         for snapshot in snapshots:
-            _add_snapshot(batch, plant, delivery, snapshot, message)
+            add_snapshot(batch, plant, delivery, snapshot, message)
         return True
 
-    async def _make_room(self, plant: CachedPlant, lacking: Sequence["_DeviceFields"]) -> None:
+    async def _make_room(self, plant: CachedPlant, lacking: Sequence[DeviceFields]) -> None:
         """Assign positions to new field names, once a message: each time takes a transaction."""
-        new: dict[UUID, _DeviceFields] = {}
+        new: dict[UUID, DeviceFields] = {}
         for device, fields in lacking:
             names = new.setdefault(device.id, (device, {}))[1]
             names.update((name, value) for name, value in fields.items() if value is not None)
         await self.plant_cache.make_room(plant, new.values())
-
-
-_DeviceFields = tuple[CachedDevice, dict[str, wire.FieldValue]]
-_Entry = tuple[CachedDevice, int, dict[str, wire.FieldValue], str]
-"""Device, time of measurement in microseconds, fields, path in the message. A plain tuple: a batch has thousands."""
-
-
-class _Snapshot(NamedTuple):
-    """A snapshot that is not refused.
-
-    `time_us` is its time of measurement in microseconds. `lacking` has the entries whose fields need positions.
-    """
-
-    path: str
-    time_us: int
-    entries: list[_Entry]
-    lacking: list[_DeviceFields]
-    statuses: list[tuple[CachedDevice, SubDeviceStatus]]
-    unregistered: list[str]
-
-
-def _read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: str, now: datetime) -> _Snapshot:
-    snapshot = parse_snapshot(raw, path, message_id)
-    snapshot_us = measurement_time(snapshot.time, f"{path}.time", message_id, now)
-    read = _Snapshot(path, snapshot_us, [], [], [], [])
-    if snapshot.fields:
-        check_fields(snapshot.fields, fields_path := f"{path}.fields", message_id)
-        read.entries.append((plant.itself, snapshot_us, snapshot.fields, fields_path))
-        if plant.itself.reader.lacks(snapshot.fields):
-            read.lacking.append((plant.itself, snapshot.fields))
-    for index, entry in enumerate(snapshot.devices):
-        device = plant.devices.get(entry.id)
-        if device is None:
-            check_external_id(entry.id, f"{path}.devices.{index}.id", message_id)
-            read.unregistered.append(entry.id)
-            continue
-        check_fields(entry.fields, fields_path := f"{path}.devices.{index}.fields", message_id)
-        time_us = snapshot_us
-        if entry.time is not None:
-            time_us = measurement_time(entry.time, f"{path}.devices.{index}.time", message_id, now)
-        read.entries.append((device, time_us, entry.fields, fields_path))
-        if device.reader.lacks(entry.fields):
-            read.lacking.append((device, entry.fields))
-        read.statuses.append((device, SubDeviceStatus.ONLINE if entry.status is None else SubDeviceStatus(entry.status)))
-    return read
-
-
-def _add_snapshot(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: _Snapshot, message: wire.Envelope) -> None:
-    """Add a snapshot to the batch, except names without room."""
-    _add_frames(batch, plant, delivery, snapshot, message.id)
-    for device, status in snapshot.statuses:
-        _record_device(batch, plant, device, status, message.sent_at)
-    for external_id in snapshot.unregistered:
-        own = batch.unregistered.setdefault(plant.id, {})
-        if external_id in own or len(own) < MAX_UNREGISTERED:
-            own[external_id] = own.get(external_id, 0) + 1
-
-
-def _add_frames(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: _Snapshot, message_id: str) -> None:
-    """Add the frames of a snapshot, and the telemetry events of those that are not too old for events."""
-    published: EventValues | None = {} if plant.id in batch.subscribed else None
-    published_from_us = 0 if published is None else microseconds(batch.now - EVENT_MAX_AGE)
-    before, added = len(batch.frames.frames), 0
-    for device, time_us, fields, fields_path in snapshot.entries:
-        frames, dropped = device.reader.read(fields)
-        if dropped:
-            batch.undeclared_fields += dropped
-            if names := device.reader.without_room(fields):
-                limit = f"{MAX_NAMES:,} names" if plant.has_room else f"{MAX_PLANT_NAMES:,} names of the plant"
-                detail = f"{fields_path}: {limit} were used within 30 days; dropped: {listed(names)}"
-                _refuse(batch, plant, delivery, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message_id))
-        for layout_id, values in frames:
-            batch.frames.add(device.source_id, layout_id, time_us, values)
-        added += len(frames)
-        if published is not None and frames and time_us >= published_from_us:
-            published.setdefault((device.external_id, time_us), {}).update(device.reader.named(frames))
-    if added:
-        batch.reported.setdefault(plant.organization_id, set()).add(plant.id)
-    batch.ends.append((len(batch.frames.frames), delivery))
-    if len(batch.frames.frames) < before + added:
-        batch.repeated |= {(device.source_id, time_us): delivery for device, time_us, *_ in snapshot.entries}
-    if published:
-        _add_events(batch, plant, delivery, f"{message_id} {snapshot.path}", snapshot.time_us, published)
-
-
-def _record_device(batch: Batch, plant: CachedPlant, device: CachedDevice, status: SubDeviceStatus, sent_at: int) -> None:
-    """Write the device's presence with the batch if it is due. If the batch fails, the worker clears the cache."""
-    presence = device.presence
-    plant.noted[device.id] = device
-    presence.note_message(batch.now_ms, sent_at)
-    if status is not device.status or presence.is_due(batch.now_ms):
-        device.status = status
-        presence.written_at = batch.now_ms
-        batch.plants_held.add(plant.id)
-        batch.devices_seen[device.id] = DeviceSeen(device.id, batch.now, status, presence.interval_seconds)
 
 
 def _process_status(batch: Batch, plant: CachedPlant, delivery: Delivery) -> None:
@@ -353,14 +232,6 @@ def _process_status(batch: Batch, plant: CachedPlant, delivery: Delivery) -> Non
     _record_plant(batch, plant, delivery, PlantStatus(message.status), reason=reason)
     if message.status is wire.PlantStatus.ONLINE:
         batch.connected.add(plant.id)
-
-
-def _add_events(
-    batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot_id: str, time_us: int, published: EventValues
-) -> None:
-    values = {(external_id, to_datetime(own_time)): found for (external_id, own_time), found in published.items()}
-    events = telemetry_events(batch.subscribed[plant.id], plant.id, snapshot_id, to_datetime(time_us), values)
-    batch.events.extend(event._replace(request_id=delivery.request_id) for event in events)
 
 
 def _record_plant(
@@ -377,21 +248,3 @@ def _record_plant(
     plant.presence.written_at = batch.now_ms
     interval = plant.presence.interval_seconds
     batch.plants_seen[plant.id] = PlantSeen(plant.id, batch.now, status, interval, reason, sent_at, delivery.request_id)
-
-
-def _refuse(batch: Batch, plant: CachedPlant, delivery: Delivery, refusal: Refusal) -> None:
-    batch.count(refusal.reason.lower())
-    batch.refusal_count += 1
-    batch.refusals[plant.id] += 1
-    if batch.refusals[plant.id] > MAX_PER_PLANT:
-        return
-    message = RefusedMessage(
-        new_id(),
-        batch.now,
-        delivery.routing_key.replace(".", "/"),
-        refusal.reason,
-        storable(refusal.detail)[:500],
-        refusal.message_id and storable(refusal.message_id),
-        len(delivery.body),
-    )
-    batch.refused.append((plant.id, message))

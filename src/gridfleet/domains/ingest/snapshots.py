@@ -1,0 +1,135 @@
+"""Snapshots in the messages of plants: check all of one, then add its frames, statuses and telemetry events to the batch."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from gridfleet.domains.ingest.complaints import listed
+from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
+from gridfleet.domains.ingest.parsing import check_external_id, check_fields, measurement_time, parse_snapshot
+from gridfleet.domains.ingest.plant_cache import MAX_PLANT_NAMES, CachedDevice, CachedPlant
+from gridfleet.domains.ingest.readers import MAX_NAMES
+from gridfleet.domains.partner_events.telemetry import MAX_AGE as EVENT_MAX_AGE
+from gridfleet.domains.partner_events.telemetry import telemetry_events
+from gridfleet.domains.plants.presence import DeviceSeen
+from gridfleet.domains.plants.refused_messages.records import MAX_UNREGISTERED
+from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
+from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
+from gridfleet.protocol import envelope as wire
+from gridfleet.protocol.envelope import RefusalReason
+
+__all__ = ["DeviceFields", "Snapshot", "add_snapshot", "read_snapshot"]
+
+EventValues = dict[tuple[str | None, int], dict[str, float]]
+"""Values by metric, for each external id, None for the plant itself, and time in microseconds."""
+
+DeviceFields = tuple[CachedDevice, dict[str, wire.FieldValue]]
+_Entry = tuple[CachedDevice, int, dict[str, wire.FieldValue], str]
+"""Device, time of measurement in microseconds, fields, path in the message. A plain tuple: a batch has thousands."""
+
+
+class Snapshot(NamedTuple):
+    """A snapshot that is not refused.
+
+    `time_us` is its time of measurement in microseconds. `lacking` has the entries whose fields need positions.
+    """
+
+    path: str
+    time_us: int
+    entries: list[_Entry]
+    lacking: list[DeviceFields]
+    statuses: list[tuple[CachedDevice, SubDeviceStatus]]
+    unregistered: list[str]
+
+
+def read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: str, now: datetime) -> Snapshot:
+    """Check a snapshot, and find its devices. Neither the plant nor its devices change.
+
+    Args:
+        path: Its place in the message, for complaints.
+
+    Raises:
+        Refusal: It is not a valid snapshot.
+    """
+    snapshot = parse_snapshot(raw, path, message_id)
+    snapshot_us = measurement_time(snapshot.time, f"{path}.time", message_id, now)
+    read = Snapshot(path, snapshot_us, [], [], [], [])
+    if snapshot.fields:
+        check_fields(snapshot.fields, fields_path := f"{path}.fields", message_id)
+        read.entries.append((plant.itself, snapshot_us, snapshot.fields, fields_path))
+        if plant.itself.reader.lacks(snapshot.fields):
+            read.lacking.append((plant.itself, snapshot.fields))
+    for index, entry in enumerate(snapshot.devices):
+        device = plant.devices.get(entry.id)
+        if device is None:
+            check_external_id(entry.id, f"{path}.devices.{index}.id", message_id)
+            read.unregistered.append(entry.id)
+            continue
+        check_fields(entry.fields, fields_path := f"{path}.devices.{index}.fields", message_id)
+        time_us = snapshot_us
+        if entry.time is not None:
+            time_us = measurement_time(entry.time, f"{path}.devices.{index}.time", message_id, now)
+        read.entries.append((device, time_us, entry.fields, fields_path))
+        if device.reader.lacks(entry.fields):
+            read.lacking.append((device, entry.fields))
+        read.statuses.append((device, SubDeviceStatus.ONLINE if entry.status is None else SubDeviceStatus(entry.status)))
+    return read
+
+
+def add_snapshot(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: Snapshot, message: wire.Envelope) -> None:
+    """Add a snapshot to the batch, except names without room."""
+    _add_frames(batch, plant, delivery, snapshot, message.id)
+    for device, status in snapshot.statuses:
+        _record_device(batch, plant, device, status, message.sent_at)
+    for external_id in snapshot.unregistered:
+        own = batch.unregistered.setdefault(plant.id, {})
+        if external_id in own or len(own) < MAX_UNREGISTERED:
+            own[external_id] = own.get(external_id, 0) + 1
+
+
+def _add_frames(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: Snapshot, message_id: str) -> None:
+    """Add the frames of a snapshot, and the telemetry events of those that are not too old for events."""
+    published: EventValues | None = {} if plant.id in batch.subscribed else None
+    published_from_us = 0 if published is None else microseconds(batch.now - EVENT_MAX_AGE)
+    before, added = len(batch.frames.frames), 0
+    for device, time_us, fields, fields_path in snapshot.entries:
+        frames, dropped = device.reader.read(fields)
+        if dropped:
+            batch.undeclared_fields += dropped
+            if names := device.reader.without_room(fields):
+                limit = f"{MAX_NAMES:,} names" if plant.has_room else f"{MAX_PLANT_NAMES:,} names of the plant"
+                detail = f"{fields_path}: {limit} were used within 30 days; dropped: {listed(names)}"
+                batch.refuse(plant.id, delivery, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message_id))
+        for layout_id, values in frames:
+            batch.frames.add(device.source_id, layout_id, time_us, values)
+        added += len(frames)
+        if published is not None and frames and time_us >= published_from_us:
+            published.setdefault((device.external_id, time_us), {}).update(device.reader.named(frames))
+    if added:
+        batch.reported.setdefault(plant.organization_id, set()).add(plant.id)
+    batch.ends.append((len(batch.frames.frames), delivery))
+    if len(batch.frames.frames) < before + added:
+        batch.repeated |= {(device.source_id, time_us): delivery for device, time_us, *_ in snapshot.entries}
+    if published:
+        _add_events(batch, plant, delivery, f"{message_id} {snapshot.path}", snapshot.time_us, published)
+
+
+def _record_device(batch: Batch, plant: CachedPlant, device: CachedDevice, status: SubDeviceStatus, sent_at: int) -> None:
+    """Write the device's presence with the batch if it is due. If the batch fails, the worker clears the cache."""
+    presence = device.presence
+    plant.noted[device.id] = device
+    presence.note_message(batch.now_ms, sent_at)
+    if status is not device.status or presence.is_due(batch.now_ms):
+        device.status = status
+        presence.written_at = batch.now_ms
+        batch.plants_held.add(plant.id)
+        batch.devices_seen[device.id] = DeviceSeen(device.id, batch.now, status, presence.interval_seconds)
+
+
+def _add_events(
+    batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot_id: str, time_us: int, published: EventValues
+) -> None:
+    values = {(external_id, to_datetime(own_time)): found for (external_id, own_time), found in published.items()}
+    events = telemetry_events(batch.subscribed[plant.id], plant.id, snapshot_id, to_datetime(time_us), values)
+    batch.events.extend(event._replace(request_id=delivery.request_id) for event in events)
