@@ -6,8 +6,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from gridfleet.domains.ingest.cached_plants import CachedDevice, CachedPlant
 from gridfleet.domains.ingest.changes import receivers
-from gridfleet.domains.ingest.plant_cache import CachedDevice, CachedPlant
 from gridfleet.kernel.db import Database
 from support.builders.accounts import add_organization
 from support.clients.ingest_bench import Bench, BenchPlant, moment

@@ -242,9 +242,14 @@ async def test_no_more_names_than_the_limit_and_those_known_go_on(bench: Bench) 
     assert await plant.rows("SELECT message_id FROM refused_message WHERE plant_id = %s ORDER BY id") == [("m",), ("m-7",)]
 
 
+def limit_names_of_plants(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    for module in ("cached_plants", "plant_cache"):
+        monkeypatch.setattr(f"gridfleet.domains.ingest.{module}.MAX_PLANT_NAMES", most)
+
+
 async def test_the_devices_of_a_plant_share_a_limit_of_names(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """200 devices with 4,000 names each took 230 MB of the process, and 3 s to read after each change of the plant."""
-    monkeypatch.setattr("gridfleet.domains.ingest.plant_cache.MAX_PLANT_NAMES", 50)
+    limit_names_of_plants(monkeypatch, 50)
     plant, other = await bench.plant(["D", "E", "F"]), await bench.plant(["D"])
     await plant.add_device("T", [{"key": f"k{n}", "field": f"n{n}", "unit": "W"} for n in range(100)])
     await bench.take(
@@ -271,7 +276,7 @@ async def test_the_devices_of_a_plant_share_a_limit_of_names(bench: Bench, monke
 
 
 async def test_signals_of_templates_without_units_do_not_count_as_names(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gridfleet.domains.ingest.plant_cache.MAX_PLANT_NAMES", 50)
+    limit_names_of_plants(monkeypatch, 50)
     plant = await bench.plant(["D"])
     await plant.add_device("T", [{"key": f"k{n}", "field": f"n{n}"} for n in range(60)])
     await bench.take(plant.message(snapshot(0, T=numbered(0, 59))))

@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from gridfleet.domains.ingest.plant_cache import CachedDevice
+from gridfleet.domains.ingest.cached_plants import CachedDevice
 from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partner_events.queue import subscribed_plants
 from gridfleet.domains.plants.models import PlantStatus

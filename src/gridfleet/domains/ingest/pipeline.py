@@ -13,9 +13,10 @@ from uuid import UUID
 from gridfleet.domains.alerts.evaluation import note_newest, raise_alerts
 from gridfleet.domains.alerts.rule_cache import RuleCache
 from gridfleet.domains.consumers import Consumer
+from gridfleet.domains.ingest.cached_plants import CachedPlant
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
 from gridfleet.domains.ingest.parsing import parse_acknowledgement, parse_envelope, parse_snapshots, parse_status
-from gridfleet.domains.ingest.plant_cache import CachedPlant, PlantCache
+from gridfleet.domains.ingest.plant_cache import PlantCache
 from gridfleet.domains.ingest.snapshots import DeviceFields, Snapshot, add_snapshot, read_snapshot
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements

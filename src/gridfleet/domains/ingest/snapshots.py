@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from gridfleet.domains.ingest.cached_plants import MAX_PLANT_NAMES, CachedDevice, CachedPlant
 from gridfleet.domains.ingest.complaints import listed
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
 from gridfleet.domains.ingest.parsing import check_external_id, check_fields, measurement_time, parse_snapshot
-from gridfleet.domains.ingest.plant_cache import MAX_PLANT_NAMES, CachedDevice, CachedPlant
 from gridfleet.domains.ingest.readers import MAX_NAMES
 from gridfleet.domains.partner_events.telemetry import MAX_AGE as EVENT_MAX_AGE
 from gridfleet.domains.partner_events.telemetry import telemetry_events

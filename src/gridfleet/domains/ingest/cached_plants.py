@@ -1,0 +1,145 @@
+"""Cached plants and their sources, with the presence and the delay that are measured from their messages."""
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+from uuid import UUID
+
+from gridfleet.domains.ingest.readers import Reader
+from gridfleet.domains.plants.models import Lifecycle, PlantStatus
+from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
+
+__all__ = ["MAX_PLANT_NAMES", "CachedDevice", "CachedPlant"]
+
+MAX_PLANT_NAMES: Final = 100_000
+"""How many names the sources of a plant that have no template may use within `NAME_LIFE`, together (docs/decisions/0300)."""
+PRESENCE_EVERY_MS: Final = 10_000
+"""The most that `lastSeenAt` may lag: one write per device and interval instead of one per message."""
+_SMOOTHING: Final = 0.2
+_SILENT_INTERVALS: Final = 3
+_LEAST_SILENCE_SECONDS: Final = 90
+"""A source that sends nothing for three usual intervals, at least 90 s, is set to OFFLINE."""
+_ONE_REPORT_MS: Final = 1000
+_DELAY_SMOOTHING: Final = 0.01
+
+
+@dataclass(slots=True)
+class Presence:
+    """When telemetry of a plant or device arrived, how often it sends, and when its presence was last written.
+
+    All times are in epoch milliseconds.
+
+    Attributes:
+        last_at: When the last message was read, or the first of those that count as one; None if none counts.
+        last_sent_at: The `sentAt` of that message.
+        written_at: When the presence was last written to the database.
+        interval_seconds: Usual time between messages; None before the second one.
+    """
+
+    last_at: float | None = None
+    last_sent_at: int = 0
+    written_at: float = -inf
+    interval_seconds: float | None = None
+
+    def is_due(self, now: float) -> bool:
+        """Return whether presence is to be written: the last time was `PRESENCE_EVERY_MS` ago, or the clock was set back."""
+        return not self.written_at <= now < self.written_at + PRESENCE_EVERY_MS
+
+    def note_message(self, now: float, sent_at: int) -> None:
+        """Record a message of telemetry that was sent at `sent_at`, and smooth the interval between messages."""
+        if self.last_at is not None and now > self.last_at:
+            gap = now - self.last_at
+            # Several messages may carry one report. Counted one by one, they would make a slow source seem fast.
+            if gap < _ONE_REPORT_MS:
+                return
+            # So would messages that waited while the service was down: they are read faster than they were sent.
+            if gap >= (sent_at - self.last_sent_at) / 2:
+                self._smooth(gap / 1000)
+        self.last_at, self.last_sent_at = now, sent_at
+
+    def _smooth(self, gap: float) -> None:
+        usual = self.interval_seconds
+        if usual is None:
+            self.interval_seconds = gap
+            return
+        # A longer gap was an outage. Counted in full, an outage of days would keep the source ONLINE for days when it fails
+        # again.
+        longest = max(_LEAST_SILENCE_SECONDS, _SILENT_INTERVALS * usual)
+        self.interval_seconds = usual + _SMOOTHING * (min(gap, longest) - usual)
+
+
+@dataclass(slots=True)
+class CachedDevice:
+    """A source of a plant: one of its sub-devices, or the plant itself, which has no external id."""
+
+    id: UUID
+    external_id: str | None
+    source_id: int
+    reader: Reader
+    layouts_read: int | None = None
+    """How many shards the process had taken when the layouts of the device's own names were read; None if they were not."""
+    status: SubDeviceStatus = SubDeviceStatus.UNKNOWN
+    presence: Presence = field(default_factory=Presence)
+
+
+@dataclass(slots=True)
+class CachedPlant:
+    """A plant with everything that processing its messages needs.
+
+    `keys` has the current one first, each with the end of its time (epoch milliseconds, None: no end). It is empty if the plant
+    has no secret, or if its secret is `unreadable`.
+    """
+
+    id: UUID
+    organization_id: UUID
+    lifecycle_status: Lifecycle
+    keys: tuple[tuple[bytes, int | None], ...]
+    itself: CachedDevice
+    devices: dict[str, CachedDevice]
+    noted: dict[UUID, CachedDevice]
+    """The sub-devices that have a presence or a status since the plant's session ended. A status message costs no more than
+    the messages before it, however many sub-devices the plant has.
+    """
+    unreadable: bool = False
+    status: PlantStatus = PlantStatus.UNKNOWN
+    presence: Presence = field(default_factory=Presence)
+    names: int | None = None
+    """The number of names that its sources without a template use; None until it is read."""
+    count_names_from: float = 0.0
+    """When `names` is read again if there is no room for more, in monotonic seconds."""
+    delay_ms: float | None = None
+    """How far the plant's clock is behind the service's, plus the shortest transmission time of its messages."""
+
+    def sent(self, sent_at: int, now: float) -> float:
+        """Estimate when a message was sent, by the service's clock. All times are in epoch milliseconds.
+
+        Args:
+            sent_at: By the plant's clock.
+            now: When the message was read.
+        """
+        delay = now - sent_at
+        usual = self.delay_ms
+        if usual is None or delay < usual:
+            self.delay_ms = delay
+            return now
+        # One message that waited in a queue has little weight; a clock that was set back affects all later messages.
+        self.delay_ms = usual + _DELAY_SMOOTHING * (delay - usual)
+        return sent_at + usual
+
+    @property
+    def has_room(self) -> bool:
+        """Whether its sources may use further names."""
+        return self.names is None or self.names < MAX_PLANT_NAMES
+
+    def end_session(self) -> None:
+        """Make the next message write all statuses, and do not count the time until then as an interval."""
+        self.invalidate_status()
+        for presence in (self.presence, *(device.presence for device in self.noted.values())):
+            presence.last_at = None
+        self.noted.clear()
+
+    def invalidate_status(self) -> None:
+        """Make the next message write the statuses of the plant and its sub-devices."""
+        self.status = PlantStatus.UNKNOWN
+        for device in self.noted.values():
+            device.status = SubDeviceStatus.UNKNOWN
