@@ -14,7 +14,7 @@ import httpx
 import psutil
 import pytest
 from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
-from aiormq.exceptions import ChannelAccessRefused, ChannelPreconditionFailed
+from aiormq.exceptions import AMQPError, ChannelAccessRefused, ChannelPreconditionFailed
 from pamqp.commands import Queue
 
 from gridfleet.domains.partners.topology import ensure_partner_vhost
@@ -410,6 +410,25 @@ async def test_channels_that_have_ended_do_not_count(broker: BrokerNode, client:
     finally:
         unregister = "[rpc:call(N, rabbit_channel_tracking, unregister_tracked, [{N, I}]) || {I, _} <- Pids]"
         broker.evaluate(with_ended_processes(unregister))
+
+
+async def test_connections_that_have_ended_do_not_count_for_ever(broker: BrokerNode, client: AbstractConnection) -> None:
+    """The broker itself counts some until it stops, of which 32 lock a key out: 27 of 6,146 that were closed at once."""
+    limit = f"{broker.management_url}/api/vhost-limits/client/max-connections"
+    httpx.put(limit, json={"value": 32}, timeout=60).raise_for_status()
+    ended = '[{tracked_connection, {N, I}, N, <<"client">>, I, P, {0, 9, 1}, network, I, I, <<"client">>, I} || {I, P} <- Pids]'
+    broker.evaluate(with_ended_processes(f"[rpc:call(N, rabbit_connection_tracking, register_tracked, [T]) || T <- {ended}]"))
+    url = f"amqp://client:client@127.0.0.1:{broker.settings.amqp_port}/client"
+    with pytest.raises(AMQPError):
+        await aiormq.connect(url)
+
+    connection = None
+    async with asyncio.timeout(90):
+        while connection is None:
+            await asyncio.sleep(1)
+            with contextlib.suppress(AMQPError):
+                connection = await aiormq.connect(url)
+    await connection.close()
 
 
 def with_ended_processes(expression: str) -> str:

@@ -20,9 +20,9 @@
 %%   deliveries that they do not read.
 %%
 %% From RabbitMQ 3.12 on, starts the queues again that hold the most of their messages in memory when all together hold so much.
-%% Drops messages that keep the log of a quorum queue on disk. While messages of plants wait for ingest, reads no more from plants
-%% that have sent more than their share. Shortens large entries of the broker's own log, whoever causes them. Administrators, of
-%% which the service is one, have no bounds.
+%% Drops messages that keep the log of a quorum queue on disk. Removes ended connections and channels from the broker's counts. While
+%% messages of plants wait for ingest, reads no more from plants that have sent more than their share. Shortens large entries of the
+%% broker's own log, whoever causes them. Administrators, of which the service is one, have no bounds.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
 -module(gridfleet_bounds).
@@ -101,6 +101,7 @@
 -define(OWNER, {?MODULE, owner}).
 -define(BEFORE_3_12, {?MODULE, before_3_12}).
 -define(TAG, <<"gridfleet_bounds">>).
+-define(TRACKED, [rabbit_connection_tracking, rabbit_channel_tracking]).
 -define(DECLARED, {?MODULE, declared}).
 -define(ANSWERS, {?MODULE, answers}).
 
@@ -111,13 +112,14 @@ announce() ->
     start(?MODULE, fun() -> watch_readers(0) end, []),
     is_before_3_12() orelse start(gridfleet_queues, fun watch_queues/0, []),
     start(gridfleet_logs, fun() -> watch_logs(#{}) end, []),
+    start(gridfleet_tracked, fun() -> watch_tracked([]) end, []),
     start(gridfleet_shares, fun share/0, [{priority, high}]),
     logger:add_primary_filter(?MODULE, {fun ?MODULE:shorten/2, ?MOST_LOGGED}),
     application:set_env(rabbit, node_tags, [{?TAG, <<"1">>} | other_tags()]).
 
 %% RabbitMQ cannot disable a plugin whose processes run. The table ends with its owner, and connections that are stopped are read again.
 withdraw() ->
-    Names = [?MODULE, gridfleet_queues, gridfleet_logs, gridfleet_shares],
+    Names = [?MODULE, gridfleet_queues, gridfleet_logs, gridfleet_tracked, gridfleet_shares],
     [stop_process(Process) || Process <- [ets:info(?MODULE, owner) | lists:map(fun whereis/1, Names)], is_pid(Process)],
     release([Reader || {rabbit_mqtt_reader, Reader} <- readers()]),
     logger:remove_primary_filter(?MODULE),
@@ -240,8 +242,7 @@ bounded({'basic.publish', _, _, Key, Mandatory, _} = Publish, Content) ->
 bounded(Method, Content) ->
     {Method, Content}.
 
-%% The broker handles the beginning and the end of a channel in two processes: if the end comes first, it counts the channel until
-%% the node stops.
+%% The broker counts some channels that have ended, until `watch_tracked` removes them.
 open_channels(User) ->
     Channels = [element(6, Tracked) || Tracked <- rabbit_channel_tracking:list_of_user(User)],
     length([Channel || Channel <- Channels, node(Channel) =/= node() orelse is_process_alive(Channel)]).
@@ -627,6 +628,24 @@ links(Process) ->
         {links, Links} -> [Link || Link <- Links, is_pid(Link)];
         undefined -> []
     end.
+
+%% The broker handles the beginning and the end of a connection or channel in two processes. If the end comes first, it counts that
+%% until the node stops, and 32 connections lock a key out of its vhost. What had ended at the previous look has no events left.
+watch_tracked(Ended) ->
+    timer:sleep(?QUEUES_MS),
+    watch_tracked(
+        try
+            Found = [{Module, element(2, Item)} || Module <- ?TRACKED, Item <- Module:list_on_node(node()), has_ended(Item)],
+            [Module:unregister_tracked(Id) || {Module, Id} <- Found -- (Found -- Ended)],
+            Found
+        catch
+            _:_ -> Ended
+        end
+    ).
+
+has_ended(Tracked) ->
+    Process = element(6, Tracked),
+    node(Process) =:= node() andalso not is_process_alive(Process).
 
 %% A classic queue keeps the messages that its consumers have not acknowledged in memory, and those that came back from them. Versions
 %% before 3.12 write both to disk when memory gets scarce. Later ones do not, until the queue starts again.
