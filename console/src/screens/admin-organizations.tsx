@@ -141,7 +141,6 @@ function Editor({ organization, onClose }: { organization: Organization | null; 
           minLength={2}
           maxLength={100}
           defaultValue={organization?.name}
-          autoComplete="off"
         />
         <Field
           label={texts.admin.slug}
@@ -152,7 +151,6 @@ function Editor({ organization, onClose }: { organization: Organization | null; 
           pattern="[a-z0-9]+(-[a-z0-9]+)*"
           title={texts.admin.slugHelp}
           defaultValue={organization?.slug}
-          autoComplete="off"
         />
         {organization !== null && <p className="hint">{texts.admin.slugChange}</p>}
         <TimeZoneField defaultValue={organization?.timeZone} placeholder="UTC" />

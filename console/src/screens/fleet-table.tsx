@@ -6,11 +6,10 @@ import { type FleetPlant, plantsQuery } from "../fleet";
 import { energy, percent, sign, unsignedPower } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import type { Sort } from "../searches/fleet";
-import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
-import { PlantHeading } from "../ui/plant-heading";
-import { AlertState, PlantState } from "../ui/state";
+import { PlantCells } from "../ui/plant-cells";
+import { AlertState } from "../ui/state";
 import { Total } from "../ui/total";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
@@ -126,13 +125,7 @@ function Row({ plant, index, now, slug }: { plant: FleetPlant; index: number; no
   const stale = powers !== null && !powers.fresh ? "stale" : "";
   return (
     <tr aria-rowindex={index + 2}>
-      <PlantHeading slug={slug} plant={plant} />
-      <td>
-        <PlantState status={plant.status} />
-      </td>
-      <td>
-        <Age time={plant.lastSeenAt} now={now} timeZone="UTC" short />
-      </td>
+      <PlantCells slug={slug} plant={plant} now={now} />
       <td>{plant.worstAlert && <AlertState severity={plant.worstAlert} count={plant.openAlerts} />}</td>
       <td className={`number ${stale}`}>{unsignedPower(powers?.pvKw, locale)}</td>
       <td className={`number ${stale}`}>

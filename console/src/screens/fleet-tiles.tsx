@@ -3,7 +3,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { summaryQuery } from "../fleet";
 import { count, energy, sign, unsignedPower } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
-import type { FleetSearch } from "../searches/fleet";
+import { type FleetSearch, STATUSES } from "../searches/fleet";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
 
@@ -14,25 +14,14 @@ export function FleetTiles() {
   const { organization } = route.useRouteContext();
   const { data } = useQuery(summaryQuery(organization.id));
   if (data === undefined) return null;
-  const { power: now, storage, energyToday, energyMonth } = data;
+  const { status, power: now, storage, energyToday, energyMonth } = data;
+  const plants = { ONLINE: status.online, OFFLINE: status.offline, UNKNOWN: status.unknown };
   return (
     <section className="tiles" aria-label={texts.fleet.summary}>
       <FilterTile label={texts.fleet.all} value={count(data.plants, locale)} search={{}} />
-      <FilterTile
-        label={texts.status.ONLINE}
-        value={count(data.status.online, locale)}
-        search={{ status: ["ONLINE"] }}
-      />
-      <FilterTile
-        label={texts.status.OFFLINE}
-        value={count(data.status.offline, locale)}
-        search={{ status: ["OFFLINE"] }}
-      />
-      <FilterTile
-        label={texts.status.UNKNOWN}
-        value={count(data.status.unknown, locale)}
-        search={{ status: ["UNKNOWN"] }}
-      />
+      {STATUSES.map((one) => (
+        <FilterTile key={one} label={texts.status[one]} value={count(plants[one], locale)} search={{ status: [one] }} />
+      ))}
       <FilterTile
         label={texts.fleet.alerting}
         value={count(data.alerts.plants, locale)}

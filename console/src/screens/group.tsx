@@ -4,13 +4,11 @@ import { apiOf, dataOf } from "../api/client";
 import { groupsQuery, membersOfGroupQuery } from "../groups";
 import { useTexts } from "../i18n";
 import { mayAct } from "../session";
-import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { More } from "../ui/more";
 import { useNow } from "../ui/now";
-import { PlantHeading } from "../ui/plant-heading";
+import { PlantCells } from "../ui/plant-cells";
 import { Section } from "../ui/section";
-import { PlantState } from "../ui/state";
 import { SubPageHead } from "../ui/sub-page-head";
 import { ListTable } from "../ui/table";
 import { PlantSearch } from "./plant-search";
@@ -82,13 +80,7 @@ export function GroupScreen() {
       >
         {(plant) => (
           <tr key={plant.id}>
-            <PlantHeading slug={slug} plant={plant} />
-            <td>
-              <PlantState status={plant.status} />
-            </td>
-            <td>
-              <Age time={plant.lastSeenAt} now={now} timeZone="UTC" short />
-            </td>
+            <PlantCells slug={slug} plant={plant} now={now} />
             <td className="number">
               {mayChange && (
                 <button type="button" onClick={() => remove.mutate(plant.id)} disabled={remove.isPending}>

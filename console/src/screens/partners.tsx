@@ -138,8 +138,8 @@ function NewKey({ onClose, onCreated }: { onClose: () => void; onCreated: (creat
   return (
     <Dialog title={texts.partners.add} onClose={onClose}>
       <Form onSubmit={(values) => create.mutate(values)}>
-        <Field label={texts.people.name} name="name" required maxLength={100} autoComplete="off" />
-        <Field label={texts.partners.partnerId} name="partnerId" required maxLength={100} autoComplete="off" />
+        <Field label={texts.people.name} name="name" required maxLength={100} />
+        <Field label={texts.partners.partnerId} name="partnerId" required maxLength={100} />
         <fieldset className="scopes">
           <legend>{texts.partners.scopes}</legend>
           {SCOPES.map((scope) => (

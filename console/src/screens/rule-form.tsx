@@ -10,7 +10,7 @@ import { mayAct } from "../session";
 import { SEVERITIES } from "../severities";
 import { keysOf, templatesOfAllLevelsQuery } from "../templates";
 import { Failure } from "../ui/failure";
-import { CheckField, Field, Options, SelectField } from "../ui/fields";
+import { CheckField, Field, NumberField, Options, SelectField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { BackTestResult, type TestedRule } from "./back-test";
 import { PlantPicker } from "./plant-picker";
@@ -52,14 +52,7 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
   return (
     <>
       <Form className="card form wide" onSubmit={(values) => save.mutate(ruleOf(values, plantId))}>
-        <Field
-          label={texts.devices.name}
-          name="name"
-          required
-          maxLength={200}
-          defaultValue={rule?.name}
-          autoComplete="off"
-        />
+        <Field label={texts.devices.name} name="name" required maxLength={200} defaultValue={rule?.name} />
         <PlantPicker organizationId={organizationId} slug={slug} plantId={plantId} onChange={setPlantId} />
         <div className="fields">
           <Field
@@ -69,7 +62,6 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
             maxLength={100}
             list={`${id}-metrics`}
             defaultValue={rule?.metric}
-            autoComplete="off"
           />
           <SelectField
             label={texts.rules.condition}
@@ -78,14 +70,7 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
             values={CONDITIONS}
             labels={texts.rules.comparisons}
           />
-          <Field
-            label={texts.rules.threshold}
-            name="threshold"
-            type="number"
-            step="any"
-            required
-            defaultValue={rule?.threshold}
-          />
+          <NumberField label={texts.rules.threshold} name="threshold" required defaultValue={rule?.threshold} />
           <Field
             label={texts.rules.unit}
             name="unit"
@@ -93,7 +78,6 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
             list={`${id}-units`}
             placeholder={texts.rules.unitOfValues}
             defaultValue={rule?.unit ?? ""}
-            autoComplete="off"
           />
           <SelectField
             label={texts.alerts.severity}
@@ -120,13 +104,7 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
             required
             defaultValue={rule?.cooldownMinutes ?? 15}
           />
-          <Field
-            label={texts.rules.clear}
-            name="clearThreshold"
-            type="number"
-            step="any"
-            defaultValue={rule?.clearThreshold ?? ""}
-          />
+          <NumberField label={texts.rules.clear} name="clearThreshold" defaultValue={rule?.clearThreshold ?? ""} />
         </div>
         <p className="fine">{texts.rules.help}</p>
         <CheckField name="autoResolve" defaultChecked={rule?.autoResolve}>

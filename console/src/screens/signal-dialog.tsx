@@ -3,7 +3,7 @@ import { useTexts } from "../i18n";
 import { SEVERITIES } from "../severities";
 import { ROLES, type Signal, signalOf, symbolLines } from "../signals";
 import { Dialog } from "../ui/dialog";
-import { CheckField, Field, SelectField, TextField } from "../ui/fields";
+import { CheckField, Field, NumberField, SelectField, TextField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 
 interface Props {
@@ -31,20 +31,13 @@ export function SignalDialog({ signal, taken, onSave, onClose }: Props) {
           title={texts.templates.keyHelp}
           value={key}
           onChange={({ target }) => setKey(target.value)}
-          autoComplete="off"
         />
         {taken.includes(key) && (
           <p className="fine" role="alert">
             {texts.templates.taken}
           </p>
         )}
-        <Field
-          label={texts.templates.label}
-          name="label"
-          maxLength={120}
-          defaultValue={signal?.label}
-          autoComplete="off"
-        />
+        <Field label={texts.templates.label} name="label" maxLength={120} defaultValue={signal?.label} />
         <label>
           {texts.templates.kind}
           <select
@@ -67,24 +60,10 @@ function NumericFields({ signal }: { signal: Signal | null }) {
   return (
     <>
       <div className="fields">
-        <Field
-          label={texts.templates.field}
-          name="field"
-          required
-          maxLength={64}
-          defaultValue={signal?.field}
-          autoComplete="off"
-        />
-        <Field label={texts.rules.unit} name="unit" maxLength={20} defaultValue={signal?.unit} autoComplete="off" />
+        <Field label={texts.templates.field} name="field" required maxLength={64} defaultValue={signal?.field} />
+        <Field label={texts.rules.unit} name="unit" maxLength={20} defaultValue={signal?.unit} />
         {(["scale", "offset", "min", "max"] as const).map((name) => (
-          <Field
-            key={name}
-            label={texts.templates.numbers[name]}
-            name={name}
-            type="number"
-            step="any"
-            defaultValue={signal?.[name]}
-          />
+          <NumberField key={name} label={texts.templates.numbers[name]} name={name} defaultValue={signal?.[name]} />
         ))}
         <label>
           {texts.templates.growth}
@@ -125,7 +104,6 @@ function BinaryFields({ signal }: { signal: Signal | null }) {
           maxLength={64}
           placeholder="status"
           defaultValue={signal?.word}
-          autoComplete="off"
         />
         <Field
           label={texts.templates.bit}

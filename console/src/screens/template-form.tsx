@@ -55,7 +55,6 @@ export function TemplateForm({ source, isNew }: Props) {
             required
             maxLength={120}
             defaultValue={isNew ? "" : source?.name}
-            autoComplete="off"
           />
           <SelectField
             label={texts.devices.type}

@@ -137,23 +137,10 @@ function Settings({ config, onClose }: { config: TradingConfig; onClose: () => v
           label={texts.trading.clientId}
           name="esmClientId"
           maxLength={255}
-          autoComplete="off"
           defaultValue={config.esmClientId ?? ""}
         />
-        <Field
-          label={texts.trading.clientSecret}
-          name="esmClientSecret"
-          type="password"
-          maxLength={1024}
-          autoComplete="off"
-        />
-        <Field
-          label={texts.trading.prefix}
-          name="queuePrefix"
-          maxLength={50}
-          autoComplete="off"
-          defaultValue={config.queuePrefix}
-        />
+        <Field label={texts.trading.clientSecret} name="esmClientSecret" type="password" maxLength={1024} />
+        <Field label={texts.trading.prefix} name="queuePrefix" maxLength={50} defaultValue={config.queuePrefix} />
         <Failure error={change.error} />
         <Buttons action={texts.save} disabled={change.isPending} onCancel={onClose} />
       </Form>

@@ -50,7 +50,6 @@ export function Confirm({ title, consequence, name, action, run, onClose }: Conf
           label={texts.confirm.typeName(name)}
           value={typed}
           onChange={(event) => setTyped(event.target.value)}
-          autoComplete="off"
           required
         />
         <Failure error={mutation.error} />

@@ -1,14 +1,21 @@
 import { type ComponentProps, useId } from "react";
 import { useTexts } from "../i18n";
 
-/** A field of one line with its label. */
-export function Field({ label, ...input }: ComponentProps<"input"> & { label: string }) {
+type FieldProps = ComponentProps<"input"> & { label: string };
+
+/** A field of one line with its label. Browsers fill in former values only if `autoComplete` says which. */
+export function Field({ label, autoComplete = "off", ...input }: FieldProps) {
   return (
     <label>
       {label}
-      <input {...input} />
+      <input autoComplete={autoComplete} {...input} />
     </label>
   );
+}
+
+/** A field for a number that need not be whole, with its label. */
+export function NumberField(field: FieldProps) {
+  return <Field type="number" step="any" {...field} />;
 }
 
 /** A field of several lines with its label. */

@@ -2,7 +2,7 @@ import type { ReactNode } from "react";
 import type { components } from "../api/schema";
 import { useTexts } from "../i18n";
 
-type PlantStatus = components["schemas"]["PlantStatus"];
+export type PlantStatus = components["schemas"]["PlantStatus"];
 type Severity = components["schemas"]["Severity"];
 export type CommandStatus = components["schemas"]["CommandStatus"];
 type DeviceStatus = components["schemas"]["SubDeviceStatus"];
