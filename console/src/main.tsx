@@ -6,7 +6,17 @@ import { onSessionEnd } from "./api/session-clock";
 import { loadTexts } from "./i18n";
 import { queryClient, router } from "./router";
 import "./styles/base.css";
-import "./styles/parts.css";
+import "./styles/layout.css";
+import "./styles/frame.css";
+import "./styles/messages.css";
+import "./styles/tables.css";
+import "./styles/states.css";
+import "./styles/plant.css";
+import "./styles/tiles.css";
+import "./styles/forms.css";
+import "./styles/dialogs.css";
+import "./styles/charts.css";
+import "./styles/map.css";
 import "./theme";
 
 // A release that replaced this one has other files: the page is loaded anew, once.
