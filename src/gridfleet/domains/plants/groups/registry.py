@@ -100,6 +100,7 @@ async def delete_group(db: Connection, org: OrgScope, group_id: UUID) -> None:
         PlantGroupNotFound: There is no such group.
         Forbidden: The caller is limited to some plants, and the group has others.
     """
+    await store.lock_members(db, org, group_id)
     if await store.has_hidden_plants(db, org, group_id):
         raise Forbidden("A key that is limited to some plants cannot delete a group with other plants.")
     name = await store.delete(db, org, group_id)

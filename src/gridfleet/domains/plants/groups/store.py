@@ -96,6 +96,13 @@ async def lock(db: Connection, org: OrgScope, group_id: UUID) -> PlantGroup | No
     return await cursor.fetchone()
 
 
+async def lock_members(db: Connection, org: OrgScope, group_id: UUID) -> None:
+    """Wait for plants that are being added to a group, and let no other be added until the transaction ends."""
+    await db.execute(
+        "SELECT FROM plant_group WHERE id = %s AND organization_id = %s FOR UPDATE", (group_id, org.organization_id)
+    )
+
+
 async def update(db: Connection, org: OrgScope, group_id: UUID, changes: dict[str, Any]) -> PlantGroup:
     """Write `changes` (column → value, at least one) to a locked group and return it."""
     cursor = db.cursor(row_factory=class_row(PlantGroup))
