@@ -14,16 +14,7 @@ from gridfleet.api.access.guards import esm_client, internal, org_member, public
 from gridfleet.api.access.idempotency import key_of
 from gridfleet.api.http.call import Call
 from gridfleet.api.http.endpoint import SA, S, endpoint, internal_endpoint
-from gridfleet.api.http.inputs import (
-    NOT_NULL,
-    As,
-    Email,
-    Input,
-    Metadata,
-    Pattern,
-    TimeZone,
-    omitted,
-)
+from gridfleet.api.http.inputs import NOT_NULL, As, Email, Input, Metadata, Pattern, TimeZone, omitted
 from gridfleet.api.http.pages import PAGE_TYPES, POLICY, page, page_file, read_page
 from gridfleet.api.http.queries import CursorQuery, PageQuery, SpanQuery
 from gridfleet.api.http.responses import Asset, Message, Stream
