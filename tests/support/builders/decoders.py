@@ -12,8 +12,8 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 
 from gridfleet.api.device_templates import ActionInput, Signals
-from gridfleet.api.http.app import query_pairs
 from gridfleet.api.http.bodies import decode_json
+from gridfleet.api.http.bound_endpoint import query_pairs
 from gridfleet.api.http.inputs import As, Input
 from gridfleet.api.http.inputs import read as read_input
 from gridfleet.api.plants.importing import read_row, read_rows
