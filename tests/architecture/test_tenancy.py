@@ -42,9 +42,12 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "organizations/invitations/registry": ("invitations of all organisations expire", "sweep_expired"),
     "partners/store": (
-        "a key's text or id names its organisation; the gateway serves the keys of all",
-        "find_live note_use find_sending find_amqp list_amqp list_amqp_of_many end_expired"
-        " delete_all_unproven find_queues find_prefix",
+        "a key's text or id names its organisation; the gateway maintains the queues of all",
+        "find_live note_use find_queues find_prefix",
+    ),
+    "partners/broker_keys/store": (
+        "the gateway serves the keys of all organisations",
+        "find_sending find_amqp list_amqp list_amqp_of_many end_expired delete_all_unproven",
     ),
     "partners/amqp_access/store": (
         "the broker names a key, and asks what it may do",

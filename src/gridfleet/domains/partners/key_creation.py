@@ -15,6 +15,7 @@ from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.identity.accounts.registry import users_by_id
 from gridfleet.domains.partners import store, vhosts
+from gridfleet.domains.partners.broker_keys import store as broker_keys
 from gridfleet.domains.partners.errors import SelfTestFailed
 from gridfleet.domains.partners.key_text import make_key
 from gridfleet.domains.partners.models import AmqpKey, CreatedKey, NewKey, vhost_of
@@ -87,7 +88,7 @@ async def _check(db: Connection, org: OrgScope, wanted: NewKey) -> None:
     complaints = []
     if wanted.expires_at is not None and wanted.expires_at <= utc_now():
         complaints.append("expiresAt: must be in the future")
-    if AMQP_SCOPES & set(wanted.scopes) and await store.count_amqp_of(db, org) >= _MOST_AT_BROKER:
+    if AMQP_SCOPES & set(wanted.scopes) and await broker_keys.count_amqp_of(db, org) >= _MOST_AT_BROKER:
         complaints.append(
             f"scopes: must not contain a scope for the broker: the organisation has {_MOST_AT_BROKER} such keys;"
             " revoke one first"

@@ -5,7 +5,8 @@ from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record
-from gridfleet.domains.partners import store, vhosts
+from gridfleet.domains.partners import vhosts
+from gridfleet.domains.partners.broker_keys import store
 from gridfleet.domains.partners.models import AmqpKey, vhost_of
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.db import Connection, storable

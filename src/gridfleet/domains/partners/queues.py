@@ -7,6 +7,7 @@ and removes queues accordingly each time it gets the effect `vhosts.UPDATE`.
 from uuid import UUID
 
 from gridfleet.domains.partners import store, vhosts
+from gridfleet.domains.partners.broker_keys import store as broker_keys
 from gridfleet.domains.partners.models import AmqpAddress
 from gridfleet.domains.partners.topology import PartnerQueues, inbound_queue
 from gridfleet.kernel.caller import OrgScope
@@ -24,7 +25,7 @@ async def set_queues(db: Connection, org: OrgScope, prefix: str, *, enabled: boo
     before = await store.lock_queues(db, org)
     await store.save_queues(db, org, prefix, enabled)
     gone = [] if before is None or not before.enabled else [inbound_queue(before.prefix)]
-    for key in await store.list_amqp_of(db, org):
+    for key in await broker_keys.list_amqp_of(db, org):
         own = PartnerQueues(key.slug, prefix).names
         await vhosts.queue_vhost_update(db, key, unwanted=gone if enabled else [*gone, *own])
 

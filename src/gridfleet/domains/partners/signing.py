@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 from uuid import UUID
 
-from gridfleet.domains.partners import store
+from gridfleet.domains.partners.broker_keys import store
 from gridfleet.domains.partners.models import AmqpKey, SendingKey
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.encrypted import EncryptedTable

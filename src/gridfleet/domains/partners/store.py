@@ -1,22 +1,19 @@
-"""SQL of partner keys."""
+"""SQL of partner keys, and of the settings of queues."""
 
-from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from psycopg.rows import class_row, kwargs_row
 
+from gridfleet.domains.partners.broker_keys.store import AMQP, LIVES, amqp_key
 from gridfleet.domains.partners.models import AmqpAddress, AmqpKey, LiveKey, NewKey
-from gridfleet.domains.partners.scopes import Scope, expand_amqp
 from gridfleet.kernel.addresses import IPNetwork
 from gridfleet.kernel.caller import KeyCaller, OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count
 from gridfleet.kernel.pagination import Paging
 
-LIVES = "activated_at IS NOT NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())"
-_AMQP = "id, organization_id, amqp_slug, vhost, scopes, allowed_plant_ids"
 _SHOWN = (
     "id, organization_id, name, partner_id, key_prefix, scopes, allowed_plant_ids::text[], allowed_ips::text[], vhost,"
     " revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) AS is_active, expires_at, last_used_at, created_by,"
@@ -48,14 +45,6 @@ class KeyRow(NamedTuple):
     updated_at: datetime
 
 
-class EncryptedKey(NamedTuple):
-    """A key that may use the broker, with its encrypted signing key."""
-
-    key: AmqpKey
-    signing_key: bytes | None
-    key_version: int | None
-
-
 class Secrets(NamedTuple):
     """The stored part of a new key's secrets. `signing_key` is encrypted."""
 
@@ -70,22 +59,6 @@ class Queues(NamedTuple):
 
     prefix: str
     enabled: bool
-
-
-def _amqp_key(**row: Any) -> AmqpKey:
-    plants, scopes = row["allowed_plant_ids"], [Scope(scope) for scope in row["scopes"]]
-    return AmqpKey(
-        id=row["id"],
-        organization_id=row["organization_id"],
-        slug=row["amqp_slug"],
-        vhost=row["vhost"],
-        scopes=expand_amqp(scopes, row["vhost"]),
-        plant_ids=None if plants is None else frozenset(plants),
-    )
-
-
-def _encrypted_key(*, signing_key: bytes | None, key_version: int | None, **row: Any) -> EncryptedKey:
-    return EncryptedKey(_amqp_key(**row), signing_key, key_version)
 
 
 def _live_key(
@@ -108,13 +81,13 @@ async def insert(
     db: Connection, org: OrgScope, key_id: UUID, vhost: str, wanted: NewKey, secrets: Secrets, *, at_broker: bool
 ) -> AmqpKey | None:
     """Insert a new, inactive key. Returns its record for the broker, or None without `at_broker`."""
-    cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
+    cursor = db.cursor(row_factory=kwargs_row(amqp_key))
     await cursor.execute(
         "INSERT INTO partner_key (id, organization_id, name, partner_id, key_prefix, key_hash, scopes, allowed_plant_ids,"
         " allowed_ips, vhost, amqp_slug, signing_key, key_version, created_by, expires_at)"
         " SELECT %(id)s, o.id, %(name)s, %(partner)s, %(prefix)s, %(hash)s, %(scopes)s, %(plants)s, %(ips)s, %(vhost)s,"
         " CASE WHEN %(amqp)s THEN o.slug END, %(signing_key)s, %(key_version)s, %(by)s, %(expires_at)s"
-        f" FROM organization o WHERE o.id = %(org)s RETURNING {_AMQP}",
+        f" FROM organization o WHERE o.id = %(org)s RETURNING {AMQP}",
         {
             "id": key_id,
             "org": org.organization_id,
@@ -187,7 +160,7 @@ async def lock_for_revoking(db: Connection, org: OrgScope, key_id: UUID) -> tupl
         both if the organisation has no such key.
     """
     cursor = await db.execute(
-        f"SELECT revoked_at IS NOT NULL, {_AMQP} FROM partner_key WHERE id = %(id)s AND {_OURS} FOR UPDATE",
+        f"SELECT revoked_at IS NOT NULL, {AMQP} FROM partner_key WHERE id = %(id)s AND {_OURS} FOR UPDATE",
         {"id": key_id, "org": org.organization_id},
     )
     row = await cursor.fetchone()
@@ -195,7 +168,7 @@ async def lock_for_revoking(db: Connection, org: OrgScope, key_id: UUID) -> tupl
         return None
     names = [column.name for column in cursor.description or ()]
     known = dict(zip(names[1:], row[1:], strict=True))
-    return row[0], None if known["amqp_slug"] is None else _amqp_key(**known)
+    return row[0], None if known["amqp_slug"] is None else amqp_key(**known)
 
 
 async def revoke(db: Connection, org: OrgScope, key_id: UUID) -> None:
@@ -248,95 +221,6 @@ async def note_use(db: Connection, key_id: UUID, every: timedelta) -> None:
         f" WHERE id = %s AND {LIVES} AND (last_used_at IS NULL OR last_used_at < now() - %s)",
         (key_id, every),
     )
-
-
-# Keys at the broker
-
-
-async def find_sending(db: Connection, key_id: UUID) -> EncryptedKey | None:
-    """Return the live key if it may use the broker, or None."""
-    cursor = db.cursor(row_factory=kwargs_row(_encrypted_key))
-    await cursor.execute(
-        f"SELECT {_AMQP}, signing_key, key_version FROM partner_key WHERE id = %s AND amqp_slug IS NOT NULL AND {LIVES}",
-        (key_id,),
-    )
-    return await cursor.fetchone()
-
-
-async def find_amqp(db: Connection, key_id: UUID) -> AmqpKey | None:
-    """Return the key if it may use the broker, or None. Keys that wait for their proof are included."""
-    cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
-    await cursor.execute(f"SELECT {_AMQP} FROM partner_key WHERE id = %s AND amqp_slug IS NOT NULL", (key_id,))
-    return await cursor.fetchone()
-
-
-async def list_amqp(db: Connection) -> list[AmqpKey]:
-    """Return every live key that may use the broker, of all organisations, oldest first."""
-    cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
-    await cursor.execute(f"SELECT {_AMQP} FROM partner_key WHERE amqp_slug IS NOT NULL AND {LIVES} ORDER BY created_at, id")
-    return await cursor.fetchall()
-
-
-async def list_amqp_of_many(db: Connection, organization_ids: Collection[UUID], known: Mapping[UUID, AmqpKey]) -> list[AmqpKey]:
-    """Return the live keys of these organisations that may use the broker, oldest first.
-
-    Args:
-        known: Keys that were read before, by id. Their plants, of which there may be thousands, never change, and are not read
-            again.
-    """
-    cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
-    await cursor.execute(
-        "SELECT id, organization_id, amqp_slug, vhost, scopes,"
-        " CASE WHEN id <> ALL(%s) THEN allowed_plant_ids END AS allowed_plant_ids FROM partner_key"
-        f" WHERE amqp_slug IS NOT NULL AND {LIVES} AND organization_id = ANY(%s) ORDER BY created_at, id",
-        (list(known), list(organization_ids)),
-    )
-    found = await cursor.fetchall()
-    return [key._replace(plant_ids=known[key.id].plant_ids) if key.id in known else key for key in found]
-
-
-async def count_amqp_of(db: Connection, org: OrgScope) -> int:
-    """Return the number of the organisation's keys that may use the broker, including those that wait for their proof."""
-    return await fetch_count(
-        db, "SELECT count(*) FROM partner_key WHERE organization_id = %s AND amqp_slug IS NOT NULL", (org.organization_id,)
-    )
-
-
-async def list_amqp_of(db: Connection, org: OrgScope) -> list[AmqpKey]:
-    """Return the organisation's keys that may use the broker, including those that wait for their proof."""
-    cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
-    await cursor.execute(
-        f"SELECT {_AMQP} FROM partner_key WHERE organization_id = %s AND amqp_slug IS NOT NULL ORDER BY created_at, id",
-        (org.organization_id,),
-    )
-    return await cursor.fetchall()
-
-
-async def lock_vhost(db: Connection, vhost: str) -> None:
-    """Lock the vhost until the transaction ends; wait for other transactions that hold it."""
-    await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('vhost ' || %s, 0))", (vhost,))
-
-
-async def end_expired(db: Connection) -> list[AmqpKey]:
-    """End the broker access of keys that have expired. Returns them as they were before."""
-    cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
-    await cursor.execute(
-        "UPDATE partner_key k SET amqp_slug = NULL FROM (SELECT id, amqp_slug FROM partner_key"
-        " WHERE amqp_slug IS NOT NULL AND expires_at <= now() FOR UPDATE) AS due WHERE k.id = due.id"
-        " RETURNING k.id, k.organization_id, due.amqp_slug, k.vhost, k.scopes, k.allowed_plant_ids"
-    )
-    return await cursor.fetchall()
-
-
-async def delete_all_unproven(db: Connection, older_than: timedelta) -> list[AmqpKey]:
-    """Delete keys older than `older_than` that no login has proved. Returns those that may have a vhost."""
-    cursor = db.cursor(row_factory=kwargs_row(_amqp_key))
-    await cursor.execute(
-        f"WITH gone AS (DELETE FROM partner_key WHERE activated_at IS NULL AND created_at < now() - %s RETURNING {_AMQP})"
-        f" SELECT {_AMQP} FROM gone WHERE amqp_slug IS NOT NULL",
-        (older_than,),
-    )
-    return await cursor.fetchall()
 
 
 # Queues of an organisation

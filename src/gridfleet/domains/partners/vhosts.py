@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.partners import store
+from gridfleet.domains.partners.broker_keys import store as broker_keys
 from gridfleet.domains.partners.legacy import store as legacy
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.scopes import LEGACY_VHOST
@@ -105,9 +106,9 @@ async def wanted_vhost(db: Connection, payload: dict[str, Any]) -> WantedVhost:
     Two updates at once would close each other's connections to the vhost while queues are replaced.
     """
     vhost, slug, unwanted = payload["vhost"], payload["slug"], frozenset(payload["unwanted"])
-    await store.lock_vhost(db, vhost)
+    await broker_keys.lock_vhost(db, vhost)
     organization_id = UUID(payload["organizationId"])
-    stands = await store.find_amqp(db, UUID(payload["keyId"])) is not None
+    stands = await broker_keys.find_amqp(db, UUID(payload["keyId"])) is not None
     queues = await _queues(db, organization_id, slug, vhost)
     if vhost == LEGACY_VHOST:
         # Here, names with the organisation's prefix may belong to another organisation, and the slug too after its deletion.
@@ -142,8 +143,8 @@ async def legacy_slugs(db: Connection) -> set[str]:
 
 async def expire_due(db: Connection) -> int:
     """End the broker access of expired keys and delete keys that were never proved. Returns the number of keys."""
-    ended = await store.end_expired(db)
-    ended += await store.delete_all_unproven(db, _UNPROVEN)
+    ended = await broker_keys.end_expired(db)
+    ended += await broker_keys.delete_all_unproven(db, _UNPROVEN)
     for key in ended:
         await queue_ending(db, key)
     return len(ended)
@@ -151,6 +152,6 @@ async def expire_due(db: Connection) -> int:
 
 async def queue_updates_except(db: Connection, current: set[str]) -> None:
     """Queue an update of each vhost that keys need and that is not in `current`."""
-    for key in await store.list_amqp(db):
+    for key in await broker_keys.list_amqp(db):
         if key.vhost not in current or key.vhost == LEGACY_VHOST:
             await queue_vhost_update(db, key)

@@ -13,6 +13,7 @@ from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.partners import key_text
 from gridfleet.domains.partners import store as keys
 from gridfleet.domains.partners.amqp_access import store
+from gridfleet.domains.partners.broker_keys import store as broker_keys
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.queues import queue_prefix
 from gridfleet.domains.partners.rest_access import NOTED_EVERY
@@ -114,7 +115,7 @@ class Rights(NamedTuple):
 
 async def find_rights(db: Connection, key_id: UUID) -> Rights | None:
     """Return the rights of a key that may use the broker; None if there is no such key."""
-    key = await keys.find_amqp(db, key_id)
+    key = await broker_keys.find_amqp(db, key_id)
     if key is None:
         return None
     return Rights(key, await queue_prefix(db, key.organization_id))

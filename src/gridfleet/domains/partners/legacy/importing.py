@@ -16,8 +16,8 @@ from psycopg.errors import UniqueViolation
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record
-from gridfleet.domains.partners import store as partner_keys
 from gridfleet.domains.partners import vhosts
+from gridfleet.domains.partners.broker_keys import store as broker_keys
 from gridfleet.domains.partners.key_text import SHOWN_CHARACTERS, broker_digest_of
 from gridfleet.domains.partners.legacy import store
 from gridfleet.domains.partners.models import LegacyKey
@@ -111,7 +111,7 @@ async def _import(db: Connection, keyring: Keyring, creator_id: UUID, key: Legac
     subject = Subject(SubjectType.API_KEY, key.id)
     actor = Actor(ActorType.SYSTEM)
     await record(db, Event.API_KEY_CREATED, actor, subject, organization_id=organization_id, details=details)
-    at_broker = await partner_keys.find_amqp(db, key.id)
+    at_broker = await broker_keys.find_amqp(db, key.id)
     if at_broker is not None:
         await vhosts.queue_vhost_update(db, at_broker)
     return None

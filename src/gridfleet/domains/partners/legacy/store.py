@@ -2,9 +2,9 @@
 
 from uuid import UUID
 
+from gridfleet.domains.partners.broker_keys.store import LIVES
 from gridfleet.domains.partners.models import LegacyKey
 from gridfleet.domains.partners.scopes import AMQP_SCOPES, LEGACY_VHOST
-from gridfleet.domains.partners.store import LIVES
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_value
 

@@ -1,0 +1,1 @@
+"""The keys that partners may use at the broker."""
