@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from gridfleet.domains.plants.commands.delivery import claim_due, record_published
@@ -113,6 +114,68 @@ async def test_commands_that_were_not_sent_wait_for_the_turn_of_their_plant(benc
         await sending.wake(db, start, start, start, most_plants=1, most_commands=1)
         claimed = await sending.claim(db, datetime.now(UTC), timedelta(seconds=5), timedelta(minutes=2), 10)
     assert [one.id for one in claimed] == lost[:1]
+
+
+async def test_a_sender_is_not_called_again_for_plants_that_another_one_wakes(bench: Bench) -> None:
+    """It counted the commands of the same plants, made none due, and notified itself, until the other sender committed."""
+    plants = await connected(bench, 3)
+    start = datetime.now(UTC)
+    async with await psycopg.AsyncConnection.connect(bench.database.url, autocommit=True) as listener:
+        await listener.execute("LISTEN plant_command_due")
+        async with bench.database.transaction() as db:
+            await sending.wake(db, start, start, start, most_plants=3, most_commands=1)
+            async with bench.database.transaction() as other:
+                await other.execute("SET LOCAL enable_seqscan = off")
+                before = await scans_of_commands(other)
+                await sending.wake(other, start, start, start, most_plants=3, most_commands=1)
+                assert await scans_of_commands(other) == before
+            assert await notices(listener) == 0
+        assert await notices(listener) == 1
+    assert await due_plants(bench, plants, start) == [0]
+
+
+async def test_senders_wake_different_plants_at_once(bench: Bench) -> None:
+    plants = await connected(bench, 3)
+    start = datetime.now(UTC)
+    async with bench.database.transaction() as db, bench.database.transaction() as other:
+        for sender in (db, other):
+            await sending.wake(sender, start, start, start, most_plants=1, most_commands=1)
+    assert await due_plants(bench, plants, start) == [0, 1]
+
+
+async def test_a_sender_is_not_called_again_while_the_commands_that_it_wakes_are_locked(bench: Bench) -> None:
+    """It would wake the same plant each time, because that one connected first."""
+    plants = await connected(bench, 2)
+    start = datetime.now(UTC)
+    async with await psycopg.AsyncConnection.connect(bench.database.url, autocommit=True) as listener:
+        await listener.execute("LISTEN plant_command_due")
+        async with bench.database.transaction() as db:
+            await db.execute("SELECT FROM plant_command WHERE plant_id = %s FOR UPDATE", (plants[0][0].id,))
+            async with bench.database.transaction() as other:
+                await sending.wake(other, start, start, start, most_plants=10, most_commands=1)
+            assert await notices(listener) == 0
+    assert await due_plants(bench, plants, start) == []
+
+
+async def connected(bench: Bench, count: int) -> list[tuple[BenchPlant, UUID]]:
+    """Return plants of one organisation that have just connected, one after another, and the sent command of each."""
+    plants = [await commandable(bench) for _ in range(count)]
+    commands = [await issue(plant) for plant in plants]
+    assert await sent(bench, datetime.now(UTC), count) == commands
+    for plant in plants:
+        await move_to(plant, plants[0].organization_id)
+        await bench.take(plant.delivery(b'{"status": "ONLINE"}', "status"))
+    return list(zip(plants, commands, strict=True))
+
+
+async def due_plants(bench: Bench, plants: list[tuple[BenchPlant, UUID]], at: datetime) -> list[int]:
+    """Return the positions of the plants whose commands are due."""
+    return [position for position, (_, command) in enumerate(plants) if await are_due(bench, [command], at)]
+
+
+async def notices(listener: psycopg.AsyncConnection) -> int:
+    """Return how many notifications arrived since the last call."""
+    return len([notice async for notice in listener.notifies(timeout=0.2)])
 
 
 async def sent(bench: Bench, at: datetime, limit: int) -> list[UUID]:

@@ -141,8 +141,8 @@ async def wake(
 ) -> None:
     """Set when the unacknowledged commands of plants that have connected are due. Waits for no lock.
 
-    Organisations take turns, in random order. Plants whose commands are locked stay noted. If others are left, the senders are
-    notified.
+    Organisations take turns, in random order. Plants that another sender wakes are left out; those whose commands are locked
+    stay noted. If others are left, the senders are notified, unless all plants stay noted.
 
     Args:
         unsent_due: The latest due time of commands that were not sent.
@@ -168,17 +168,18 @@ _WAKE = (
     " row_number() OVER (PARTITION BY p.organization_id ORDER BY w.connected_at, w.plant_id) AS turn"
     " FROM plant_command_wake w JOIN plant p ON p.id = w.plant_id),"
     # At random: one plant may have so many commands that the turns of the claim end with it.
-    " next AS (SELECT plant_id, row_number() OVER (ORDER BY turn, random()) AS place FROM turns ORDER BY place"
-    " LIMIT %(plants)s),"
+    " places AS (SELECT plant_id, row_number() OVER (ORDER BY turn, random()) AS place FROM turns),"
+    # Locked before commands are counted: otherwise senders would choose the same plants, and all but one would wake none.
+    " noted AS (SELECT w.plant_id, p.place FROM plant_command_wake w JOIN places p ON p.plant_id = w.plant_id"
+    " ORDER BY p.place LIMIT %(plants)s FOR UPDATE OF w SKIP LOCKED),"
     " counted AS (SELECT n.plant_id, sum(c.number) OVER (ORDER BY n.place) - c.number AS before"
-    " FROM next n CROSS JOIN LATERAL"
+    " FROM noted n CROSS JOIN LATERAL"
     " (SELECT count(*) AS number FROM plant_command WHERE plant_id = n.plant_id AND due_at IS NOT NULL) AS c),"
     " chosen AS (SELECT plant_id FROM counted WHERE before < %(commands)s),"
-    " held AS (SELECT plant_id FROM plant_command_wake WHERE plant_id IN (SELECT plant_id FROM chosen) FOR UPDATE SKIP LOCKED),"
     " waiting AS (SELECT c.*, CASE c.status WHEN 'SENT' THEN"
     " least(min(c.due_at) FILTER (WHERE c.status = 'SENT') OVER (PARTITION BY c.plant_id), %(sent)s)"
-    " ELSE %(unsent)s END AS due FROM held CROSS JOIN LATERAL (SELECT id, plant_id, status, due_at, attempts"
-    f" FROM plant_command c WHERE c.plant_id = held.plant_id AND {_WAITS} OFFSET 0) AS c),"
+    " ELSE %(unsent)s END AS due FROM chosen n CROSS JOIN LATERAL (SELECT id, plant_id, status, due_at, attempts"
+    f" FROM plant_command c WHERE c.plant_id = n.plant_id AND {_WAITS} OFFSET 0) AS c),"
     # A plant may connect every second, with a thousand commands.
     " late AS MATERIALIZED (SELECT id, plant_id, status, due FROM waiting WHERE due_at > due OR attempts > 0),"
     " free AS (SELECT id FROM plant_command WHERE (status = 'SENT' AND id = ANY (ARRAY("
@@ -186,10 +187,11 @@ _WAKE = (
     "SELECT id FROM late WHERE status = 'PENDING'))) FOR NO KEY UPDATE SKIP LOCKED),"
     " woken AS (UPDATE plant_command c SET due_at = least(c.due_at, late.due), attempts = 0 FROM late"
     " WHERE c.id = late.id AND c.id = ANY (ARRAY(SELECT id FROM free))),"
-    " done AS (DELETE FROM plant_command_wake w USING held WHERE w.plant_id = held.plant_id"
-    " AND w.plant_id NOT IN (SELECT plant_id FROM late WHERE id NOT IN (SELECT id FROM free)))"
+    " done AS (DELETE FROM plant_command_wake w USING chosen n WHERE w.plant_id = n.plant_id"
+    " AND w.plant_id NOT IN (SELECT plant_id FROM late WHERE id NOT IN (SELECT id FROM free)) RETURNING 1)"
     " SELECT pg_notify('plant_command_due', '') FROM plant_command_wake"
-    " WHERE plant_id NOT IN (SELECT plant_id FROM chosen) LIMIT 1"
+    # Not if no note was deleted: the sender would repeat this at once, until others release their locks.
+    " WHERE EXISTS (SELECT FROM done) AND plant_id NOT IN (SELECT plant_id FROM chosen) LIMIT 1"
 )
 
 
