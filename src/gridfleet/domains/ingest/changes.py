@@ -20,6 +20,8 @@ def receivers(pipeline: Pipeline) -> dict[str, tuple[Callable[[str], None], ...]
     def note_device(name: str) -> None:
         plant_id, _, external_id = name.partition(" ")
         plants.note_device(plant_id, external_id)
+        # No check depends on a sub-device's registration. But the checks of deleted sub-devices would stay cached, and a rule
+        # whose metrics had several units gets one when it is compiled after a deletion has left only that unit.
         rules.invalidate(plant_id)
         note_power(plant_id)
 
