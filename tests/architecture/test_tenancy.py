@@ -138,9 +138,10 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "ingest and a job refresh the powers of all plants",
         "lock reading_rows save plants_after",
     ),
-    "telemetry/history/store": (
+    "telemetry/history/store": ("roles are read for plants of one organisation, and by jobs for those of all", "_role_sources"),
+    "telemetry/history/values/store": (
         "source ids come from `sources` alone, which takes the scope",
-        "values_page values_by_second frames_page count_values count_points extent buckets wide_buckets _role_sources",
+        "values_page values_by_second frames_page count_values count_points extent buckets wide_buckets",
     ),
     "telemetry/rollups/store": (
         "roll-ups treat the sources of all organisations alike; `reach` is read with ids of `sources`",

@@ -12,8 +12,9 @@ import pytest
 
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.partners.key_text import make_key
-from gridfleet.domains.telemetry.history import columns, store
+from gridfleet.domains.telemetry.history import columns
 from gridfleet.domains.telemetry.history.models import ColumnBucket
+from gridfleet.domains.telemetry.history.values import store
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.db import Database

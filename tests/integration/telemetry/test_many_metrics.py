@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from gridfleet.domains.telemetry.energy.today import energy_of_day
-from gridfleet.domains.telemetry.history import raw, series, store
+from gridfleet.domains.telemetry.history import raw, series
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
 from gridfleet.domains.telemetry.history.live import LiveValues
 from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery
 from gridfleet.domains.telemetry.history.queries import open_history
 from gridfleet.domains.telemetry.history.store import SourceRow
+from gridfleet.domains.telemetry.history.values import store
 from gridfleet.domains.telemetry.latest.queries import latest_json, latest_points
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import TooManyRequests, ValidationFailed

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
-from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, Column, ColumnBucket, Series, SeriesPosition
+from gridfleet.domains.telemetry.history.values import store
 from gridfleet.domains.telemetry.rollups import store as rollups
 from gridfleet.domains.telemetry.rollups.models import Level, Reach
 from gridfleet.kernel.caller import OrgScope

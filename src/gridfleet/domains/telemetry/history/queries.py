@@ -10,11 +10,11 @@ from uuid import UUID
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.plants.sub_devices.registry import get_sub_device
 from gridfleet.domains.telemetry.errors import MAX_POINTS, TooManyPoints
-from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.buckets import BucketReader, buckets_between, kept_bucket
 from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, Page, Series
 from gridfleet.domains.telemetry.history.raw import FramesReader, SeriesReader, raw_reader
 from gridfleet.domains.telemetry.history.series import by_unit, device_series, plant_series
+from gridfleet.domains.telemetry.history.values import store
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import measurable
 from gridfleet.kernel.db import Connection

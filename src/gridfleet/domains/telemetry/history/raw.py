@@ -12,8 +12,8 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from gridfleet.domains.telemetry.frames.models import microseconds
-from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.models import Point, Series, SeriesPosition, SeriesValues
+from gridfleet.domains.telemetry.history.values import store
 from gridfleet.kernel.db import Connection
 
 __all__ = ["FramesReader", "SeriesReader", "Values", "raw_reader", "read_values"]

@@ -1,0 +1,1 @@
+"""The values in frames: raw, counted, and in buckets."""
