@@ -1,15 +1,16 @@
 """The screens of a plant, with a simulated fleet at the whole service."""
 
-import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from support.clients.fleet_under_test import wait_for
+from support.clients.ledger_comparison import Ledger
 from support.clients.watched_page import Watched
 from support.servers.running_stack import RunningStack
 
@@ -18,27 +19,26 @@ SLUG = "console-plants"
 
 @pytest.fixture(scope="module")
 def plants(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
-    """Simulate two plants for some seconds and return their lines of the ledger."""
+    """Simulate two plants until a refused message of each is stored, and return their lines of the ledger."""
     folder = tmp_path_factory.mktemp("simulated")
     ledger = folder / "ledger.jsonl"
-    options = (
-        "--faults",
-        "bad-signature",
-        "--organization",
-        SLUG,
-        "--plants",
-        "2",
-        "--interval",
-        "0.5",
-        "--duration",
-        "8",
-        "--history",
-        "0.02",
-    )
+    options = ("--faults", "bad-signature", "--organization", SLUG, "--plants", "2", "--interval", "0.5", "--history", "0.02")
     command = [sys.executable, "-m", "gridfleet", "simulate", *options, "--state", str(folder), "--ledger", str(ledger)]
-    subprocess.run(command, env=stack.environment, check=True, capture_output=True, timeout=200)
-    lines = [json.loads(line) for line in Path(ledger).read_text().splitlines()]
-    return [line for line in lines if line.get("kind") == "plant" or "serialNumber" in line]
+    running = subprocess.Popen(command, env=stack.environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert running.stdout is not None
+        organization = next(line.split()[-1] for line in running.stdout if line.startswith("organisation "))
+        with httpx.Client(base_url=f"{stack.base_url}/api/v1", timeout=30) as http:
+            login = http.post("/auth/login", json={"email": stack.admin_email, "password": stack.admin_password}).json()
+            http.headers.update({"authorization": f"Bearer {login['access_token']}", "x-org-id": organization})
+            for plant in http.get("/plants").json()["data"]:
+                refused = f"/plants/{plant['id']}/refused-messages"
+                wait_for(lambda refused=refused: http.get(refused).json()["data"] != [], 60)
+    finally:
+        running.terminate()
+        running.communicate(timeout=60)
+    assert running.returncode == 0
+    return Ledger.read(ledger).lines["plant"]
 
 
 @pytest.fixture
