@@ -5,6 +5,7 @@ from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.notifications import store
+from gridfleet.domains.notifications.listing import store as listing
 from gridfleet.domains.notifications.models import DeliveryFilter, NotificationLog
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page, Paging
@@ -16,13 +17,13 @@ _KEPT: Final = timedelta(days=90)
 
 async def list_deliveries(db: Connection, paging: Paging) -> Page[NotificationLog]:
     """Return one page of all users' deliveries, newest first; for SuperAdmins."""
-    return Page.of(await store.page(db, paging), await store.count(db), paging)
+    return Page.of(await listing.page(db, paging), await listing.count(db), paging)
 
 
 async def list_own_deliveries(db: Connection, user_id: UUID, wanted: DeliveryFilter, paging: Paging) -> Page[NotificationLog]:
     """Return one page of a user's deliveries that match, newest first."""
-    found = await store.page_of_user(db, user_id, wanted, paging)
-    return Page.of(found, await store.count_of_user(db, user_id, wanted), paging)
+    found = await listing.page_of_user(db, user_id, wanted, paging)
+    return Page.of(found, await listing.count_of_user(db, user_id, wanted), paging)
 
 
 async def trim_deliveries(db: Connection) -> None:

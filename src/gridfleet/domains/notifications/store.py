@@ -1,4 +1,4 @@
-"""SQL of push tokens and of the delivery log, which is also the queue."""
+"""SQL of preferences and of the delivery log as the queue of deliveries."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,21 +11,18 @@ from psycopg.rows import kwargs_row
 from psycopg.types.json import Jsonb
 from pydantic.alias_generators import to_camel
 
+from gridfleet.domains.notifications.listing.store import LOG, log_record
 from gridfleet.domains.notifications.models import (
     Channel,
-    DeliveryFilter,
     NotificationLog,
     NotificationPreferences,
-    NotificationStatus,
     Outgoing,
     QuietHours,
     Severity,
 )
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import assignments, fetch_count, fetch_value
-from gridfleet.kernel.pagination import Paging
+from gridfleet.kernel.db.queries import assignments, fetch_value
 
-_LOG = ", ".join(NotificationLog.__struct_fields__)
 _RECIPIENT = "m.role IN ('ORG_ADMIN', 'OPERATOR')"
 _SEVERITIES: Final = {channel: f"{channel.lower()}_severities" for channel in Channel}
 """The column of `members` with the severities that a user wants by a channel."""
@@ -84,12 +81,6 @@ class NoticeRow(NamedTuple):
 
 AddressKey = tuple[UUID, Channel, Severity | None]
 """An organisation, a channel, and a severity. None stands for all addresses, whatever severities their users want."""
-
-
-def _log(**row: Any) -> NotificationLog:
-    row["channel"] = Channel(row["channel"])
-    row["status"] = NotificationStatus(row["status"])
-    return NotificationLog(**row)
 
 
 def _outgoing(**row: Any) -> Outgoing:
@@ -160,11 +151,11 @@ async def queue_for_user(
     cause: dict[str, str] | None,
 ) -> list[NotificationLog]:
     """Insert a PENDING delivery for each address that a user has for a channel, and return them."""
-    cursor = db.cursor(row_factory=kwargs_row(_log))
+    cursor = db.cursor(row_factory=kwargs_row(log_record))
     await cursor.execute(
         "WITH members AS (SELECT id AS user_id, email, phone FROM user_account WHERE id = %s)"
         " INSERT INTO notification_log (id, user_id, channel, address, subject, body, metadata, cause)"
-        f" SELECT gen_random_uuid(), user_id, %s, address, %s, %s, %s, %s FROM ({_ADDRESSES[channel]}) AS a RETURNING {_LOG}",
+        f" SELECT gen_random_uuid(), user_id, %s, address, %s, %s, %s, %s FROM ({_ADDRESSES[channel]}) AS a RETURNING {LOG}",
         (user_id, channel, subject, body, Jsonb(metadata), cause and Jsonb(cause)),
     )
     return await cursor.fetchall()
@@ -199,48 +190,6 @@ def _stored(value: Any) -> Any:
 
 def _preferences(**row: Any) -> NotificationPreferences:
     return msgspec.convert({to_camel(name): value for name, value in row.items()}, NotificationPreferences)
-
-
-async def page(db: Connection, paging: Paging) -> list[NotificationLog]:
-    """Return one page of all deliveries, newest first."""
-    cursor = db.cursor(row_factory=kwargs_row(_log))
-    await cursor.execute(
-        f"SELECT {_LOG} FROM notification_log ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
-        (paging.limit, paging.offset),
-    )
-    return await cursor.fetchall()
-
-
-async def count(db: Connection) -> int:
-    """Return the number of deliveries in the log."""
-    return await fetch_count(db, "SELECT count(*) FROM notification_log")
-
-
-_OF_USER: Final = (
-    "user_id = %(user_id)s AND (%(channel)s::text IS NULL OR channel = %(channel)s)"
-    " AND (%(status)s::text IS NULL OR status = %(status)s) AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s)"
-    " AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s)"
-)
-
-
-async def page_of_user(db: Connection, user_id: UUID, wanted: DeliveryFilter, paging: Paging) -> list[NotificationLog]:
-    """Return one page of a user's deliveries that match, newest first."""
-    cursor = db.cursor(row_factory=kwargs_row(_log))
-    await cursor.execute(
-        f"SELECT {_LOG} FROM notification_log WHERE {_OF_USER}"
-        " ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
-        {**msgspec.structs.asdict(wanted), "user_id": user_id, "limit": paging.limit, "offset": paging.offset},
-    )
-    return await cursor.fetchall()
-
-
-async def count_of_user(db: Connection, user_id: UUID, wanted: DeliveryFilter) -> int:
-    """Return the number of a user's deliveries that match."""
-    return await fetch_count(
-        db,
-        f"SELECT count(*) FROM notification_log WHERE {_OF_USER}",
-        {**msgspec.structs.asdict(wanted), "user_id": user_id},
-    )
 
 
 # As in the index `notification_log_turns`.

@@ -1,0 +1,1 @@
+"""The log of deliveries as users read it."""
