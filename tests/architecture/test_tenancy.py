@@ -15,8 +15,11 @@ MIGRATIONS = SOURCE / "kernel" / "db" / "migrations" / "versions"
 ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "alerts/store": (
         "ingest raises alerts about what verified plants reported",
-        "rule_states count_states newest_times hold_rules insert_rule_states update_rule_states delete_rule_states plant_names"
-        " insert resolve_by_itself changes moved_plants follow_plant forget_move",
+        "newest_times plant_names insert resolve_by_itself changes moved_plants follow_plant forget_move",
+    ),
+    "alerts/states/store": (
+        "ingest keeps the states of what verified plants reported",
+        "rule_states count_states hold_rules insert_rule_states update_rule_states delete_rule_states",
     ),
     "alerts/rules/store": (
         "ingest applies every organisation's rules to its plants",

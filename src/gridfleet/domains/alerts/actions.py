@@ -22,6 +22,7 @@ from gridfleet.domains.alerts.models import (
     SeverityCounts,
 )
 from gridfleet.domains.alerts.publishing import publish_changes
+from gridfleet.domains.alerts.states import store as states
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record_all_in
 from gridfleet.domains.organizations.actors import actor_names
@@ -140,7 +141,7 @@ async def _clear_states(db: Connection, org: OrgScope, alert_ids: Sequence[UUID]
     for remaining in reversed(range(_TRIES)):
         try:
             async with db.transaction():
-                await store.clear_states_of_alerts(db, org, alert_ids)
+                await states.clear_states_of_alerts(db, org, alert_ids)
             return
         except LockNotAvailable:
             if not remaining:

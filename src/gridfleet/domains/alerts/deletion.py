@@ -5,6 +5,7 @@ from uuid import UUID
 
 from gridfleet.domains.alerts import store
 from gridfleet.domains.alerts.publishing import publish_changes
+from gridfleet.domains.alerts.states import store as states
 from gridfleet.domains.plants import lifecycle
 from gridfleet.domains.plants.commands.expiry import detach_ended
 from gridfleet.domains.plants.sub_devices import registry
@@ -29,7 +30,7 @@ async def delete_sub_device(database: Database, org: OrgScope, plant_id: UUID, e
     await in_batches(database, lambda db, limit: detach_ended(db, org, device.id, limit))
     async with database.transaction() as db:
         device = await registry.get_sub_device(db, org, plant_id, external_id)
-        sources = await store.sources_of_device(db, org, device.id)
+        sources = await states.sources_of_device(db, org, device.id)
         await registry.delete_sub_device(db, org, plant_id, external_id)
         await _resolve(db, org, sources)
 
@@ -42,7 +43,7 @@ async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
         PlantStateForbids: The plant is DECOMMISSIONED already.
     """
     await lifecycle.revoke_plant(db, org, plant_id)
-    await _resolve(db, org, await store.sources_of_plant(db, org, plant_id))
+    await _resolve(db, org, await states.sources_of_plant(db, org, plant_id))
 
 
 async def delete_alerts_of(database: Database, org: OrgScope, plant_id: UUID) -> None:
@@ -55,5 +56,5 @@ async def delete_alerts_of(database: Database, org: OrgScope, plant_id: UUID) ->
 
 async def _resolve(db: Connection, org: OrgScope, sources: Sequence[int]) -> None:
     """Resolve the alerts on sources without further values whose rules have `autoResolve`."""
-    await publish_changes(db, await store.resolve_by_itself(db, await store.clearing_alerts(db, org, sources)))
-    await store.delete_states_of(db, org, sources)
+    await publish_changes(db, await store.resolve_by_itself(db, await states.clearing_alerts(db, org, sources)))
+    await states.delete_states_of(db, org, sources)

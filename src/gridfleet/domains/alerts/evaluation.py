@@ -19,6 +19,7 @@ from gridfleet.domains.alerts.messages import alert_message
 from gridfleet.domains.alerts.models import Severity
 from gridfleet.domains.alerts.publishing import publish_changes
 from gridfleet.domains.alerts.rules import store as rules
+from gridfleet.domains.alerts.states import store as states
 from gridfleet.domains.notifications.queue import Notice, NotificationContent, notify_each
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.kernel.cause import current_cause
@@ -89,14 +90,14 @@ async def raise_alerts(db: Connection, findings: Findings, request_id_of: Reques
     return [wishes[rule_id].watch.rule.severity for rule_id in raised]
 
 
-async def _states(db: Connection, findings: Findings) -> dict[RunKey, store.RuleStateRow]:
+async def _states(db: Connection, findings: Findings) -> dict[RunKey, states.RuleStateRow]:
     if not findings.values:
         return {}
-    rows = await store.rule_states(db, {source_id for source_id, _, _ in findings.values})
+    rows = await states.rule_states(db, {source_id for source_id, _, _ in findings.values})
     return {(row.rule_id, row.source_id, row.metric): row for row in rows}
 
 
-async def _with_room(db: Connection, runs: dict[RunKey, Run], known: dict[RunKey, store.RuleStateRow]) -> dict[RunKey, Run]:
+async def _with_room(db: Connection, runs: dict[RunKey, Run], known: dict[RunKey, states.RuleStateRow]) -> dict[RunKey, Run]:
     """Return the runs that have a state, and as many others as their organisation has room for states."""
     new: dict[UUID, list[RunKey]] = {}
     for key, run in runs.items():
@@ -105,7 +106,7 @@ async def _with_room(db: Connection, runs: dict[RunKey, Run], known: dict[RunKey
     if not new:
         return runs
     left_out: set[RunKey] = set()
-    for organization_id, count in (await store.count_states(db, new, MOST_STATES)).items():
+    for organization_id, count in (await states.count_states(db, new, MOST_STATES)).items():
         surplus = new[organization_id][max(0, MOST_STATES - count) :]
         if surplus:
             log.warning("too many states of alert rules", organization_id=str(organization_id), left_out=len(surplus))
@@ -118,7 +119,7 @@ def _watches(watch: Watch, plants: dict[UUID, store.PlantName]) -> bool:
     return plant is not None and plant.organization_id == watch.rule.organization_id
 
 
-def _advance(findings: Findings, run: Run, row: store.RuleStateRow | None, *, may_raise: bool) -> Progress:
+def _advance(findings: Findings, run: Run, row: states.RuleStateRow | None, *, may_raise: bool) -> Progress:
     state = None
     if row is not None:
         state = RuleState(microseconds(row.since), microseconds(row.seen_at), row.alert_id is not None)
@@ -196,14 +197,14 @@ def _log_after_commit(db: Connection, alert: store.NewAlert) -> None:
 async def _save(
     db: Connection,
     runs: dict[RunKey, Run],
-    known: dict[RunKey, store.RuleStateRow],
+    known: dict[RunKey, states.RuleStateRow],
     steps: dict[RunKey, Progress],
     raised: dict[UUID, UUID],
 ) -> None:
     """Write the states that changed, and resolve alerts that end automatically."""
     gone: list[RunKey] = []
-    inserted: list[store.RuleStateRow] = []
-    updated: list[store.RuleStateRow] = []
+    inserted: list[states.RuleStateRow] = []
+    updated: list[states.RuleStateRow] = []
     resolved: list[UUID] = []
     for key, step in steps.items():
         row = known.get(key)
@@ -217,23 +218,23 @@ async def _save(
         alert_id = None
         if step.state.raised:
             alert_id = new_alert or (row.alert_id if row else None)
-        new = store.RuleStateRow(*key, to_datetime(step.state.since), to_datetime(step.state.seen_at), alert_id)
+        new = states.RuleStateRow(*key, to_datetime(step.state.since), to_datetime(step.state.seen_at), alert_id)
         if new != row:
             (inserted if row is None or new_alert is not None else updated).append(new)
     if inserted:
-        existing = await store.hold_rules(db, {row.rule_id for row in inserted})
+        existing = await states.hold_rules(db, {row.rule_id for row in inserted})
         inserted = [row for row in inserted if row.rule_id in existing]
     if resolved:
         await publish_changes(db, await store.resolve_by_itself(db, resolved))
     if gone:
-        await store.delete_rule_states(db, gone)
+        await states.delete_rule_states(db, gone)
     if inserted:
-        await store.insert_rule_states(db, inserted)
+        await states.insert_rule_states(db, inserted)
     if updated:
-        await store.update_rule_states(db, updated)
+        await states.update_rule_states(db, updated)
 
 
-def _ended(step: Progress, row: store.RuleStateRow | None, new_alert: UUID | None) -> Iterable[UUID]:
+def _ended(step: Progress, row: states.RuleStateRow | None, new_alert: UUID | None) -> Iterable[UUID]:
     if step.cleared and row is not None and row.alert_id is not None:
         yield row.alert_id
     if new_alert is not None and (step.state is None or not step.state.raised):

@@ -7,12 +7,12 @@ import msgspec
 from msgspec import UNSET
 from psycopg import errors as pg
 
-from gridfleet.domains.alerts import store as alerts
 from gridfleet.domains.alerts.conditions import complaint_about
 from gridfleet.domains.alerts.errors import RuleNotFound
 from gridfleet.domains.alerts.models import AlertRule, RuleChanges
 from gridfleet.domains.alerts.rules import store
 from gridfleet.domains.alerts.rules.units import measured_unit
+from gridfleet.domains.alerts.states import store as states
 from gridfleet.domains.audit.differences import differences
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record_in
@@ -109,9 +109,9 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
     if complaint := complaint_about(changed.condition, changed.threshold, changed.clear_threshold):
         raise ValidationFailed(details=[complaint])
     if any(getattr(changed, name) != getattr(rule, name) for name in _RESTARTS_TIME):
-        await alerts.clear_waiting(db, org, rule_id)
+        await states.clear_waiting(db, org, rule_id)
     if not changed.latches:
-        await alerts.clear_raised(db, org, rule_id)
+        await states.clear_raised(db, org, rule_id)
     try:
         updated = await store.update(db, org, rule_id, columns)
     except pg.ForeignKeyViolation:
