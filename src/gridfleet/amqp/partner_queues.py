@@ -1,6 +1,7 @@
 """Removal of partners' own queues whose arguments would harm others.
 
-The broker's authorisation does not check a queue's arguments, so such a queue exists until it is found here.
+The plugin `gridfleet_bounds` refuses such queues. RabbitMQ itself does not check a queue's arguments, so without the plugin,
+and in vhosts of older releases, such a queue exists until it is found here.
 """
 
 import asyncio

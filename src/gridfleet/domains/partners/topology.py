@@ -125,7 +125,7 @@ def dropped_queue(slug: str) -> str:
 def forbidden_argument(arguments: dict[str, Any]) -> str | None:
     """Return the first argument that a partner's own queue must not have; None if there is none.
 
-    The broker's authorisation does not check arguments, and no policy overrides these:
+    The plugin `gridfleet_bounds` refuses them too. RabbitMQ itself does not check arguments, and no policy overrides these:
 
     - dead-lettered messages pass no topic check and multiply from queue to queue,
     - a full queue that rejects makes the broker refuse the service's events, for the organisation's other keys too,

@@ -5,6 +5,8 @@
 %%   alone; consumers beyond 20 a channel, 20 a stream, of which each holds a file open, and 640 of a user in a vhost, for which
 %%   their queue needs minutes when they end; large arguments of consumers; more than 4,096 channels of a user, of which each is
 %%   four processes; more than 4 KiB of a message's properties, which no bound of a queue counts;
+%% - queues that pass messages on, that reject messages when they are full, that have more than ten priorities, or that let a consumer
+%%   hold messages for more than 30 minutes;
 %% - arguments of queues that the management API cannot list: it then lists no queue of any vhost; names of queues that the broker
 %%   decodes to Erlang terms; queues that exceed the limit of a vhost only because they are declared at the same moment; many new
 %%   quorum queues and streams of a user: each leaves atoms, which a node never frees and of which it has five million;
@@ -63,6 +65,7 @@
 -define(MOST_SHOWN, 2048).
 -define(DEPTH, 30).
 -define(MOST_NEW_QUEUES, 20).
+-define(MOST_PRIORITIES, 10).
 -define(MOST_ANSWERS, 4).
 -define(COUNTED_ANSWERS, 100).
 -define(MANY_QUEUES, 1000000).
@@ -216,10 +219,13 @@ bounded({'channel.open', _} = Open, Content) ->
 bounded({'tx.select'}, _) ->
     refused("transactions are not allowed; use publisher confirms", 'tx.select');
 bounded(Declare, Content) when element(1, Declare) =:= 'queue.declare' ->
-    case {is_reply_address(element(3, Declare)), are_listable(arguments(Declare))} of
-        {true, _} -> refused("the address of a reply cannot be declared", 'queue.declare');
-        {_, true} -> bounded_queue(Declare, Content);
-        {_, false} -> refused("an argument of the queue is given twice, is not ASCII, or holds others", 'queue.declare')
+    Forbidden = lists:search(fun is_forbidden/1, arguments(Declare)),
+    case {is_reply_address(element(3, Declare)), are_listable(arguments(Declare)), Forbidden} of
+        {true, _, _} -> refused("the address of a reply cannot be declared", 'queue.declare');
+        {_, false, _} -> refused("an argument of the queue is given twice, is not ASCII, or holds others", 'queue.declare');
+        {_, _, {value, {Name, _, _}}} ->
+            rabbit_misc:amqp_error(access_refused, "a queue cannot have this value of ~s", [Name], 'queue.declare');
+        {_, _, false} -> bounded_queue(Declare, Content)
     end;
 bounded(Bind, Content) when element(1, Bind) =:= 'queue.bind'; element(1, Bind) =:= 'exchange.bind' ->
     case arguments(Bind) of
@@ -352,6 +358,16 @@ are_listable(Arguments) ->
 
 is_listable({Name, Type, _}) ->
     not lists:member(Type, [table, array]) andalso lists:all(fun(Byte) -> Byte > 31 andalso Byte < 127 end, binary_to_list(Name)).
+
+%% As `forbidden_argument` of the service, which removes such queues at a broker without this plugin, and says what they do.
+is_forbidden({<<"x-dead-letter-exchange">>, _, _}) -> true;
+is_forbidden({<<"x-overflow">>, _, Value}) -> Value =/= <<"drop-head">>;
+is_forbidden({<<"x-max-priority">>, _, Value}) -> not is_at_most(Value, ?MOST_PRIORITIES);
+is_forbidden({<<"x-consumer-timeout">>, _, Value}) -> not is_at_most(Value, ?LONGEST_HELD_MS);
+is_forbidden(_) -> false.
+
+is_at_most(Value, Most) ->
+    is_integer(Value) andalso Value =< Most.
 
 bounded_queue(Declare, Content) ->
     Declared = binary:replace(element(3, Declare), [<<"\r">>, <<"\n">>], <<>>, [global]),
