@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from gridfleet.protocol.topics import Channel
 from gridfleet.sdk.plant import Options, PlantClient, Snapshot
+from gridfleet.sdk.plant.store import Outbox
 
 QUICK = Options(fsync=False, reconnect_min_seconds=0.05, reconnect_max_seconds=0.5, batch_snapshots=20)
 
@@ -37,6 +39,25 @@ async def test_a_backlog_travels_in_arrays(broker: Any, plant: Any, tmp_path: Pa
         assert (client.counters.messages, client.counters.snapshots) == (5, 95)
 
     assert await sequence(broker, plant) == list(range(95))
+
+
+async def test_a_drained_queue_has_reported_every_delivery(
+    broker: Any, plant: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = Outbox.remove
+
+    async def report_late(outbox: Outbox, numbers: Sequence[int]) -> None:
+        await remove(outbox, numbers)
+        await asyncio.sleep(0.2)
+
+    monkeypatch.setattr(Outbox, "remove", report_late)
+    delivered: list[int] = []
+    async with PlantClient(plant.package(), queue_path=tmp_path / "q", on_delivered=delivered.extend, options=QUICK) as client:
+        sent = await client.send(Snapshot(time=1, seq=1))
+        while client.waiting:
+            await asyncio.sleep(0.01)
+        await client.drain(timeout_seconds=20)
+        assert delivered == [sent]
 
 
 @pytest.mark.faults

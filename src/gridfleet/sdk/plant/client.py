@@ -207,6 +207,9 @@ class PlantClient:
             while self.waiting >= below:
                 self._emptied.clear()
                 await self._unless_failed(self._emptied)
+            # Messages are removed from the queue before they are counted and reported.
+            if self._confirming:
+                await asyncio.wait(self._confirming)
 
     async def _stay_connected(self) -> None:
         attempt = 0
