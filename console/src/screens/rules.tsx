@@ -31,15 +31,18 @@ export function RulesScreen() {
   const navigate = route.useNavigate();
   const rules = useQuery(rulesQuery(organizationId, page));
   const [deleting, setDeleting] = useState<AlertRule | null>(null);
+  // Shown at once, before the service has answered.
+  const [chosen, setChosen] = useState<{ id: string; enabled: boolean } | null>(null);
   const reload = () => queryClient.invalidateQueries({ queryKey: [organizationId, "rules"] });
   const enable = useMutation({
     mutationFn: ({ id, enabled }: { id: string; enabled: boolean }) =>
       dataOf(apiOf(organizationId).PATCH("/api/v1/alert-rules/{id}", { params: { path: { id } }, body: { enabled } })),
-    onSettled: reload,
+    onMutate: setChosen,
+    onSettled: async () => {
+      await reload();
+      setChosen(null);
+    },
   });
-  // As the user has chosen, also before the service has answered.
-  const isEnabled = ({ id, enabled }: AlertRule) =>
-    enable.isPending && enable.variables.id === id ? enable.variables.enabled : enabled;
   const mayChange = mayAct(user, organization, "OPERATOR");
   return (
     <>
@@ -72,7 +75,7 @@ export function RulesScreen() {
               <input
                 type="checkbox"
                 aria-label={texts.rules.isEnabled(rule.name)}
-                checked={isEnabled(rule)}
+                checked={chosen?.id === rule.id ? chosen.enabled : rule.enabled}
                 disabled={!mayChange || enable.isPending}
                 onChange={({ target }) => enable.mutate({ id: rule.id, enabled: target.checked })}
               />
