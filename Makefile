@@ -27,7 +27,7 @@ console-shots: $(DEVELOPMENT) ## Write screenshots of every screen of the consol
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
 	@scripts/ensure_test_tools.sh
 	@scripts/build_console.sh --required
-	PYTHONPATH=tests $(RUN)/python scripts/console_shots.py
+	PYTHONPATH=tests $(RUN)/python scripts/console_shots.py $(ARGS)
 
 test: $(DEVELOPMENT) check ## Run the checks and every test (ARGS="-k name" for some)
 	@scripts/ensure_rabbitmq.sh $(RUN)/python

@@ -1,4 +1,4 @@
-"""Write screenshots of every screen of the console with a living fleet: `make console-shots`.
+"""Write screenshots of every screen of the console with a living fleet: `make console-shots` (ARGS="plant-live" for some).
 
 They are written to build/console-shots, for a person to look at: 1280 pixels wide in light and dark, and 390. Those that the
 docs show go to docs/images.
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 from playwright.sync_api import Page, expect, sync_playwright
 
 from support.servers.running_stack import RunningStack
@@ -25,6 +26,7 @@ IN_DOCS = ("fleet", "plant-history")
 SLUG = "demo"
 BATTERY_TEMPLATE = "00000000-0000-7000-8000-000000000005"
 VIEWS = {"light": (1280, "light"), "dark": (1280, "dark"), "phone": (390, "light")}
+RULES = (("High state of charge", "soc", "GT", 90, "WARNING"), ("Battery too warm", "BAT1.temperature", "GT", 45, "CRITICAL"))
 SIMULATION = (
     "--plants",
     "12",
@@ -104,8 +106,21 @@ def log_in(page: Page, stack: RunningStack) -> None:
     page.wait_for_url(lambda url: "/fleet" in url)
 
 
+def add_rules(stack: RunningStack) -> None:
+    """Add two alert rules, of which one raises alerts of the simulated plants."""
+    with httpx.Client(base_url=f"{stack.base_url}/api/v1") as http:
+        login = http.post("/auth/login", json={"email": stack.admin_email, "password": stack.admin_password}).json()
+        http.headers["authorization"] = f"Bearer {login['access_token']}"
+        [organization] = http.get("/organizations").json()["data"]
+        http.headers["x-org-id"] = organization["id"]
+        for name, metric, condition, threshold, severity in RULES:
+            rule = {"name": name, "metric": metric, "condition": condition, "threshold": threshold, "severity": severity}
+            http.post("/alert-rules", json=rule).raise_for_status()
+
+
 def main() -> None:
-    """Start the service, simulate a fleet, and write every screen in every view."""
+    """Start the service, simulate a fleet, and write every screen, or those of the arguments, in every view."""
+    wanted = sys.argv[1:]
     shutil.rmtree(TARGET, ignore_errors=True)
     TARGET.mkdir(parents=True)
     (ROOT / "docs" / "images").mkdir(exist_ok=True)
@@ -129,10 +144,14 @@ def main() -> None:
                     page.get_by_role("heading", level=1).wait_for()
                     page.screenshot(path=TARGET / f"login-{view}.png")
                     log_in(page, stack)
+                    if view == "light":
+                        add_rules(stack)
                     # All plants are online, and their powers are summed up.
                     expect(page.get_by_role("link", name=re.compile("^Online"))).to_contain_text("12", timeout=300_000)
                     expect(page.get_by_text("too old")).to_have_count(0, timeout=300_000)
                     for screen, path in screens(plant_id).items():
+                        if wanted and screen not in wanted:
+                            continue
                         page.goto(f"/console/{path}")
                         page.wait_for_load_state("networkidle")
                         page.wait_for_timeout(500)

@@ -19,6 +19,19 @@ export function summaryQuery(organizationId: string) {
   });
 }
 
+/** The row of one plant in the list of the fleet; null without such a plant. */
+export function fleetPlantQuery(organizationId: string, plantId: string) {
+  return queryOptions({
+    queryKey: [organizationId, "fleet", "plant", plantId],
+    queryFn: async ({ signal }): Promise<FleetPlant | null> => {
+      const params = { query: { plantId, limit: 1 } };
+      const page = await dataOf(apiOf(organizationId).GET("/api/v1/fleet/plants", { params, signal }));
+      return page.data[0] ?? null;
+    },
+    refetchInterval: 15_000,
+  });
+}
+
 /** The plants that match, page by page. */
 export function plantsQuery(organizationId: string, { q, status, alert, sort, order }: FleetSearch) {
   const search = { q, status, alert, sort, order };

@@ -3,7 +3,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { renewSession } from "./api/client";
 import type { components } from "./api/schema";
-import { type FleetPlant, type FleetSummary, summaryQuery } from "./fleet";
+import { type FleetPlant, type FleetSummary, fleetPlantQuery, summaryQuery } from "./fleet";
 import { placesQuery, withStates } from "./places";
 
 type PlantPage = components["schemas"]["FleetPlantPage"];
@@ -134,7 +134,8 @@ function applyEvent(queryClient: QueryClient, organizationId: string, name: stri
       withPlants(list, changed),
     );
     queryClient.setQueryData(placesQuery(organizationId).queryKey, (places) => withStates(places, changed));
-    for (const id of changed.keys()) {
+    for (const [id, plant] of changed) {
+      queryClient.setQueryData(fleetPlantQuery(organizationId, id).queryKey, (known) => known && plant);
       invalidate("plant", id);
       invalidate("latest", id);
     }

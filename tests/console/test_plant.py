@@ -64,6 +64,19 @@ def open_plant(page: Page, plants: list[dict[str, str]]) -> None:
     expect(page.get_by_text(plants[0]["serialNumber"])).to_be_visible()
 
 
+def test_the_energy_flow_says_where_energy_goes(watched: Watched, plants: list[dict[str, str]]) -> None:
+    page = watched.page
+    open_plant(page, plants)
+    flow = page.locator("section").filter(has=page.get_by_role("heading", name="Energy flow"))
+    shown = flow.get_by_role("img").get_attribute("aria-label")
+    assert shown is not None
+    power = r"[\d.]+\s[kM]?W"
+    assert re.search(f"PV {power}, Grid {power}( importing| exporting)?, Load {power}, Battery", shown), shown
+    assert re.search(r"State of charge \d+\s%$", shown), shown
+    expect(flow.locator("time")).to_contain_text(re.compile("ago|now"))
+    watched.check_accessibility()
+
+
 def test_newest_values_have_unit_and_age(watched: Watched, plants: list[dict[str, str]]) -> None:
     page = watched.page
     open_plant(page, plants)

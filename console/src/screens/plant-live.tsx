@@ -1,9 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
+import { fleetPlantQuery } from "../fleet";
 import { number } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { latestQuery, type Point, useTimeZone } from "../plants";
 import { Age } from "../ui/age";
+import { EnergyFlow } from "../ui/energy-flow";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
 
@@ -12,13 +14,14 @@ const route = getRouteApi("/inside/o/$slug/plants/$plantId");
 /** A value older than this is shown as stale: five messages at the usual interval of a minute. */
 const STALE_AFTER = 5 * 60_000;
 
-/** Every newest value of a plant by device, with its unit and age. */
+/** The energy flow of a plant, and every newest value by device, with its unit and age. */
 export function PlantLiveScreen() {
   const texts = useTexts();
   const { organization } = route.useRouteContext();
   const { plantId } = route.useParams();
   const timeZone = useTimeZone(organization.id, plantId);
   const latest = useQuery({ ...latestQuery(organization.id, plantId), refetchInterval: 15_000 });
+  const row = useQuery(fleetPlantQuery(organization.id, plantId));
   if (latest.data?.length === 0) {
     return (
       <div className="card empty">
@@ -29,7 +32,8 @@ export function PlantLiveScreen() {
   }
   return (
     <>
-      <Failure error={latest.error} />
+      <Failure error={latest.error ?? row.error} />
+      {row.data?.power && <EnergyFlow plant={row.data} power={row.data.power} timeZone={timeZone} />}
       <div className="cards">
         {[...byDevice(latest.data ?? [])].map(([device, points]) => (
           <Device key={device} name={device || texts.plant.plantItself} points={points} timeZone={timeZone} />

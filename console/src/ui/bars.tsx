@@ -1,3 +1,4 @@
+import { useEffect, useRef, useState } from "react";
 import { energy } from "../format/quantities";
 import { useLocale } from "../i18n";
 import { useShownTheme } from "../theme";
@@ -9,28 +10,46 @@ export interface BarSeries {
   values: (number | null)[];
 }
 
-const WIDTH = 960;
+/** Pixels of the drawing until its place is measured. */
+const FIRST_WIDTH = 960;
 const HEIGHT = 280;
 const LEFT = 72;
 const BOTTOM = 26;
+/** Pixels between the names of groups. */
+const NAME = 56;
 const STEPS = [1, 2, 5, 10];
 
 /** Groups of bars, one for each bucket. The table beside it has the sums. */
 export function Bars({ groups, series, label }: { groups: string[]; series: BarSeries[]; label: string }) {
   const locale = useLocale();
   const theme = useShownTheme();
+  const place = useRef<SVGSVGElement>(null);
+  const [width, setWidth] = useState(FIRST_WIDTH);
+  useEffect(() => {
+    // Drawn in pixels of the screen: scaled to the width of a phone, the names could not be read.
+    const observer = new ResizeObserver(([entry]) => setWidth(Math.round(entry?.contentRect.width || FIRST_WIDTH)));
+    if (place.current) observer.observe(place.current);
+    return () => observer.disconnect();
+  }, []);
   const most = Math.max(0, ...series.flatMap(({ values }) => values.map((value) => value ?? 0)));
   const lines = gridLines(most);
   const top = lines.at(-1) ?? 1;
   const y = (value: number) => (HEIGHT - BOTTOM) * (1 - value / top) + 6;
-  const group = (WIDTH - LEFT) / groups.length;
+  const group = (width - LEFT) / groups.length;
   const bar = (0.8 * group) / series.length;
-  const every = Math.ceil(groups.length / 16);
+  const every = Math.ceil(NAME / group);
   return (
-    <svg className="bars" viewBox={`0 0 ${WIDTH} ${HEIGHT + 12}`} role="img" aria-label={label}>
+    <svg
+      ref={place}
+      className="bars"
+      viewBox={`0 0 ${width} ${HEIGHT + 12}`}
+      height={HEIGHT + 12}
+      role="img"
+      aria-label={label}
+    >
       {lines.map((line) => (
         <g key={line}>
-          <line x1={LEFT} x2={WIDTH} y1={y(line)} y2={y(line)} className="grid-line" />
+          <line x1={LEFT} x2={width} y1={y(line)} y2={y(line)} className="grid-line" />
           <text x={LEFT - 8} y={y(line) + 4} textAnchor="end">
             {energy(line, locale)}
           </text>
@@ -39,16 +58,16 @@ export function Bars({ groups, series, label }: { groups: string[]; series: BarS
       {groups.map((name, index) => (
         // The hour that repeats when clocks change has the same name.
         <g key={`${index} ${name}`} transform={`translate(${LEFT + index * group + 0.1 * group} 0)`}>
-          {series.map(({ label: of, values }, place) => {
+          {series.map(({ label: of, values }, position) => {
             const value = values[index] ?? 0;
             return (
               <rect
                 key={of}
-                x={place * bar}
+                x={position * bar}
                 width={Math.max(1, bar - 1)}
                 y={y(value)}
                 height={y(0) - y(value)}
-                fill={colourOf(place, theme)}
+                fill={colourOf(position, theme)}
               >
                 <title>{`${name} · ${of}: ${energy(values[index] ?? 0, locale)}`}</title>
               </rect>

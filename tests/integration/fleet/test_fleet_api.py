@@ -100,6 +100,14 @@ async def test_every_role_reads_its_own_organisation_alone(fleet: Fleet) -> None
     assert (await listed(fleet, {"x-org-id": fleet.admin["x-org-id"]}))[1]["code"] == "UNAUTHORIZED"
 
 
+async def test_one_plant_is_found_by_its_id(fleet: Fleet) -> None:
+    plant = await fleet.plant(name="Roof")
+    await fleet.plant(name="Barn", serialNumber="SN-B")
+    for headers, names in ((fleet.viewer, ["Roof"]), (fleet.stranger, [])):
+        _, found = await listed(fleet, headers, plantId=plant["id"])
+        assert ([row["name"] for row in found["data"]], found["meta"]["total"]) == (names, len(names))
+
+
 async def test_a_group_and_a_cursor_of_another_organisation_show_nothing_of_it(fleet: Fleet) -> None:
     plants = [await fleet.plant(name=name, serialNumber=name) for name in ("A", "B")]
     _, group = await fleet.call("POST", "/plant-groups", {"name": "G"})
@@ -156,6 +164,7 @@ async def test_pages_of_each_sort_continue_where_they_ended(fleet: Fleet) -> Non
         ({"lifecycleStatus": ["ACTIVE", "GONE"]}, "lifecycleStatus.1"),
         ({"groupId": "7"}, "groupId"),
         ({"templateId": "x"}, "templateId"),
+        ({"plantId": "x"}, "plantId"),
         ({"alert": "LOUD"}, "alert"),
         ({"sort": "organization_id"}, "sort"),
         ({"sort": ["name", "pv"]}, "sort"),

@@ -18,6 +18,12 @@ export const plants: typeof english = {
     noValues: "Noch keine Werte",
     noValuesHelp: "Werte erscheinen hier, sobald die erste Nachricht der Anlage angenommen wurde.",
   },
+  flow: {
+    title: "Energiefluss",
+    stale: "Die Anlage sendet keine neueren Werte.",
+    today: "Heute",
+    soc: "Ladezustand",
+  },
   devices: {
     title: "Geräte",
     none: "Kein Gerät ist registriert. Werte von Geräten werden erst danach gespeichert.",

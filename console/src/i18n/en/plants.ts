@@ -16,6 +16,12 @@ export const plants = {
     noValues: "No values yet",
     noValuesHelp: "Values appear here as soon as the first message of the plant was accepted.",
   },
+  flow: {
+    title: "Energy flow",
+    stale: "The plant sends no newer values.",
+    today: "Today",
+    soc: "State of charge",
+  },
   devices: {
     title: "Devices",
     none: "No device is registered. Values of devices are stored once they are.",

@@ -27,6 +27,7 @@ MOST_PLANTS = 500
 class FleetPlantsQuery(Input):
     """Filter, sort order and page of the plants of a fleet. Every filter that is given applies."""
 
+    plant_id: UUID | None = None
     q: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     status: Annotated[list[PlantStatus], Field(max_length=len(PlantStatus))] = []
     lifecycle_status: Annotated[list[Lifecycle], Field(max_length=len(Lifecycle))] = []
@@ -63,9 +64,11 @@ class FleetPlantsQuery(Input):
 async def list_fleet_plants(org: OrgScope, db: Connection, query: FleetPlantsQuery) -> FleetPlantPage:
     """List plants with their newest power, state of charge, energy of the day and open alerts.
 
-    `q` finds a part of the name or serial number. `status` and `lifecycleStatus` may be repeated. `templateId` is the template
-    of a plant or of one of its sub-devices. Plants without a fresh value come last if the list is sorted by it. While values
-    change, a plant may be on two pages or on none.
+    `plantId` finds one plant, `q` a part of the name or serial number. `status` and `lifecycleStatus` may be repeated.
+    `templateId` is the template of a plant or of one of its sub-devices. Plants without a fresh value come last if the list is
+    sorted by it. While values change, a plant may be on two pages or on none.
     """
-    which = FleetFilter(query.q, query.status, query.lifecycle_status, query.group_id, query.template_id, query.alert)
+    which = FleetFilter(
+        query.plant_id, query.q, query.status, query.lifecycle_status, query.group_id, query.template_id, query.alert
+    )
     return await list_fleet(db, org, which, FleetPaging(query.sort, query.order, query.limit, query.after))

@@ -114,10 +114,12 @@ class FleetFilter:
     """Which plants; None and empty collections match all.
 
     Attributes:
+        plant_id: The plant with this id alone.
         search: A part of the name or serial number, in any case.
         template_id: The template of the plant or of one of its sub-devices.
     """
 
+    plant_id: UUID | None = None
     search: str | None = None
     statuses: Collection[PlantStatus] = ()
     lifecycles: Collection[Lifecycle] = ()

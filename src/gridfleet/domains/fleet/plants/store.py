@@ -113,6 +113,8 @@ def _conditions(org: OrgScope, which: FleetFilter) -> tuple[str, dict[str, Any]]
 
     if org.plant_ids is not None:
         require("p.id = ANY(%(plants)s)", "plants", list(org.plant_ids))
+    if which.plant_id is not None:
+        require("p.id = %(plant)s", "plant", which.plant_id)
     if which.search:
         found = "strpos(lower({column}), lower(%(search)s)) > 0"
         columns = (found.format(column=f"p.{column}") for column in ("name", "serial_number"))
