@@ -6,14 +6,14 @@ process in order. Killing it loses no data.
 
 import gc
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from gridfleet.kernel.logging import configure_logging
-from gridfleet.kernel.outages import trouble_outside
+from gridfleet.kernel.outages import MissingSetting, trouble_outside
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.tasks import run_until_stopped
 from gridfleet.kernel.tracing import TracingNotInstalled, configure_tracing
@@ -152,7 +152,7 @@ def _run(settings: Settings, process: str, main: Coroutine[Any, Any, None]) -> N
     configure_logging(settings.log_level, json=settings.log_format == "json")
     try:
         configure_tracing(settings.otlp_endpoint, process)
-        uvloop.run(main)
+        uvloop.run(_without_pooler(settings, main))
     except TracingNotInstalled as error:
         main.close()
         log.critical("cannot start", reason=str(error))
@@ -165,6 +165,20 @@ def _run(settings: Settings, process: str, main: Coroutine[Any, Any, None]) -> N
         else:
             log.critical("cannot start", reason=reason)
         raise SystemExit(1) from None
+
+
+async def _without_pooler(settings: Settings, main: Coroutine[Any, Any, None]) -> None:
+    """Run a process unless its database URL leads to a pooler."""
+    from gridfleet.kernel.db import BehindPooler, refuse_pooler
+
+    # The process itself names what is not set.
+    with suppress(MissingSetting):
+        try:
+            await refuse_pooler(settings.secret("database_url").get_secret_value())
+        except BehindPooler:
+            main.close()
+            raise
+    await main
 
 
 def _collect_rarely() -> None:

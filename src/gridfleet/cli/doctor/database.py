@@ -9,7 +9,7 @@ from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, warn
 from gridfleet.domains.maintenance.rewrapping import key_versions
 from gridfleet.domains.plants.certificates.authority import find_authority
 from gridfleet.domains.telemetry.rollups.recomputation import set_aside_hours
-from gridfleet.kernel.db import open_database, set_aside
+from gridfleet.kernel.db import BehindPooler, open_database, refuse_pooler, set_aside
 from gridfleet.kernel.db.inspection import ServerFacts, inspect_server
 from gridfleet.kernel.db.migrate import head_revision, is_behind, revision_at
 from gridfleet.kernel.db.roles import role_without_rights
@@ -37,9 +37,12 @@ async def check_database(examined: Examination) -> list[Finding]:
             )
         ]
     try:
+        await refuse_pooler(examined.database_url)
         facts = await asyncio.to_thread(inspect_server, examined.database_url)
         role = await asyncio.to_thread(role_without_rights, examined.database_url)
         revision = None if role else await asyncio.to_thread(revision_at, examined.database_url)
+    except BehindPooler as error:
+        return [fail("database", str(error), "see docs/deployment.md")]
     except psycopg.Error as error:
         return [
             fail(

@@ -9,10 +9,20 @@ from psycopg import DataError, IntegrityError
 from psycopg import Error as DatabaseError
 from psycopg.errors import DatatypeMismatch, ProgramLimitExceeded, StatementTooComplex
 
-from gridfleet.kernel.db.pool import Connection, Database, after_commit, limit_statements, open_database, savepoint
+from gridfleet.kernel.db.pool import (
+    BehindPooler,
+    Connection,
+    Database,
+    after_commit,
+    limit_statements,
+    open_database,
+    refuse_pooler,
+    savepoint,
+)
 
 __all__ = [
     "UNSTORABLE",
+    "BehindPooler",
     "Connection",
     "Database",
     "DatabaseError",
@@ -20,6 +30,7 @@ __all__ = [
     "json_size",
     "limit_statements",
     "open_database",
+    "refuse_pooler",
     "savepoint",
     "storable",
 ]
