@@ -29,10 +29,11 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "an event names its organisation itself; old and excess events of all are deleted alike",
         "insert_all count_lately",
     ),
-    "notifications/store": (
-        "an alert names the organisation whose members are notified; one queue serves all organisations",
-        "count_addresses queue_for_members claim",
+    "notifications/recipients/store": (
+        "an alert names the organisation whose members are notified",
+        "count_addresses queue_for_members",
     ),
+    "notifications/store": ("one queue serves all organisations", "claim"),
     "organizations/store": (
         "membership is the question from which the right to act in an organisation is made",
         "find_role list_of_member insert_member",

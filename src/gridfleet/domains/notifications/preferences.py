@@ -11,6 +11,7 @@ from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.models import Channel, NotificationLog, NotificationPreferences, PreferenceChanges
+from gridfleet.domains.notifications.recipients import store as recipients
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
@@ -53,7 +54,7 @@ async def queue_test(db: Connection, caller: UserCaller, channel: Channel) -> li
     """
     subject = "Test message from Gridfleet"
     body = f"{caller.name} requested this test message. Notifications arrive here."
-    queued = await store.queue_for_user(db, caller.user_id, channel, subject, body, {"test": True}, current_cause())
+    queued = await recipients.queue_for_user(db, caller.user_id, channel, subject, body, {"test": True}, current_cause())
     if not queued:
         raise ValidationFailed(details=[_NO_ADDRESS[channel]])
     await record(db, Event.USER_NOTIFICATIONS_TESTED, caller.as_actor, _subject(caller), details={"channel": channel})

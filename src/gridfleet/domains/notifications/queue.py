@@ -7,9 +7,9 @@ from uuid import UUID
 
 import structlog
 
-from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.models import Channel, Severity
-from gridfleet.domains.notifications.store import AddressKey
+from gridfleet.domains.notifications.recipients import store
+from gridfleet.domains.notifications.recipients.store import AddressKey
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
 

@@ -1,9 +1,8 @@
 """SQL of preferences and of the delivery log as the queue of deliveries."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -11,42 +10,20 @@ from psycopg.rows import kwargs_row
 from psycopg.types.json import Jsonb
 from pydantic.alias_generators import to_camel
 
-from gridfleet.domains.notifications.listing.store import LOG, log_record
 from gridfleet.domains.notifications.models import (
     Channel,
-    NotificationLog,
     NotificationPreferences,
     Outgoing,
     QuietHours,
-    Severity,
 )
+from gridfleet.domains.notifications.recipients.store import RECIPIENT
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import assignments, fetch_value
 
-_RECIPIENT = "m.role IN ('ORG_ADMIN', 'OPERATOR')"
-_SEVERITIES: Final = {channel: f"{channel.lower()}_severities" for channel in Channel}
-"""The column of `members` with the severities that a user wants by a channel."""
-
-
-def _wanted_severities(preference: str) -> str:
-    """Return the columns of a row of preferences that may be absent, with the default ones for it."""
-    default = NotificationPreferences()
-    return ", ".join(
-        f"coalesce({preference}.{channel.lower()}, '{{{','.join(getattr(default, channel.lower()))}}}') AS {name}"
-        for channel, name in _SEVERITIES.items()
-    )
-
-
-_MEMBERS = (
-    "WITH members AS (SELECT m.organization_id, u.id AS user_id, u.email, u.phone,"
-    f" {_wanted_severities('p')} FROM membership m JOIN user_account u ON u.id = m.user_id"
-    " LEFT JOIN notification_preference p ON p.user_id = u.id"
-    f" WHERE m.organization_id = ANY(%b::uuid[]) AND u.disabled_at IS NULL AND {_RECIPIENT})"
-)
 _OWNER = "FROM user_account u WHERE u.id = notification_log.user_id AND u.disabled_at IS NULL"
 _WANTED = (
     "((metadata->>'organizationId' IS NULL OR EXISTS (SELECT FROM membership m WHERE m.user_id = notification_log.user_id"
-    f" AND m.organization_id::text = metadata->>'organizationId' AND {_RECIPIENT})) AND address IS NOT DISTINCT FROM"
+    f" AND m.organization_id::text = metadata->>'organizationId' AND {RECIPIENT})) AND address IS NOT DISTINCT FROM"
     f" CASE channel WHEN 'EMAIL' THEN (SELECT u.email {_OWNER}) WHEN 'SMS' THEN (SELECT u.phone {_OWNER})"
     " ELSE (SELECT t.token FROM push_token t WHERE t.token = address AND t.user_id = notification_log.user_id"
     f" AND EXISTS (SELECT {_OWNER})) END AND coalesce((SELECT metadata->>'severity' ="
@@ -60,105 +37,13 @@ _QUIET_HOURS = (
 _COMPUTED = {"is_wanted": f"{_WANTED} AS is_wanted", "quiet_hours": f"{_QUIET_HOURS} AS quiet_hours"}
 _OUTGOING = ", ".join(_COMPUTED.get(name, name) for name in Outgoing.__struct_fields__)
 
-_ADDRESSES: Final = {
-    Channel.PUSH: "SELECT members.*, token AS address FROM members JOIN push_token USING (user_id)",
-    Channel.EMAIL: "SELECT members.*, email AS address FROM members",
-    Channel.SMS: "SELECT members.*, phone AS address FROM members WHERE phone IS NOT NULL",
-}
 _PREFERENCES = ", ".join(NotificationPreferences.__struct_fields__)
-
-
-class NoticeRow(NamedTuple):
-    """A notification for an organisation, as it is stored."""
-
-    organization_id: UUID
-    subject: str
-    body: str
-    metadata: dict[str, Any]
-    cause: dict[str, str] | None
-    severity: Severity | None
-
-
-AddressKey = tuple[UUID, Channel, Severity | None]
-"""An organisation, a channel, and a severity. None stands for all addresses, whatever severities their users want."""
 
 
 def _outgoing(**row: Any) -> Outgoing:
     row["channel"] = Channel(row["channel"])
     row["quiet_hours"] = row["quiet_hours"] and msgspec.convert(row["quiet_hours"], QuietHours)
     return Outgoing(**row)
-
-
-async def count_addresses(db: Connection, organization_ids: Sequence[UUID]) -> dict[AddressKey, int]:
-    """Return the number of addresses of each organisation's ORG_ADMINs and OPERATORs, by channel and severity, where there are
-    some.
-    """
-    cursor = await db.execute(
-        f"{_MEMBERS}, addresses AS ("
-        + " UNION ALL ".join(
-            f"SELECT organization_id, '{channel}' AS channel, {_SEVERITIES[channel]} AS severities FROM ({addresses}) AS a"
-            for channel, addresses in _ADDRESSES.items()
-        )
-        + ") SELECT organization_id, channel, severities, count(*) FROM addresses GROUP BY 1, 2, 3",
-        (organization_ids,),
-    )
-    found: Counter[AddressKey] = Counter()
-    for organization_id, channel, severities, number in await cursor.fetchall():
-        for severity in (None, *map(Severity, severities)):
-            found[organization_id, Channel(channel), severity] += number
-    return found
-
-
-async def queue_for_members(db: Connection, channel: Channel, notices: Sequence[NoticeRow], most: int) -> int:
-    """Insert PENDING deliveries of each notice for each address of its organisation's ORG_ADMINs and OPERATORs who want its
-    severity by this channel, at most `most` addresses.
-
-    Returns how many were inserted.
-    """
-    cursor = await db.execute(
-        f"{_MEMBERS},"
-        " notice AS (SELECT * FROM unnest(%b::uuid[], %b::text[], %b::text[], %b::jsonb[], %b::jsonb[], %b::text[])"
-        " WITH ORDINALITY AS n (organization_id, subject, body, metadata, cause, severity, position)),"
-        " numbered AS (SELECT *, row_number() OVER (PARTITION BY organization_id ORDER BY user_id) AS number"
-        f" FROM ({_ADDRESSES[channel]}) AS a)"
-        " INSERT INTO notification_log (id, user_id, channel, address, subject, body, metadata, cause)"
-        " SELECT gen_random_uuid(), a.user_id, %b::text, a.address, n.subject, n.body, n.metadata, n.cause"
-        " FROM notice n JOIN numbered AS a USING (organization_id)"
-        f" WHERE (n.severity IS NULL OR n.severity = ANY ({_SEVERITIES[channel]})) AND a.number <= %b::bigint"
-        " ORDER BY n.position",
-        (
-            list({notice.organization_id for notice in notices}),
-            [notice.organization_id for notice in notices],
-            [notice.subject for notice in notices],
-            [notice.body for notice in notices],
-            [Jsonb(notice.metadata) for notice in notices],
-            [notice.cause and Jsonb(notice.cause) for notice in notices],
-            [notice.severity for notice in notices],
-            channel,
-            most,
-        ),
-    )
-    return cursor.rowcount
-
-
-async def queue_for_user(
-    db: Connection,
-    user_id: UUID,
-    channel: Channel,
-    subject: str,
-    body: str,
-    metadata: dict[str, Any],
-    cause: dict[str, str] | None,
-) -> list[NotificationLog]:
-    """Insert a PENDING delivery for each address that a user has for a channel, and return them."""
-    cursor = db.cursor(row_factory=kwargs_row(log_record))
-    await cursor.execute(
-        "WITH members AS (SELECT id AS user_id, email, phone FROM user_account WHERE id = %s)"
-        " INSERT INTO notification_log (id, user_id, channel, address, subject, body, metadata, cause)"
-        f" SELECT gen_random_uuid(), user_id, %s, address, %s, %s, %s, %s FROM ({_ADDRESSES[channel]}) AS a RETURNING {LOG}",
-        (user_id, channel, subject, body, Jsonb(metadata), cause and Jsonb(cause)),
-    )
-    return await cursor.fetchall()
 
 
 async def find_preferences(db: Connection, user_id: UUID) -> NotificationPreferences | None:

@@ -1,0 +1,1 @@
+"""The recipients of notifications: which users get them, and at which addresses."""
