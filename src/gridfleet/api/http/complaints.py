@@ -16,6 +16,7 @@ __all__ = [
     "PlainSchemas",
     "below",
     "complaints_of",
+    "refuse",
     "schema_of",
     "without_null",
 ]
@@ -158,3 +159,8 @@ def _at(model: type[BaseModel], location: Location) -> dict[str, Any]:
         inner = schema.get("items") if isinstance(part, int) else schema.get("properties", {}).get(part)
         schema = without_null(inner or schema.get("additionalProperties") or {}, root)
     return schema
+
+
+def refuse(complaint: str) -> Any:
+    """Raise the error of a validator. Returns nothing, so that it can end a conditional expression."""
+    raise ValueError(complaint)

@@ -8,36 +8,22 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import cache
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-from pydantic.alias_generators import to_camel, to_pascal
+from pydantic.alias_generators import to_camel
 
 from gridfleet.api.access.guards import CallerKind, CallerRule
-from gridfleet.api.error_catalogue import CATALOGUE
 from gridfleet.api.http.endpoint import Endpoint
-from gridfleet.api.http.errors import envelope
-from gridfleet.api.http.schema import JsonSchemas, reference
+from gridfleet.api.http.openapi_responses import EXAMPLE_ID, Responses, headers
+from gridfleet.api.http.schema import JsonSchemas
 
 __all__ = ["build_document"]
 
 _VOCABULARY: Final = Path(__file__).with_name("properties.toml")
-_ID: Final = "0192f0c1-2c1a-7c3e-9b0a-3d1f5a2b4c6d"
 _TIME: Final = "2026-01-31T12:00:00.000Z"
-_FORMATS: Final = {"uuid": _ID, "date-time": _TIME, "email": "ada@example.com"}
+_FORMATS: Final = {"uuid": EXAMPLE_ID, "date-time": _TIME, "email": "ada@example.com"}
 
-_ERROR_NAMES: Final = {
-    400: "Bad input, or a state that does not allow it.",
-    401: "Not logged in, or the login failed.",
-    403: "The caller may not do this.",
-    404: "There is no such record.",
-    409: "It would clash with another record.",
-    413: "The body is too large.",
-    429: "Too many requests.",
-    500: "A failure on the service's side.",
-}
 _CALLERS: Final = {
     CallerKind.PUBLIC: "Public.",
     CallerKind.SESSION: "Any logged-in user.",
@@ -45,20 +31,6 @@ _CALLERS: Final = {
     CallerKind.INTERNAL: "In production only with the internal secret in `x-internal-auth`.",
     CallerKind.ESM_CLIENT: "Clients of the sandbox ESM, with a token that it gave them.",
 }
-_TEXTS: Final = {
-    "text/csv": ("CSV", "CSV with a header row.", None),
-    "application/x-ndjson": ("Lines", "One record of the JSON response a line.", None),
-    "text/event-stream": (
-        "Events",
-        "Server-sent events with JSON as data. The description of the operation names them.",
-        None,
-    ),
-    "text/html": ("HtmlPage", "A page.", "<!doctype html>"),
-    "text/javascript": ("Script", "A script.", "'use strict'"),
-    "text/css": ("Stylesheet", "A style sheet.", "body { margin: 0 }"),
-}
-"""Content types other than JSON: suffix of the response's name, description, and an example."""
-
 _DESCRIPTION: Final = """\
 Storage and solar plants, their telemetry, and the people and partners who run them.
 
@@ -95,8 +67,6 @@ _TAGS: Final = {
     "users": "User accounts.",
     "vcp": "Sites as trading partners see them.",
 }
-_PROBLEM: Final = "ErrorEnvelope"
-
 Document = dict[str, Any]
 
 
@@ -132,8 +102,8 @@ def build_document(endpoints: Iterable[Endpoint], *, version: str, base_url: str
         "paths": dict(paths),
         "components": {
             "schemas": writer.described_schemas(),
-            "responses": dict(sorted(writer.responses.items())),
-            "headers": _headers(),
+            "responses": dict(sorted(writer.responses.components.items())),
+            "headers": headers(),
             "securitySchemes": _security_schemes(base_url),
         },
     }
@@ -144,13 +114,7 @@ class _Writer:
 
     def __init__(self) -> None:
         self.schemas = JsonSchemas()
-        self.responses: dict[str, Document] = {}
-        self.schemas.components[_PROBLEM] = _envelope_schema()
-        self.schemas.components["ErrorCode"] = {
-            "type": "string",
-            "description": "What went wrong, for programs.",
-            "enum": sorted(CATALOGUE),
-        }
+        self.responses = Responses(self.schemas)
 
     def operation(self, endpoint: Endpoint) -> Document:
         """Return the operation object of an endpoint."""
@@ -160,7 +124,7 @@ class _Writer:
             "summary": endpoint.summary,
             "description": "\n\n".join(part for part in (endpoint.description, _who(endpoint.caller)) if part),
             "security": _security(endpoint.caller),
-            "responses": self._responses(endpoint),
+            "responses": self.responses.of(endpoint),
         }
         if parameters := self._parameters(endpoint):
             operation["parameters"] = parameters
@@ -239,69 +203,6 @@ class _Writer:
             add("If-None-Match", "header", False, {"type": "string"})
         return found
 
-    def _responses(self, endpoint: Endpoint) -> Document:
-        responses = {
-            str(endpoint.success): self._success(endpoint.response, endpoint.response_content_types, endpoint.success),
-            **{
-                str(status): self._success(kind, ("application/json",), status)
-                for status, kind in endpoint.other_responses.items()
-            },
-        }
-        if endpoint.tagged:
-            responses["304"] = self._named("NotModified", {"description": "Unchanged since the response with this entity tag."})
-        codes = [*endpoint.codes, "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"]
-        if endpoint.body_type is not None:
-            codes.append("PAYLOAD_TOO_LARGE")
-        by_status: dict[int, set[str]] = defaultdict(set)
-        for code in codes:
-            by_status[CATALOGUE[code].status].add(code)
-            if code == "REFRESH_TOKEN_INVALID":
-                by_status[400].add(code)
-        return responses | {str(status): self._error(status, sorted(by_status[status])) for status in sorted(by_status)}
-
-    def _success(self, kind: Any, content_types: tuple[str, ...], status: int) -> Document:
-        if status == 204:
-            return self._named("NoContent", {"description": "Done; no body."})
-        name, description = "", ""
-        content: Document = {}
-        for content_type in content_types:
-            if content_type in _TEXTS:
-                suffix, text, example = _TEXTS[content_type]
-                name, description = name + suffix, description or text
-                # Without a type: some tools compare the schema of an event stream with each event, others with the whole text.
-                kind_of_text = {} if content_type == "text/event-stream" else {"type": "string"}
-                content[content_type] = {"schema": {**kind_of_text, "description": text}}
-                if example is not None:
-                    content[content_type]["example"] = example
-            else:
-                schema = self.schemas.given(kind)
-                record, plural = (schema["items"], "List") if schema.get("type") == "array" else (schema, "")
-                name = (record["$ref"].rsplit("/", 1)[1] if "$ref" in record else "FreeFormObject") + plural
-                description = str(self.schemas.resolve(record).get("description", "An object."))
-                content[content_type] = {"schema": schema}
-        if len(content_types) > 1:
-            name = name.split("List", 1)[0] + "History"
-        return self._named(name, {"description": description, "content": content})
-
-    def _error(self, status: int, codes: list[str]) -> Document:
-        examples = {code: {"value": _example_of_error(status, code)} for code in codes}
-        described: Document = {
-            "description": f"{_ERROR_NAMES[status]} Codes: {', '.join(codes)}.",
-            "content": {"application/json": {"schema": reference(_PROBLEM), "examples": examples}},
-        }
-        name = "Or".join(to_pascal(code.lower()) for code in codes)
-        suffix = str(status) if codes == ["REFRESH_TOKEN_INVALID"] else ""
-        return self._named(name + suffix, described, retry=status == HTTPStatus.TOO_MANY_REQUESTS)
-
-    def _named(self, name: str, described: Document, *, retry: bool = False) -> Document:
-        headers = {"x-request-id": {"$ref": "#/components/headers/RequestId"}}
-        if retry:
-            headers["retry-after"] = {"$ref": "#/components/headers/RetryAfter"}
-        described["headers"] = headers
-        if self.responses.setdefault(name, described) != described:
-            raise TypeError(f"two responses are called {name}")
-        return {"$ref": f"#/components/responses/{name}"}
-
 
 def _entry(table: str, *names: str) -> tuple[str, Any]:
     """Return the description, and the example or None, of the first of the names that a table of `vocabulary` has."""
@@ -357,42 +258,3 @@ def _security_schemes(base_url: str) -> Document:
             "flows": {"clientCredentials": {"tokenUrl": f"{base_url}/api/v1/svc-esm/oauth/token", "scopes": {}}},
         },
     }
-
-
-def _headers() -> Document:
-    return {
-        "RequestId": {
-            "description": "Id of the request, repeated in logs and events.",
-            "schema": {"type": "string", "format": "uuid"},
-            "example": _ID,
-        },
-        "RetryAfter": {
-            "description": "Seconds after which a request may be sent again.",
-            "schema": {"type": "string", "pattern": "^[0-9]+$"},
-            "example": "30",
-        },
-    }
-
-
-def _envelope_schema() -> Document:
-    return {
-        "type": "object",
-        "description": "Every error. Branch on `code`.",
-        "properties": {
-            "statusCode": {"type": "integer"},
-            "error": {"type": "string"},
-            "message": {"type": "string"},
-            "code": reference("ErrorCode"),
-            "details": {"type": "array", "items": {"type": "string"}},
-        },
-        "required": ["statusCode", "error", "message", "code", "details"],
-        "additionalProperties": False,
-    }
-
-
-def _example_of_error(status: int, code: str) -> Document:
-    meaning = CATALOGUE[code].meaning.replace("`", "")
-    details = ["name: is required"] if code == "VALIDATION_ERROR" else []
-    _, body = envelope(code, f"{meaning[:1].upper()}{meaning[1:]}.", details, status)
-    example: Document = msgspec.json.decode(body)
-    return example

@@ -9,7 +9,8 @@ from pydantic import (
     field_validator,
 )
 
-from gridfleet.api.http.inputs import Input, refuse
+from gridfleet.api.http.complaints import refuse
+from gridfleet.api.http.inputs import Input
 from gridfleet.kernel.pagination import CursorPaging, Paging, TimeKey, decode_cursor
 
 __all__ = ["MAX_PAGE", "CursorQuery", "PageQuery", "SpanQuery"]
