@@ -69,6 +69,10 @@ def screens(plant_id: str) -> dict[str, str]:
         "me": f"o/{SLUG}/me",
         "admin-organizations": "admin/organizations",
         "admin-users": "admin/users",
+        "admin-sandbox": "admin/sandbox",
+        "admin-notifications": "admin/notifications",
+        "admin-cache": "admin/cache",
+        "admin-keys": "admin/keys",
         "admin-health": "admin/health",
     }
 

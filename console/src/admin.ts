@@ -1,11 +1,12 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { api, dataOf, given } from "./api/client";
+import { api, apiOf, dataOf, given } from "./api/client";
 import { ApiError, errorOf } from "./api/error";
 import type { components } from "./api/schema";
 import type { AdminSearch } from "./searches/admin";
 
 export type Organization = components["schemas"]["ListedOrganization"];
 export type User = components["schemas"]["ListedUser"];
+export type SandboxPlant = components["schemas"]["SandboxPlant"];
 export type Readiness = components["schemas"]["ReadinessStatus"];
 
 const PAGE = 50;
@@ -68,3 +69,29 @@ export const cacheQuery = queryOptions({
   queryFn: ({ signal }) => dataOf(api.GET("/api/v1/admin/cache/stats", { signal })),
   refetchInterval: 10_000,
 });
+
+/** A page of the notifications to all users, newest first. */
+export function deliveriesQuery(page = 1) {
+  const query = { page, limit: PAGE };
+  return queryOptions({
+    queryKey: ["deliveries", query],
+    queryFn: ({ signal }) => dataOf(api.GET("/api/v1/notifications/logs", { params: { query }, signal })),
+    placeholderData: keepPreviousData,
+    refetchInterval: 15_000,
+  });
+}
+
+/** The plants of the sandbox ESM, newest first. */
+export const sandboxPlantsQuery = queryOptions({
+  queryKey: ["sandbox-plants"],
+  queryFn: ({ signal }) => dataOf(api.GET("/api/v1/svc-esm/admin/plants", { signal })),
+});
+
+/** Whether an organisation has access to the sandbox ESM. */
+export function sandboxQuery(organizationId: string) {
+  return queryOptions({
+    queryKey: [organizationId, "sandbox"],
+    queryFn: async ({ signal }) =>
+      (await dataOf(apiOf(organizationId).GET("/api/v1/auth/me", { signal }))).user.featureFlags.svcEsmEnabled,
+  });
+}

@@ -1,4 +1,4 @@
-"""The administration: organisations, users and the health of the service, for SuperAdmins alone."""
+"""The administration of the service, for SuperAdmins alone."""
 
 from collections.abc import Callable
 
@@ -107,8 +107,96 @@ def test_the_health_of_the_service_names_what_fails(watched: Watched, super_admi
     expect(service.get_by_role("status")).to_contain_text("Does not work")
     expect(service.get_by_role("row").filter(has_text="Broker")).to_contain_text("Cannot be reached")
     expect(service.get_by_role("row").filter(has_text="Schema of the database")).to_contain_text("Fine")
+    watched.check_accessibility()
+
+
+def test_the_cache_is_emptied(watched: Watched, super_admin: ConsoleUser) -> None:
+    page, slug = watched.page, super_admin.slugs[0]
+    super_admin.log_in(page, "/console/admin/cache")
+    expect(page.get_by_text("Hit rate")).to_be_visible()
+    page.get_by_label("Search name or slug").fill(slug)
+    row = page.get_by_role("row").filter(has_text=slug)
+    row.get_by_role("button", name="Empty of").click()
+    expect(page.get_by_text("The responses to", exact=False).filter(has_text="are deleted")).to_be_visible()
     page.get_by_role("button", name="Empty the cache").click()
-    expect(page.get_by_text("The cache is empty.")).to_be_visible()
+    confirm = page.get_by_role("dialog", name="Empty the cache?")
+    watched.check_accessibility()
+    confirm.get_by_label("Type “cache” to confirm").fill("cache")
+    confirm.get_by_role("button", name="Empty the cache").click()
+    expect(confirm).to_have_count(0)
+    watched.check_accessibility()
+
+
+def test_an_organisation_gets_a_sandbox_with_a_plant(watched: Watched, super_admin: ConsoleUser) -> None:
+    page, slug = watched.page, super_admin.slugs[0]
+    super_admin.log_in(page, "/console/admin/sandbox")
+    expect(page.get_by_text("The sandbox has no plants.")).to_be_visible()
+    page.get_by_label("Search name or slug").fill(slug)
+    row = page.get_by_role("row").filter(has_text=slug)
+    row.get_by_role("button", name="Access of").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("status")).to_have_text("The organisation has no access.")
+    watched.check_accessibility()
+    dialog.get_by_role("button", name="Give access").click()
+    client_id = dialog.get_by_label("Client id").input_value()
+    assert dialog.get_by_label("Client secret").input_value()
+    watched.check_accessibility()
+    dialog.get_by_role("button", name="Close").click()
+
+    page.get_by_role("button", name="New plant").click()
+    dialog = page.get_by_role("dialog", name="New plant")
+    dialog.get_by_label("Client id").fill(client_id)
+    dialog.get_by_label("Id of the plant at the ESM").fill("winery-1")
+    dialog.get_by_label("Name", exact=True).fill("Winery")
+    dialog.get_by_label("Capacity in kWh").fill("12.5")
+    watched.check_accessibility()
+    dialog.get_by_role("button", name="Save").click()
+    plant = page.get_by_role("row").filter(has_text="winery-1")
+    expect(plant).to_contain_text("12.5")
+    expect(plant).to_contain_text("Accepts plans")
+    page.get_by_role("button", name="Change Winery").click()
+    dialog = page.get_by_role("dialog", name="Change Winery")
+    dialog.get_by_label("Controller").select_option("Maintenance")
+    dialog.get_by_label("Accepts plans").uncheck()
+    dialog.get_by_role("button", name="Save").click()
+    expect(plant).to_contain_text("Maintenance")
+    expect(plant).to_contain_text("Refuses plans")
+    watched.check_accessibility()
+    page.get_by_role("button", name="Delete Winery").click()
+    confirm = page.get_by_role("dialog", name="Delete Winery?")
+    confirm.get_by_label("to confirm").fill("Winery")
+    confirm.get_by_role("button", name="Delete").click()
+    expect(plant).to_have_count(0)
+
+    row.get_by_role("button", name="Access of").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="End access").click()
+    expect(dialog.get_by_role("status")).to_have_text("The organisation has no access.")
+
+
+def test_notifications_to_all_users_are_listed(watched: Watched, super_admin: ConsoleUser) -> None:
+    page = watched.page
+    super_admin.log_in(page, f"/console/o/{super_admin.slugs[0]}/me")
+    page.get_by_role("row").filter(has_text="E-mail").get_by_role("button", name="Send a test").click()
+    expect(page.get_by_text("A test message is on its way.")).to_be_visible()
+    page.goto("/console/admin/notifications")
+    row = page.get_by_role("row").filter(has_text=super_admin.email)
+    expect(row).to_contain_text("E-mail")
+    # No process sends it in this test.
+    expect(row).to_contain_text("Waits")
+    watched.check_accessibility()
+
+
+def test_stored_secrets_are_encrypted_again(watched: Watched, super_admin: ConsoleUser) -> None:
+    page = watched.page
+    super_admin.log_in(page, "/console/admin/keys")
+    watched.allowed.append("status of 400")
+    page.get_by_label("Version of the keyring").fill("999")
+    page.get_by_role("button", name="Encrypt again").click()
+    expect(page.get_by_role("alert")).to_contain_text("is not in the keyring, which has 1")
+    page.get_by_label("Version of the keyring").fill("1")
+    page.get_by_role("button", name="Encrypt again").click()
+    expect(page.get_by_role("status")).to_contain_text("Everything is encrypted with this version.")
     watched.check_accessibility()
 
 

@@ -1,24 +1,20 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { cacheQuery, readinessQuery } from "../admin";
-import { api, dataOf } from "../api/client";
-import { count } from "../format/quantities";
+import { useQuery } from "@tanstack/react-query";
+import { readinessQuery } from "../admin";
 import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
-import { Fact } from "../ui/fact";
 import { Failure } from "../ui/failure";
 import { PageHead } from "../ui/page-head";
 import { Section } from "../ui/section";
 import { CheckState } from "../ui/state";
 import { Table } from "../ui/table";
 
-/** Whether the service can work, and its cache. */
+/** Whether the service can work. */
 export function HealthScreen() {
   const texts = useTexts();
   return (
     <>
       <PageHead title={texts.admin.health} of="Gridfleet" />
       <Checks />
-      <Cache />
     </>
   );
 }
@@ -55,39 +51,6 @@ function Checks() {
           <p className="fine">{texts.admin.doctor}</p>
         </>
       )}
-    </Section>
-  );
-}
-
-function Cache() {
-  const texts = useTexts();
-  const locale = useLocale();
-  const queryClient = useQueryClient();
-  const { data, error } = useQuery(cacheQuery);
-  const flush = useMutation({
-    mutationFn: () => dataOf(api.DELETE("/api/v1/admin/cache/flush")),
-    onSuccess: () => queryClient.invalidateQueries(cacheQuery),
-  });
-  return (
-    <Section title={texts.admin.cache} isCard>
-      <Failure error={error ?? flush.error} />
-      {data && (
-        <dl className="details block">
-          <Fact name={texts.admin.hitRate}>
-            {data.hitRate}{" "}
-            <span className="fine">{texts.admin.hits(count(data.hits, locale), count(data.misses, locale))}</span>
-          </Fact>
-          <Fact name={texts.admin.entries}>
-            {count(data.totalKeys, locale)} <span className="fine">{data.memory}</span>
-          </Fact>
-        </dl>
-      )}
-      <div className="toolbar">
-        <button type="button" onClick={() => flush.mutate()} disabled={flush.isPending}>
-          {texts.admin.flush}
-        </button>
-        {flush.isSuccess && <output>{texts.admin.flushed}</output>}
-      </div>
     </Section>
   );
 }

@@ -16,6 +16,11 @@ export function AdminFrame() {
         <>
           <Link to="/admin/organizations">{texts.admin.organizations}</Link>
           <Link to="/admin/users">{texts.admin.users}</Link>
+          <Link to="/admin/templates">{texts.templates.title}</Link>
+          <Link to="/admin/sandbox">{texts.admin.sandbox}</Link>
+          <Link to="/admin/notifications">{texts.admin.notifications}</Link>
+          <Link to="/admin/cache">{texts.admin.cache}</Link>
+          <Link to="/admin/keys">{texts.admin.keys}</Link>
           <Link to="/admin/health">{texts.admin.health}</Link>
           <Link to="/">{texts.toFleet}</Link>
         </>

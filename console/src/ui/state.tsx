@@ -5,6 +5,7 @@ import { useTexts } from "../i18n";
 export type PlantStatus = components["schemas"]["PlantStatus"];
 type Severity = components["schemas"]["Severity"];
 export type CommandStatus = components["schemas"]["CommandStatus"];
+type DeliveryStatus = components["schemas"]["NotificationStatus"];
 type DeviceStatus = components["schemas"]["SubDeviceStatus"];
 
 const DISC = <circle cx="8" cy="8" r="6" />;
@@ -29,6 +30,12 @@ const COMMAND = {
   EXPIRED: { look: "bad", shape: TRIANGLE },
 } as const;
 
+const DELIVERY = {
+  PENDING: { look: "unknown", shape: RING },
+  SENT: { look: "good", shape: DISC },
+  FAILED: { look: "bad", shape: SQUARE },
+} as const;
+
 const SEVERITY = { INFO: "unknown", WARNING: "warning", CRITICAL: "bad", EMERGENCY: "bad" } as const;
 
 export function PlantState({ status }: { status: PlantStatus }) {
@@ -43,6 +50,10 @@ export function DeviceState({ status }: { status: DeviceStatus }) {
 export function CommandState({ status, word }: { status: CommandStatus; word?: string | undefined }) {
   const texts = useTexts();
   return <State {...COMMAND[status]} word={word ?? texts.command[status]} />;
+}
+
+export function DeliveryState({ status }: { status: DeliveryStatus }) {
+  return <State {...DELIVERY[status]} word={useTexts().admin.deliveries[status]} />;
 }
 
 /** The result of a check of the service itself. */

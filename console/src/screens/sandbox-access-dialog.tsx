@@ -1,0 +1,70 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { type Organization, sandboxQuery } from "../admin";
+import { api, dataOf } from "../api/client";
+import { useTexts } from "../i18n";
+import { Dialog } from "../ui/dialog";
+import { Failure } from "../ui/failure";
+import { SecretsDialog } from "../ui/secret";
+
+interface Props {
+  organization: Organization;
+  onClose: () => void;
+}
+
+/** Give an organisation access to the sandbox ESM, replace its credentials, or end its access. */
+export function SandboxAccessDialog({ organization, onClose }: Props) {
+  const texts = useTexts();
+  const queryClient = useQueryClient();
+  const state = useQuery(sandboxQuery(organization.id));
+  const params = { query: { orgId: organization.id } };
+  const reload = () => queryClient.invalidateQueries(sandboxQuery(organization.id));
+  const enable = useMutation({
+    mutationFn: () => dataOf(api.POST("/api/v1/svc-esm/admin/enable", { params })),
+    onSuccess: reload,
+  });
+  const disable = useMutation({
+    mutationFn: () => dataOf(api.POST("/api/v1/svc-esm/admin/disable", { params })),
+    onSuccess: reload,
+  });
+  if (enable.data) {
+    const secrets = {
+      title: texts.sandbox.credentialsOf(organization.name),
+      explanation: texts.sandbox.once,
+      values: {
+        [texts.trading.address]: enable.data.esmApiUrl,
+        [texts.sandbox.clientId]: enable.data.clientId,
+        [texts.sandbox.clientSecret]: enable.data.clientSecret,
+      },
+    };
+    return <SecretsDialog secrets={secrets} onClose={onClose} />;
+  }
+  const isBusy = enable.isPending || disable.isPending;
+  return (
+    <Dialog title={texts.sandbox.accessOf(organization.name)} onClose={onClose}>
+      <Failure error={state.error ?? enable.error ?? disable.error} />
+      <p role="status">
+        {state.data !== undefined && (state.data ? texts.sandbox.hasAccess : texts.sandbox.hasNoAccess)}
+      </p>
+      <div className="toolbar">
+        {state.data === false && (
+          <button type="button" className="primary" onClick={() => enable.mutate()} disabled={isBusy}>
+            {texts.sandbox.enable}
+          </button>
+        )}
+        {state.data === true && (
+          <>
+            <button type="button" onClick={() => enable.mutate()} disabled={isBusy}>
+              {texts.sandbox.newCredentials}
+            </button>
+            <button type="button" className="danger" onClick={() => disable.mutate()} disabled={isBusy}>
+              {texts.sandbox.disable}
+            </button>
+          </>
+        )}
+        <button type="button" onClick={onClose}>
+          {texts.close}
+        </button>
+      </div>
+    </Dialog>
+  );
+}
