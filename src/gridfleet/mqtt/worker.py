@@ -7,6 +7,7 @@ fills, and the broker keeps the rest on disk.
 
 import asyncio
 import itertools
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -90,7 +91,8 @@ class IngestWorker:
         self._buffer: list[_Message] = []
         self._arrived = asyncio.Event()
         self._full = asyncio.Event()
-        self._batch_began = 0.0
+        # The loop's clock starts with the machine, so 0 is not long ago on one that has just started.
+        self._batch_began = -math.inf
         self._acknowledged = asyncio.Event()
         self._acknowledged_tag = 0
         self._windows: dict[int, ShardWindow] = {}
