@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from gridfleet.domains.device_templates.catalogue import seed_system_templates
 from gridfleet.kernel.ids import new_id
 from support.builders.api_keys import key_headers
 from support.clients.plants_over_http import Fleet
@@ -24,6 +25,11 @@ async def template(fleet: Fleet, **fields: Any) -> Any:
 
 async def patch(fleet: Fleet, template_id: str, **fields: Any) -> tuple[int, Any]:
     return await fleet.call("PATCH", f"/device-templates/{template_id}", fields, fleet.super_admin)
+
+
+async def seeded(fleet: Fleet) -> None:
+    async with fleet.service.state.database.transaction() as db:
+        await seed_system_templates(db)
 
 
 async def test_only_other_signals_raise_the_version(fleet: Fleet) -> None:
@@ -46,6 +52,29 @@ async def test_a_taken_version_gives_way_to_the_next_free_one(fleet: Fleet) -> N
     assert (await patch(fleet, first["id"], signals=OTHER_SIGNALS))[1]["version"] == 4
     assert (await patch(fleet, other["id"], name="Meter X"))[1]["version"] == 1
     assert (await patch(fleet, other["id"], name="Meter X", signals=OTHER_SIGNALS))[1]["version"] == 6
+
+
+async def test_a_copy_of_a_system_template_does_not_prevent_its_update(fleet: Fleet) -> None:
+    """System templates are read-only, so a SuperAdmin copies one under its name and the next version."""
+    copy = await template(fleet, name="Gridfleet inverter", type="INVERTER", version=2)
+    await fleet.sql("UPDATE device_template SET signals = '[]' WHERE id = %s", SYSTEM_INVERTER)  # of an earlier release
+    await seeded(fleet)
+
+    _, updated = await fleet.call("GET", f"/device-templates/{SYSTEM_INVERTER}")
+    assert (updated["version"], bool(updated["signals"])) == (3, True)
+    assert await fleet.call("GET", f"/device-templates/{copy['id']}") == (200, copy)
+    await seeded(fleet)
+    assert await fleet.call("GET", f"/device-templates/{SYSTEM_INVERTER}") == (200, updated)
+
+
+async def test_a_template_with_the_name_of_a_new_system_template_keeps_it(fleet: Fleet) -> None:
+    await fleet.sql("DELETE FROM device_template WHERE id = %s", SYSTEM_INVERTER)  # an earlier release did not have it
+    own = await template(fleet, name="Gridfleet inverter", type="INVERTER")
+    await seeded(fleet)
+
+    _, made = await fleet.call("GET", f"/device-templates/{SYSTEM_INVERTER}")
+    assert (made["name"], made["version"]) == ("Gridfleet inverter", 2)
+    assert await fleet.call("GET", f"/device-templates/{own['id']}") == (200, own)
 
 
 async def test_edits_at_once_never_meet(fleet: Fleet) -> None:

@@ -148,6 +148,10 @@ async def _require_changeable(db: Connection, template_id: UUID) -> DeviceTempla
 
 
 async def seed_system_templates(db: Connection) -> None:
-    """Create the system templates, or update them to this release's content."""
+    """Create the system templates, or update them to this release's content.
+
+    SuperAdmins may have given the same name to templates of their own.
+    """
     for template in SYSTEM_TEMPLATES:
+        await store.hold_name(db, template.name)
         await store.seed(db, template)

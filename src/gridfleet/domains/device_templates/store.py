@@ -134,14 +134,30 @@ async def insert(
 
 
 async def seed(db: Connection, template: SystemTemplate) -> None:
-    """Insert a system template, or update its content."""
+    """Insert a system template, or update its content. Other signals raise its version.
+
+    If other templates of the name have the version, it gets the next free one. The caller has locked the name with `hold_name`.
+    """
     await db.execute(
-        "INSERT INTO device_template (id, name, type, level, version, is_system, signals, roles, actions)"
-        " VALUES (%s, %s, %s, %s, 1, true, %s, %s, %s) ON CONFLICT (id) DO UPDATE"
-        " SET name = excluded.name, signals = excluded.signals, roles = excluded.roles, actions = excluded.actions,"
-        " version = device_template.version + ((device_template.signals, device_template.roles)"
-        " <> (excluded.signals, excluded.roles))::int, updated_at = now()"
+        "WITH given AS (SELECT %(id)s::uuid AS id, %(name)s::text AS name, %(signals)s::jsonb AS signals,"
+        " %(roles)s::jsonb AS roles, %(actions)s::jsonb AS actions),"
+        " wanted AS (SELECT g.*, coalesce(t.version + ((t.signals, t.roles) <> (g.signals, g.roles))::int, 1) AS lowest"
+        " FROM given g LEFT JOIN device_template t USING (id))"
+        " INSERT INTO device_template (id, name, type, level, version, is_system, signals, roles, actions)"
+        " SELECT w.id, w.name, %(type)s, %(level)s, (SELECT min(v) FROM generate_series(w.lowest,"
+        " w.lowest + (SELECT count(*) FROM device_template o WHERE o.name = w.name)::int) AS v WHERE NOT EXISTS"
+        " (SELECT FROM device_template o WHERE o.name = w.name AND o.version = v AND o.id <> w.id)),"
+        " true, w.signals, w.roles, w.actions FROM wanted w"
+        " ON CONFLICT (id) DO UPDATE SET name = excluded.name, signals = excluded.signals, roles = excluded.roles,"
+        " actions = excluded.actions, version = excluded.version, updated_at = now()"
         " WHERE (device_template.name, device_template.signals, device_template.roles, device_template.actions)"
         " IS DISTINCT FROM (excluded.name, excluded.signals, excluded.roles, excluded.actions)",
-        (template.id, template.name, template.type, template.level, *_stored(template.signals), Jsonb(template.actions)),
+        {
+            "id": template.id,
+            "name": template.name,
+            "type": template.type,
+            "level": template.level,
+            **dict(zip(("signals", "roles"), _stored(template.signals), strict=True)),
+            "actions": Jsonb(template.actions),
+        },
     )
