@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from gridfleet.domains.telemetry.history.models import TelemetryPoint
 from gridfleet.domains.telemetry.latest import queries as latest
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Database
+from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import TooManyRequests
+from gridfleet.kernel.ids import new_id
 from support.builders.accounts import add_member, add_user, session_of
 from support.builders.clock import set_clock
 from support.builders.telemetry_records import RecordedPlant, add_plant, member
@@ -130,6 +132,33 @@ async def test_many_watchers_share_the_reading(database: Database, monkeypatch: 
     assert values.watchers == 0
     with pytest.raises(PlantNotFound):
         await anext(values.watch(member(plant.organization_id, frozenset()), plant.id, database.transaction))
+
+
+async def test_a_caller_who_may_not_see_a_plant_ends_no_watch_of_others(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "EVERY_SECONDS", 0.05)
+    plant = await RecordedPlant.create(database)
+    await plant.write(None, ["a"], {NOW: [1.0]})
+    values, asked, joined = LiveValues(database), asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def slowly() -> AsyncIterator[Connection]:
+        asked.set()
+        await joined.wait()
+        async with database.transaction() as db:
+            yield db
+
+    refused = asyncio.create_task(anext(values.watch(member(plant.organization_id, frozenset({new_id()})), plant.id, slowly)))
+    await asked.wait()
+    watching = values.watch(plant.org, plant.id, database.transaction)
+    assert [point.value for point in (await anext(watching)).points] == [1.0]
+    joined.set()
+    with pytest.raises(PlantNotFound):
+        await refused
+    await plant.write(None, ["a"], {NOW + SECOND: [2.0]})
+    assert [point.value for point in (await next_change(watching)).points] == [2.0]
+    await watching.aclose()
 
 
 async def test_watchers_outlive_a_database_that_does_not_do_its_work(

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
@@ -160,7 +160,8 @@ class LiveValues:
                 raise TooManyRequests(_RETRY_AFTER_SECONDS)
             if len(self._plants) >= MOST_PLANTS:
                 self._forget(time.monotonic())
-            watched = self._plants.setdefault(key, _Watched(org, plant_id))
+            # Of the whole organisation: each watcher's own right is checked by its first read, and others may share this one.
+            watched = self._plants.setdefault(key, _Watched(replace(org, plant_ids=None), plant_id))
         watched.watchers += 1
         try:
             async with transaction() as db:
