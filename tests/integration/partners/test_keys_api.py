@@ -1,5 +1,6 @@
 """API keys over REST: what making, reading and revoking them answers. These keys may not use the broker, so none is needed."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ import pytest
 from gridfleet.domains.organizations.models import Organization
 from gridfleet.domains.partners.key_text import digest_of
 from gridfleet.kernel.ids import new_id
+from support.builders.interleaving import until_blocked
 from support.clients.people import People, Person, refused
 from support.servers.api_service import api_service
 
@@ -54,6 +56,17 @@ async def by_key(people: People, created: Any, path: str, method: str = "GET", *
     """A call with nothing but the key."""
     headers = {"x-api-key": created["key"], **more.pop("headers", {})}
     return await people.call(method, path, headers=headers, **more)
+
+
+async def test_an_admin_who_is_removed_meanwhile_gets_no_key(people: People, admin: Person, org: Organization) -> None:
+    database = people.service.state.database
+    async with database.transaction() as db:
+        await db.execute("SELECT FROM organization WHERE id = %s FOR UPDATE", (org.id,))
+        creating = asyncio.create_task(people.call("POST", "/partner/api-keys", WANTED, who=admin, org=org.id))
+        await until_blocked(database)
+        await people.execute("DELETE FROM membership WHERE user_id = %s", admin.id)
+    refused(await creating, 403, "FORBIDDEN")
+    assert await people.execute("SELECT FROM partner_key") == []
 
 
 async def test_the_secrets_are_shown_once_and_stored_nowhere(people: People, admin: Person, org: Organization) -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "current_organization",
     "everywhere",
     "organizations_of",
+    "require_admin",
     "role_in",
     "scope_of",
     "start_in",
@@ -42,6 +43,18 @@ def scope_of(
     if membership is None or membership.role is None:
         raise Forbidden("You belong to no organisation with this id.")
     return OrgScope(organization_id, membership.role, caller)
+
+
+async def require_admin(db: Connection, org: OrgScope) -> None:
+    """Check that the caller is still an ORG_ADMIN of the organisation, or a SuperAdmin, until the transaction ends.
+
+    For what outlasts a membership: a request may have waited since it was admitted.
+
+    Raises:
+        Forbidden: The caller is no ORG_ADMIN any more, or is an API key.
+    """
+    if not org.person.is_super_admin and not await store.hold_admin(db, org, org.person.user_id):
+        raise Forbidden
 
 
 def everywhere(caller: UserCaller) -> PlatformScope:

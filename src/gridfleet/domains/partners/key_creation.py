@@ -14,6 +14,7 @@ from uuid import UUID
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.identity.accounts.registry import users_by_id
+from gridfleet.domains.organizations.membership import require_admin
 from gridfleet.domains.partners import store, vhosts
 from gridfleet.domains.partners.broker_keys import store as broker_keys
 from gridfleet.domains.partners.errors import SelfTestFailed
@@ -65,7 +66,9 @@ async def activate(db: Connection, org: OrgScope, prepared: PreparedKey) -> Crea
 
     Raises:
         SelfTestFailed: the key was withdrawn meanwhile.
+        Forbidden: the caller is no ORG_ADMIN of the organisation any more.
     """
+    await require_admin(db, org)  # the proof has taken seconds
     row = await store.activate(db, org, prepared.id)
     if row is None:
         raise SelfTestFailed

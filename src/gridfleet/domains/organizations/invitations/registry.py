@@ -20,11 +20,12 @@ from gridfleet.domains.organizations.errors import (
 )
 from gridfleet.domains.organizations.invitations import mails, store
 from gridfleet.domains.organizations.invitations.models import Invitation
+from gridfleet.domains.organizations.membership import require_admin
 from gridfleet.domains.organizations.models import RoleName
 from gridfleet.kernel.caller import OrgScope, PlatformScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.errors import Forbidden, TooManyRequests
+from gridfleet.kernel.errors import TooManyRequests
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.mail.queue import MailQueue
 from gridfleet.kernel.pagination import Page, Paging
@@ -46,8 +47,7 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
         Forbidden: the caller is no ORG_ADMIN of the organisation any more.
     """
     # Removing the caller waits for this transaction, and then revokes the invitation.
-    if not org.person.is_super_admin and not await organizations_store.hold_admin(db, org, org.person.user_id):
-        raise Forbidden
+    await require_admin(db, org)
     email, now, token = normalized(email), utc_now(), make_token()
     if await organizations_store.has_member_with_email(db, org, email):
         raise AlreadyMember
