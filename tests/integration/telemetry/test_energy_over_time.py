@@ -532,3 +532,21 @@ async def test_many_values_of_several_layouts_are_merged_in_a_thread(
         [found] = (await hours.energies_of_hours(db, meters, [DirtyHour(site.id, MIDNIGHT)])).values()
     assert sum(value or 0 for value in found.energies[:4]) == pytest.approx(2_000_000, rel=1e-2)
     assert len(elsewhere) >= 2_000
+
+
+async def test_energy_that_arrives_late_is_counted_once_before_its_hours_are_kept(site: RecordedPlant) -> None:
+    """A plant that was offline reports its counter, and after the end of that hour what it has kept."""
+    end = utc_now().replace(minute=0, second=0, microsecond=0) - HOUR
+    start = end - 10 * HOUR
+    await counted(site, {start - MINUTE: 100.0, end + MINUTE: 110.0})
+    await work(site.database)
+    query = EnergyQuery(start, end + HOUR, EnergyBucket.HOUR, "UTC")
+    assert column(await of_plant(site, query), "produced") == [None] * 10 + [10.0]
+
+    await counted(site, {start + number * HOUR + 30 * MINUTE: 100.5 + number for number in range(10)})
+    right = [0.5, *([1.0] * 9), 0.5]
+    assert column(await of_plant(site, query), "produced") == pytest.approx(right), "before the roll-ups"
+    await roll_up(site.database)
+    assert column(await of_plant(site, query), "produced") == pytest.approx(right), "before the energies are kept"
+    await keep_energy(site.database)
+    assert column(await of_plant(site, query), "produced") == pytest.approx(right)

@@ -72,7 +72,12 @@ async def energy_of_plant(db: Connection, org: OrgScope, plant_id: UUID, query: 
     zone = query.time_zone or plant.effective_time_zone
     edges = _edges(query, zone)
     open_from = await store.watermark(db)
-    hours = await store.unfinished_hours(db, org, plant_id, open_from - _RECENT)
+    since = open_from - _RECENT
+    hours = await store.unfinished_hours(db, org, plant_id, since)
+    if hours:
+        # What a counter has risen since before these hours may be in a later one that is kept.
+        around = await store.kept_around(db, [DirtyHour(plant_id, hour) for hour in hours])
+        hours |= {one.hour for one in around if one.hour >= since}
     hours |= {open_from + number * _HOUR for number in range((now - open_from) // _HOUR + 1)}
     hours = {hour for hour in hours if edges[0] - _HOUR < hour < min(edges[-1], now)}
     computed: Mapping[DirtyHour, KeptHour] = {}
