@@ -1,10 +1,12 @@
 """Periodic telemetry jobs: create partitions ahead of time, compute roll-ups, apply retention."""
 
+from uuid import UUID
+
 from procrastinate import App
 
 from gridfleet.domains.telemetry.energy.recomputation import keep_energy
 from gridfleet.domains.telemetry.frames.writer import Partitions
-from gridfleet.domains.telemetry.power.refresh import refresh_all
+from gridfleet.domains.telemetry.power.refresh import refresh_all, refresh_late
 from gridfleet.domains.telemetry.retention.limits import Days, apply_retention
 from gridfleet.domains.telemetry.rollups.recomputation import correct_watermark, ensure_partitions_ahead, roll_up
 from gridfleet.kernel.clock import utc_now
@@ -16,6 +18,7 @@ __all__ = ["add_telemetry_jobs"]
 _PARTITIONS_AHEAD_DAYS = 3
 _ROLL_UP_SECONDS = 100.0
 _ENERGY_SECONDS = 60.0
+_REFRESH_SECONDS = 20.0
 
 
 def add_telemetry_jobs(app: App, database: Database, settings: Settings) -> None:
@@ -32,7 +35,10 @@ def add_telemetry_jobs(app: App, database: Database, settings: Settings) -> None
     async def roll_up_dirty(timestamp: int) -> None:
         await correct_watermark(database)
         await roll_up(database, seconds=_ROLL_UP_SECONDS)
-        await keep_energy(database, seconds=_ENERGY_SECONDS)
+        late: set[UUID] = set()
+        await keep_energy(database, seconds=_ENERGY_SECONDS, late=late)
+        # Otherwise the energy of the day would lack what a plant has sent late until the next refresh of all plants.
+        await refresh_late(database, late, seconds=_REFRESH_SECONDS)
 
     # Ingest refreshes plants that report. This reaches the others of an edited template, and what a killed process left.
     @app.periodic(cron="*/10 * * * *")

@@ -2,11 +2,14 @@
 
 import tracemalloc
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
+from procrastinate import App
+from procrastinate.testing import InMemoryConnector
 
 from gridfleet.domains.device_templates.catalogue import create_template, seed_system_templates
 from gridfleet.domains.device_templates.decoder import Metric
@@ -14,10 +17,12 @@ from gridfleet.domains.device_templates.models import DeviceType, Signal, Signal
 from gridfleet.domains.telemetry.energy.recomputation import keep_energy
 from gridfleet.domains.telemetry.power.refresh import refresh_all, refresh_power
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
+from gridfleet.jobs.telemetry import add_telemetry_jobs
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from support.builders.telemetry_records import RecordedPlant
+from support.servers.free_ports import settings_at
 
 SECOND = timedelta(seconds=1)
 PV = [Metric("active_power", "W"), Metric("energy_produced", "Wh", counter=True)]
@@ -229,6 +234,24 @@ async def test_the_energy_of_the_day_includes_what_arrives_late(plant: RecordedP
     assert (await refresh(plant))["produced_kwh"] == pytest.approx(6.1)
     await refresh_all(plant.database)
     assert (await row_of(plant.database, plant.id))["produced_kwh"] == pytest.approx(6.1)
+
+
+async def test_the_job_that_keeps_late_energies_adds_them_to_the_energy_of_the_day(plant: RecordedPlant, home: Path) -> None:
+    """Not the next refresh of all plants, some minutes later."""
+    now = utc_now()
+    # It is about noon there, so the day has closed hours.
+    zone = f"Etc/GMT{now.hour - 12:+d}"
+    async with plant.database.transaction() as db:
+        await db.execute("UPDATE organization SET time_zone = %s WHERE id = %s", (zone, plant.organization_id))
+    await plant.write("PV1", PV, {now: [0.0, 9_000.0]})
+    await close_hours(plant.database)
+    await plant.write("PV1", PV, {now - number * timedelta(hours=1): [0.0, 9_000.0 - 1_000 * number] for number in (3, 4, 5)})
+    assert (await refresh(plant))["produced_kwh"] == 0.0
+
+    app = App(connector=InMemoryConnector())
+    add_telemetry_jobs(app, plant.database, settings_at(home))
+    await app.tasks["telemetry.roll_up"](timestamp=0)
+    assert (await row_of(plant.database, plant.id))["produced_kwh"] == pytest.approx(2.0)
 
 
 async def close_hours(database: Database) -> None:

@@ -7,7 +7,7 @@ totals of the organisation. Energies are whole mWh, so a total is exactly the su
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Final
@@ -34,16 +34,22 @@ _SHARE_OF_MOVES: Final = 0.25
 """The part of the time in which totals follow plants that were deleted or moved, so that these cannot delay all energies."""
 _HOURS_OF_PAST: Final = 48
 _HOUR: Final = timedelta(hours=1)
+_LONGEST_DAY: Final = timedelta(hours=25)
 _UNKNOWN: Final[list[int | None]] = [None] * (4 * store.KINDS)
 _NOTHING: Final = KeptHour(_UNKNOWN, False)
 
 
-async def keep_energy(database: Database, *, seconds: float = 60.0) -> int:
+async def keep_energy(database: Database, *, seconds: float = 60.0, late: set[UUID] | None = None) -> int:
     """Compute the energy of hours that changed, until nothing is left or `seconds` have passed.
 
     Organisations take turns, and so do their plants: a plant with more hours than a turn has waits until all others had theirs.
     A plant that takes long waits until then, too, with all plants of its organisation. One whose computation fails, or takes a
     minute, is postponed. Hours from before an upgrade are computed in the time that is left.
+
+    Args:
+        database: The database.
+        seconds: The time after which nothing further begins.
+        late: Plants of which an hour of the last day has changed, except the hour that was closed last, are added to it.
 
     Returns:
         The number of hours that were written; 0 if another process is working.
@@ -52,6 +58,7 @@ async def keep_energy(database: Database, *, seconds: float = 60.0) -> int:
         Exception: The database is not available.
     """
     until = monotonic() + seconds
+    late = set() if late is None else late
     done = 0
     await _follow_plants(database, monotonic() + _SHARE_OF_MOVES * seconds)
     while monotonic() < until:
@@ -59,18 +66,19 @@ async def keep_energy(database: Database, *, seconds: float = 60.0) -> int:
             plants = await store.dirty_plants(db)
         if not plants:
             break
-        done += await _turns(database, plants, until)
+        done += await _turns(database, plants, until, late)
     while monotonic() < until and (written := await _past(database)) is not None:
         done += written
     return done
 
 
-async def _turns(database: Database, plants: Mapping[UUID, UUID | None], until: float) -> int:
+async def _turns(database: Database, plants: Mapping[UUID, UUID | None], until: float, late: set[UUID]) -> int:
     """Compute dirty hours of plants, in this order, until the time has come. Returns the number of written hours.
 
     Args:
         plants: The organisation of each plant.
         until: Monotonic time.
+        late: See `keep_energy`.
     """
     written = 0
     turns = list(plants)
@@ -83,7 +91,7 @@ async def _turns(database: Database, plants: Mapping[UUID, UUID | None], until: 
             some = [slow.pop(random.randrange(len(slow)))]
         try:
             with limit_statements(None if is_alone else SECONDS_OF_SEVERAL):
-                written += await _turn(database, some, is_alone=is_alone)
+                written += await _turn(database, some, late, is_alone=is_alone)
         except Exception as error:
             if not may_be_poison(error):
                 raise
@@ -104,13 +112,16 @@ async def _turns(database: Database, plants: Mapping[UUID, UUID | None], until: 
     return written
 
 
-async def _turn(database: Database, plants: Sequence[UUID], *, is_alone: bool) -> int:
+async def _turn(database: Database, plants: Sequence[UUID], late: set[UUID], *, is_alone: bool) -> int:
     hours, seconds = (_HOURS_ALONE, _SECONDS_ALONE) if is_alone else (_HOURS_A_TURN, SECONDS_OF_SEVERAL)
     async with database.transaction() as db:
         if not await rollups.lock(db):
             return 0
         dirty = await store.take_dirty(db, plants, hours)
-        return await _recompute(db, dirty, monotonic() + seconds) if dirty else 0
+        changed = await _recompute(db, dirty, monotonic() + seconds) if dirty else ()
+        closed_last = await store.watermark(db) - _HOUR
+    late |= {one.plant_id for one in changed if closed_last - _LONGEST_DAY <= one.hour < closed_last}
+    return len(changed)
 
 
 async def _postpone(database: Database, plant_id: UUID) -> None:
@@ -118,8 +129,8 @@ async def _postpone(database: Database, plant_id: UUID) -> None:
         await store.postpone(db, plant_id)
 
 
-async def _recompute(db: Connection, dirty: Sequence[DirtyHour], until: float = math.inf) -> int:
-    """Compute dirty hours and those that depend on them, and write what changed. Returns the number of written hours.
+async def _recompute(db: Connection, dirty: Sequence[DirtyHour], until: float = math.inf) -> Collection[DirtyHour]:
+    """Compute dirty hours and those that depend on them, and write what changed. Returns the written hours.
 
     Raises:
         TookTooLong: The monotonic time `until` has come.
@@ -127,7 +138,7 @@ async def _recompute(db: Connection, dirty: Sequence[DirtyHour], until: float = 
     accounts = await store.accounts(db, sorted({one.plant_id for one in dirty}))
     dirty = [one for one in dirty if one.plant_id in accounts]
     if not dirty:
-        return 0
+        return ()
     open_from = await store.watermark(db)
     before = await store.kept_around(db, dirty)
     # Frames before that time may be deleted, so what is kept cannot be computed again.
@@ -135,11 +146,11 @@ async def _recompute(db: Connection, dirty: Sequence[DirtyHour], until: float = 
     computed = await energies_of_hours(db, await meters_of_plants(db, list(accounts)), hours, until)
     changed = {one: kept for one, kept in computed.items() if kept != before.get(one, _NOTHING)}
     if not changed:
-        return 0
+        return ()
     await store.write(db, changed)
     owners = {plant_id: owner for plant_id, (owner, _) in accounts.items()}
     await store.add_to_totals(db, _changes(changed, before, owners))
-    return len(changed)
+    return changed.keys()
 
 
 def _changes(
@@ -197,7 +208,7 @@ async def _past(database: Database) -> int | None:
                 for number in range(_HOURS_OF_PAST)
                 if one.hour + number * _HOUR < open_from
             ]
-            written["hours"] += await _recompute(db, hours) if hours else 0
+            written["hours"] += len(await _recompute(db, hours)) if hours else 0
             for one in part:
                 following = one.hour + _HOURS_OF_PAST * _HOUR
                 await store.advance_past(db, one.plant_id, following if following < open_from else None)

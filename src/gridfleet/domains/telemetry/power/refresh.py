@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
+from time import monotonic
 from typing import Final
 from uuid import UUID
 
@@ -26,7 +27,7 @@ from gridfleet.kernel.db import Connection, Database, limit_statements
 from gridfleet.kernel.isolation import SECONDS_OF_SEVERAL, may_be_poison, took_too_long
 from gridfleet.kernel.time_zones import UTC_NAME, time_zone
 
-__all__ = ["PowerRefresher", "refresh_all", "refresh_power"]
+__all__ = ["PowerRefresher", "refresh_all", "refresh_late", "refresh_power"]
 
 log = structlog.get_logger(__name__)
 
@@ -102,6 +103,15 @@ async def refresh_all(database: Database) -> None:
             return
         await _refresh_each(database, plant_ids, with_kept=True)
         after = plant_ids[-1]
+
+
+async def refresh_late(database: Database, plant_ids: Collection[UUID], *, seconds: float) -> None:
+    """Refresh plants whose energy of the day has changed, as `refresh_all` does, until `seconds` have passed."""
+    until = monotonic() + seconds
+    waiting = list(plant_ids)
+    while waiting and monotonic() < until:
+        some, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
+        await _refresh_each(database, some, with_kept=True)
 
 
 async def _refresh_each(database: Database, plant_ids: Sequence[UUID], *, with_kept: bool = False) -> None:
