@@ -255,3 +255,15 @@ def test_quiet_hours_end_when_the_clock_of_their_zone_says_so(zone: str, start: 
         # Up to the end they hold without a gap, but for the hour that clocks leave out or repeat.
         minutes = int((until - now).total_seconds()) // 60
         assert sum(not is_quiet(now + timedelta(minutes=minute)) for minute in range(minutes)) <= 60
+
+
+@pytest.mark.parametrize(
+    ("zone", "end", "ended"),
+    [
+        ("Europe/Vienna", "02:30", datetime(2026, 3, 29, 1, 0, tzinfo=UTC)),
+        ("Africa/Cairo", "00:45", datetime(2026, 4, 23, 22, 0, tzinfo=UTC)),
+    ],
+)
+def test_quiet_hours_whose_end_is_left_out_end_when_the_clocks_change(zone: str, end: str, ended: datetime) -> None:
+    hours = QuietHours("20:00", end, zone, list(Severity))
+    assert quiet_until(hours, ended - timedelta(minutes=40)) == ended

@@ -24,6 +24,9 @@ def quiet_until(hours: QuietHours, now: datetime) -> datetime | None:
     latest = until + _LONGEST
     while until <= now or (until < latest and _hold(hours, until)):
         until += _STEP
+    # Clocks that are set forward leave out an hour, in which they may have ended.
+    while until - _STEP > now and not _hold(hours, until - _STEP):
+        until -= _STEP
     return until
 
 
