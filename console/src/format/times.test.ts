@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { age, axisLabels, dateTime } from "./times";
+import { age, axisLabels, clock, dateTime } from "./times";
 
 const NOW = Date.parse("2026-11-23T08:00:00Z");
 
@@ -24,4 +24,10 @@ test("an axis says the date where a day begins in the zone", () => {
 test("both hours of the end of summer time are told apart by the zone", () => {
   expect(dateTime("2026-10-25T00:30:00Z", "Europe/Berlin", "en-GB")).toBe("25 Oct 2026, 02:30:00 CEST");
   expect(dateTime("2026-10-25T01:30:00Z", "Europe/Berlin", "en-GB")).toBe("25 Oct 2026, 02:30:00 CET");
+});
+
+test.each(["en-US", "en-GB", "de"])("midnight in %s is 00:00", (locale) => {
+  expect(clock("2026-11-23T00:00:05Z", "UTC", locale)).toBe("00:00:05");
+  expect(dateTime("2026-11-23T00:00:05Z", "UTC", locale)).toContain("00:00:05");
+  expect(axisLabels([Date.UTC(2026, 10, 23) / 1000], 7_200, "UTC", locale)[0]).toMatch(/^00:00\n/);
 });

@@ -28,7 +28,7 @@ export function axisLabels(seconds: number[], distance: number, timeZone: string
     hour: "2-digit",
     minute: "2-digit",
     ...(distance < 60 ? { second: "2-digit" } : {}),
-    hour12: false,
+    hourCycle: "h23",
   });
   let before = "";
   return seconds.map((one) => {
@@ -50,13 +50,13 @@ export function dateTime(time: string, timeZone: string, locale: string): string
     hour: "2-digit",
     minute: "2-digit",
     second: "2-digit",
-    hour12: false,
+    hourCycle: "h23",
     timeZoneName: "short",
   }).format(new Date(time));
 }
 
 /** Return the time of day in a zone with seconds: `09:15:02`. */
 export function clock(time: string, timeZone: string, locale: string): string {
-  const parts = { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false } as const;
+  const parts = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" } as const;
   return new Intl.DateTimeFormat(locale, { timeZone, ...parts }).format(new Date(time));
 }

@@ -126,7 +126,7 @@ function title(period: Period, start: number, timeZone: string, locale: string):
 /** Return the name of a bucket: an hour, a day of the month, or a month. */
 function bucketName(period: Period, start: string, timeZone: string, locale: string): string {
   const shown: Record<Period, Intl.DateTimeFormatOptions> = {
-    day: { hour: "2-digit", minute: "2-digit", hour12: false },
+    day: { hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
     month: { day: "numeric" },
     year: { month: "short" },
   };
