@@ -19,7 +19,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "alerts/states/store": (
         "ingest keeps the states of what verified plants reported",
-        "rule_states count_states hold_rules insert_rule_states update_rule_states delete_rule_states",
+        "rule_states count_states hold_rules hold_states insert_rule_states update_rule_states delete_rule_states",
     ),
     "alerts/rules/store": (
         "ingest applies every organisation's rules to its plants",

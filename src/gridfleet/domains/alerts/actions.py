@@ -136,8 +136,8 @@ async def _announce(db: Connection, org: OrgScope, event: Event, changed: Mappin
 
 
 async def _clear_states(db: Connection, org: OrgScope, alert_ids: Sequence[UUID]) -> None:
-    # Ingest locks states in any order, with several statements. Waiting for one of them with others locked could end in a
-    # deadlock, so all are locked at once or none.
+    # Ingest processes of the previous release lock states in any order, with several statements. Waiting for one of them with
+    # others locked could end in a deadlock, so all are locked at once or none.
     for remaining in reversed(range(_TRIES)):
         try:
             async with db.transaction():

@@ -226,6 +226,8 @@ async def _save(
         inserted = [row for row in inserted if row.rule_id in existing]
     if resolved:
         await publish_changes(db, await store.resolve_by_itself(db, resolved))
+    if changed := [key for key in (*gone, *(row[:3] for row in (*inserted, *updated))) if key in known]:
+        await states.hold_states(db, changed)
     if gone:
         await states.delete_rule_states(db, gone)
     if inserted:

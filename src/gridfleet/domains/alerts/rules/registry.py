@@ -108,10 +108,9 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
         columns["unit_notice_at"] = None
     if complaint := complaint_about(changed.condition, changed.threshold, changed.clear_threshold):
         raise ValidationFailed(details=[complaint])
-    if any(getattr(changed, name) != getattr(rule, name) for name in _RESTARTS_TIME):
-        await states.clear_waiting(db, org, rule_id)
-    if not changed.latches:
-        await states.clear_raised(db, org, rule_id)
+    restarts = any(getattr(changed, name) != getattr(rule, name) for name in _RESTARTS_TIME)
+    if restarts or not changed.latches:
+        await states.delete_states_of_rule(db, org, rule_id, waiting=restarts, raised=not changed.latches)
     try:
         updated = await store.update(db, org, rule_id, columns)
     except pg.ForeignKeyViolation:
@@ -128,9 +127,12 @@ async def delete_rule(db: Connection, org: OrgScope, rule_id: UUID) -> None:
         RuleNotFound: There is no such rule.
         Forbidden: The caller is limited to some plants, and the rule watches all.
     """
-    rule = await get_rule(db, org, rule_id)
+    rule = await store.lock(db, org, rule_id, to_delete=True)
+    if rule is None:
+        raise RuleNotFound
     if rule.plant_id is None:
         _refuse_limited(org)
+    await states.delete_states_of_rule(db, org, rule_id, waiting=True, raised=True)
     await store.delete(db, org, rule_id)
     await record_in(db, org, Event.ALERT_RULE_DELETED, _subject(rule), {"name": rule.name, "metric": rule.metric})
 

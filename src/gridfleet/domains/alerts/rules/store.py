@@ -79,11 +79,12 @@ async def find(db: Connection, org: OrgScope, rule_id: UUID) -> AlertRule | None
     return await cursor.fetchone()
 
 
-async def lock(db: Connection, org: OrgScope, rule_id: UUID) -> AlertRule | None:
+async def lock(db: Connection, org: OrgScope, rule_id: UUID, *, to_delete: bool = False) -> AlertRule | None:
     """Return the rule, locked until the transaction ends, or None if the caller may not see it."""
     cursor = db.cursor(row_factory=kwargs_row(_rule))
+    strength = "UPDATE" if to_delete else "NO KEY UPDATE"
     await cursor.execute(
-        f"SELECT {_COLUMNS} FROM alert_rule WHERE id = %(id)s AND {_VISIBLE} FOR NO KEY UPDATE",
+        f"SELECT {_COLUMNS} FROM alert_rule WHERE id = %(id)s AND {_VISIBLE} FOR {strength}".encode(),
         {"id": rule_id, **_visible(org)},
     )
     return await cursor.fetchone()

@@ -30,6 +30,15 @@ _NEW_STANDINGS = (
 )
 
 
+# In one order, and each transaction locks all that it changes at once: otherwise two of them could end in a deadlock.
+_IN_ORDER = "ORDER BY s.rule_id, s.source_id, s.metric FOR UPDATE OF s"
+_DELETE = (
+    f"WITH held AS (SELECT s.rule_id, s.source_id, s.metric FROM alert_state s {{}} {_IN_ORDER})"
+    " DELETE FROM alert_state s USING held"
+    " WHERE (s.rule_id, s.source_id, s.metric) = (held.rule_id, held.source_id, held.metric)"
+)
+
+
 async def clear_states_of_alerts(db: Connection, org: OrgScope, alert_ids: Iterable[UUID]) -> None:
     """Delete the states of alerts that a user resolved: their metrics may raise others.
 
@@ -76,27 +85,30 @@ async def clearing_alerts(db: Connection, org: OrgScope, source_ids: Sequence[in
 async def delete_states_of(db: Connection, org: OrgScope, source_ids: Sequence[int]) -> None:
     """Delete the states of the metrics of these sources."""
     await db.execute(
-        "DELETE FROM alert_state s USING telemetry_source t"
-        " WHERE t.id = s.source_id AND t.id = ANY(%s) AND t.organization_id = %s",
+        _DELETE.format(
+            "JOIN telemetry_source t ON t.id = s.source_id WHERE t.id = ANY(%s) AND t.organization_id = %s",
+        ).encode(),
         (source_ids, org.organization_id),
     )
 
 
-async def clear_waiting(db: Connection, org: OrgScope, rule_id: UUID) -> None:
-    """Restart the time of every metric that has not met a rule of the organisation for long enough yet."""
-    await db.execute(
-        "DELETE FROM alert_state s USING alert_rule r"
-        " WHERE r.id = s.rule_id AND r.id = %s AND r.organization_id = %s AND s.alert_id IS NULL",
-        (rule_id, org.organization_id),
-    )
+async def delete_states_of_rule(db: Connection, org: OrgScope, rule_id: UUID, *, waiting: bool, raised: bool) -> None:
+    """Delete states of a rule of the organisation.
 
-
-async def clear_raised(db: Connection, org: OrgScope, rule_id: UUID) -> None:
-    """Detach a rule of the organisation from the alerts that it raised: they neither clear nor prevent further ones."""
+    Args:
+        db: A transaction that has locked the rule.
+        org: The organisation.
+        rule_id: The rule.
+        waiting: Whether to delete those without an alert: the time of each metric that has not met the rule for long enough yet
+            begins again.
+        raised: Whether to delete those with an alert: these alerts neither clear nor prevent further ones.
+    """
     await db.execute(
-        "DELETE FROM alert_state s USING alert_rule r"
-        " WHERE r.id = s.rule_id AND r.id = %s AND r.organization_id = %s AND s.alert_id IS NOT NULL",
-        (rule_id, org.organization_id),
+        _DELETE.format(
+            "JOIN alert_rule r ON r.id = s.rule_id WHERE r.id = %s AND r.organization_id = %s"
+            " AND CASE WHEN s.alert_id IS NULL THEN %s ELSE %s END",
+        ).encode(),
+        (rule_id, org.organization_id, waiting, raised),
     )
 
 
@@ -126,6 +138,15 @@ async def hold_rules(db: Connection, rule_ids: Iterable[UUID]) -> set[UUID]:
     return {row[0] for row in await cursor.fetchall()}
 
 
+async def hold_states(db: Connection, keys: Iterable[tuple[UUID, int, str]]) -> None:
+    """Lock those of the states (rule, source, metric) that exist, until the transaction ends."""
+    await db.execute(
+        "SELECT FROM alert_state s JOIN unnest(%s::uuid[], %s::int[], %s::text[]) AS k (rule_id, source_id, metric)"
+        f" USING (rule_id, source_id, metric) {_IN_ORDER}".encode(),
+        _by_column(list(keys), 3),
+    )
+
+
 async def insert_rule_states(db: Connection, rows: Sequence[RuleStateRow]) -> None:
     """Write states that are new or have an alert now."""
     await db.execute(
@@ -146,8 +167,8 @@ async def update_rule_states(db: Connection, rows: Sequence[RuleStateRow]) -> No
     )
 
 
-def _by_column(rows: Sequence[RuleStateRow]) -> tuple[list[Any], ...]:
-    return tuple([row[column] for row in rows] for column in range(len(RuleStateRow._fields)))
+def _by_column(rows: Sequence[tuple[Any, ...]], columns: int = len(RuleStateRow._fields)) -> tuple[list[Any], ...]:
+    return tuple([row[column] for row in rows] for column in range(columns))
 
 
 async def delete_rule_states(db: Connection, keys: Sequence[tuple[UUID, int, str]]) -> None:
@@ -155,5 +176,5 @@ async def delete_rule_states(db: Connection, keys: Sequence[tuple[UUID, int, str
     await db.execute(
         "DELETE FROM alert_state s USING unnest(%s::uuid[], %s::int[], %s::text[]) AS gone (rule_id, source_id, metric)"
         " WHERE s.rule_id = gone.rule_id AND s.source_id = gone.source_id AND s.metric = gone.metric",
-        ([key[0] for key in keys], [key[1] for key in keys], [key[2] for key in keys]),
+        _by_column(keys, 3),
     )
