@@ -10,6 +10,7 @@ from gridfleet.domains.ingest.cached_plants import CachedDevice, CachedPlant
 from gridfleet.domains.ingest.changes import receivers
 from gridfleet.kernel.db import Database
 from support.builders.accounts import add_organization
+from support.builders.alerting import add_rule
 from support.clients.ingest_bench import Bench, BenchPlant, moment
 
 
@@ -168,3 +169,26 @@ async def test_a_change_that_cannot_be_read_is_read_later(process: Process, monk
         with pytest.raises(psycopg.OperationalError):
             await process.cached(plant)
     assert (await process.cached(plant)).devices.keys() == {"D1", "D2"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "kept"),
+    [
+        ("DELETE FROM sub_device WHERE external_id = 'D1' AND plant_id = %s", 1),
+        ("UPDATE plant SET lifecycle_status = 'SUSPENDED' WHERE id = %s", 1),
+        ("DELETE FROM plant WHERE id = %s", 1),
+        ("UPDATE alert_rule SET threshold = 2 WHERE organization_id = (SELECT organization_id FROM plant WHERE id = %s)", 1),
+        ("UPDATE plant SET last_seen_at = now() WHERE id = %s", 3),
+    ],
+)
+async def test_a_change_invalidates_the_checks_that_depend_on_it(process: Process, statement: str, kept: int) -> None:
+    changed, other = await process.plant(["D1"]), await process.plant([])
+    for plant in (changed, other):
+        await add_rule(process.bench.database, plant.organization_id, metric="a")
+    await process.change("SELECT")  # passes on that there are rules
+    own = {"time": moment(1).isoformat(), "fields": {"a": 50}}
+    await process.bench.take(changed.message(snapshot(0, D1={"a": 50})), changed.message(own), other.message(own))
+    cache = process.bench.pipeline.rule_cache
+    assert len(cache) == 3
+    await process.change(statement, changed.id)
+    assert len(cache) == kept
