@@ -252,10 +252,11 @@ async def test_a_request_that_fails_sends_no_mail(people: People) -> None:
     state = people.service.state
     ada = await people.person("ada@example.com")
     caller = UserCaller(ada.id, new_id(), "ada@example.com", "Ada", False, None)
+    [(password_hash,)] = await people.execute("SELECT password_hash FROM user_account")
 
     async def fail() -> None:
         async with state.database.transaction() as db:
-            await email_change.request(db, state.mail, caller, "new@example.com")
+            await email_change.request(db, state.mail, caller, "new@example.com", str(password_hash))
             assert len(await (await db.execute("SELECT id FROM procrastinate_jobs")).fetchall()) == 2
             raise RuntimeError("rolled back")
 

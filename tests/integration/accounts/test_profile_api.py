@@ -1,14 +1,16 @@
 """What people change about themselves: name, address, where they start."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from gridfleet.domains.identity.accounts import email_change
+from gridfleet.domains.identity.accounts import admins, email_change
 from gridfleet.kernel.caller import OrgRole
 from support.builders.accounts import add_member
+from support.builders.interleaving import until_blocked
 from support.clients.people import PASSWORD, People, Person, refused
 from support.servers.postbox import mails_to, text_of, token_in
 
@@ -70,6 +72,22 @@ async def test_a_new_address_needs_the_password_and_changes_nothing_without(peop
         refused(await people.call("PATCH", "/auth/me", body, who=ada), 401, "UNAUTHORIZED")
     assert (await people.call("GET", "/auth/me", who=ada)).json()["user"]["name"] == "Test User"
     assert await mails_to(people.service.state, "new@example.com") == []
+
+
+async def test_a_new_address_is_refused_if_the_password_changes_meanwhile(people: People) -> None:
+    """Otherwise somebody who knew the old password gets a token that is valid after the change."""
+    ada, database = await people.with_password("ada@example.com"), people.service.state.database
+    async with database.transaction() as db:
+        await admins.set_password(db, "ada@example.com", "another hash")
+        body = {"email": "new@example.com", "currentPassword": PASSWORD}
+        asking = asyncio.create_task(people.call("PATCH", "/auth/me", body, who=ada))
+        waiting = asyncio.create_task(until_blocked(database))
+        await asyncio.wait({asking, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+    refused(await asking, 401, "UNAUTHORIZED")
+    assert await mails_to(people.service.state, "new@example.com") == []
+    async with database.transaction() as db:
+        assert await (await db.execute("SELECT FROM email_change")).fetchall() == []
 
 
 async def test_a_taken_address_is_refused_now_and_when_it_is_taken_meanwhile(people: People) -> None:

@@ -61,9 +61,10 @@ async def change_profile(call: Call, caller: UserCaller, body: ProfileChanges) -
     await limit_account_calls(call)
     state = call.state
     email = normalized(body.email) if body.email is not None else None
+    password_hash = ""
     if email is not None and email != caller.email:
         await state.rate_limiter.hit("email change", str(caller.user_id), _EMAIL_CHANGES_PER_MINUTE)
-        await confirm_password(state.database, state.passwords, caller, body.current_password)
+        password_hash = await confirm_password(state.database, state.passwords, caller, body.current_password)
     async with state.database.transaction() as db:
         if body.name is not None:
             await profile.rename(db, caller, body.name)
@@ -72,7 +73,7 @@ async def change_profile(call: Call, caller: UserCaller, body: ProfileChanges) -
         if email == caller.email:
             await email_change.cancel(db, caller)
         elif email is not None:
-            await email_change.request(db, state.mail, caller, email)
+            await email_change.request(db, state.mail, caller, email, password_hash)
         return SessionUserResponse(await session_user(db, await sessions.account_of(db, caller), asked_organization(call)))
 
 

@@ -7,7 +7,7 @@ from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import store as sessions_store
 from gridfleet.domains.identity.accounts import mails, store, tokens
-from gridfleet.domains.identity.errors import EmailTaken, TokenDead
+from gridfleet.domains.identity.errors import EmailTaken, TokenDead, WrongPassword
 from gridfleet.kernel.caller import Actor, ActorType, UserCaller
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
@@ -18,11 +18,18 @@ __all__ = ["LIFETIME", "cancel", "confirm", "request"]
 LIFETIME: Final = timedelta(hours=24)
 
 
-async def request(db: Connection, mail: MailQueue, caller: UserCaller, email: str) -> None:
+async def request(db: Connection, mail: MailQueue, caller: UserCaller, email: str, password_hash: str) -> None:
     """Mail the new address a token and the old one a warning. An earlier request of the caller ends.
 
-    The caller has proved their password. `email` is normalised. Raises EmailTaken.
+    The caller has proved the password with this hash. `email` is normalised.
+
+    Raises:
+        WrongPassword: The password has changed meanwhile, or the account was disabled.
+        EmailTaken: Another account has the address.
     """
+    # The change of the password waits for this transaction, and then deletes the request.
+    if not await store.hold_password(db, caller.user_id, password_hash):
+        raise WrongPassword
     if await store.find_account_by_email(db, email) is not None:
         raise EmailTaken
     token, now = tokens.make_token(), utc_now()

@@ -114,6 +114,15 @@ async def find_password_hash(db: Connection, user_id: UUID) -> str | None:
     return await fetch_value(db, "SELECT password_hash FROM user_account WHERE id = %s", (user_id,))
 
 
+async def hold_password(db: Connection, user_id: UUID, password_hash: str) -> bool:
+    """Return whether a user's password has this hash and the account is not disabled, until the transaction ends."""
+    cursor = await db.execute(
+        "SELECT FROM user_account WHERE id = %s AND password_hash = %s AND disabled_at IS NULL FOR SHARE",
+        (user_id, password_hash),
+    )
+    return cursor.rowcount == 1
+
+
 async def insert_account(
     db: Connection, user_id: UUID, email: str, name: str, password_hash: str, *, is_super_admin: bool = False
 ) -> Account | None:
