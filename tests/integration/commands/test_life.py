@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -14,11 +14,16 @@ import pytest
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.plants.commands.delivery import SignedCommand, claim_due, record_published
 from gridfleet.domains.plants.commands.expiry import expire_due
+from gridfleet.domains.plants.lifecycle import revoke_plant, suspend_plant
 from gridfleet.kernel import metrics
-from gridfleet.kernel.db import Database
+from gridfleet.kernel.caller import OrgRole, OrgScope
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.errors import Forbidden
 from gridfleet.kernel.ids import new_id
 from gridfleet.sdk.plant.commands import open_command
+from support.builders.accounts import caller_of
 from support.builders.counters import value_of
+from support.builders.interleaving import until_blocked
 from support.clients.commands_at_work import add_commandable, age, history, issue, row
 from support.clients.ingest_bench import Bench, BenchPlant
 
@@ -405,6 +410,20 @@ async def test_a_suspended_plant_is_sent_nothing_until_it_is_reactivated(bench: 
     await _lifecycle(plant, "ACTIVE")
 
     await send(bench, command)
+
+
+@pytest.mark.parametrize("end", [suspend_plant, revoke_plant])
+async def test_a_plant_that_is_suspended_or_revoked_meanwhile_accepts_no_command(
+    bench: Bench, plant: BenchPlant, end: Callable[[Connection, OrgScope, UUID], Awaitable[None]]
+) -> None:
+    org = OrgScope(plant.organization_id, OrgRole.ORG_ADMIN, caller_of(new_id()))
+    async with bench.database.transaction() as db:
+        await end(db, org, plant.id)
+        issuing = asyncio.create_task(issue(plant))
+        await until_blocked(bench.database)
+    with pytest.raises(Forbidden, match="only an ACTIVE plant"):
+        await issuing
+    assert await plant.rows("SELECT FROM plant_command WHERE plant_id = %s") == []
 
 
 async def test_a_command_is_signed_with_the_newest_secret(bench: Bench, plant: BenchPlant) -> None:

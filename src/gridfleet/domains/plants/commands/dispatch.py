@@ -53,9 +53,7 @@ async def issue_device_command(
     """
     device = await get_sub_device(db, org, plant_id, external_id)
     action = await _declared(db, device, action_name, params)
-    plant = await get_plant(db, org, plant_id)
-    if plant.lifecycle_status is not Lifecycle.ACTIVE:
-        raise Forbidden(f"The plant is {plant.lifecycle_status}; only an ACTIVE plant accepts commands.")
+    await _require_active(db, org, plant_id)
     if await store.count_waiting(db, org, plant_id, MAX_WAITING) >= MAX_WAITING:
         raise TooManyRequests(retry_after=action.timeout_seconds)
     actor = org.actor.as_actor
@@ -75,12 +73,19 @@ async def issue_device_command(
     )
     try:
         if not await store.insert(db, org, command):
+            await _require_active(db, org, plant_id)
             raise PlantNotFound
     except pg.ForeignKeyViolation:  # the sub-device was deleted in the meantime
         raise SubDeviceNotFound from None
     subject = Subject(SubjectType.COMMAND, command.id, plant_id)
     await record_in(db, org, Event.COMMAND_ISSUED, subject, {"externalId": device.external_id, "action": action_name})
     return command.id
+
+
+async def _require_active(db: Connection, org: OrgScope, plant_id: UUID) -> None:
+    plant = await get_plant(db, org, plant_id)
+    if plant.lifecycle_status is not Lifecycle.ACTIVE:
+        raise Forbidden(f"The plant is {plant.lifecycle_status}; only an ACTIVE plant accepts commands.")
 
 
 async def _declared(db: Connection, device: SubDevice, action_name: str, params: Mapping[str, Any]) -> Action:

@@ -51,8 +51,8 @@ def step_of(**row: Any) -> Transition:
     return Transition(**row)
 
 
-# The plant is locked before its organisation is compared: the statement waits for a concurrent move of the plant and
-# then uses its new organisation.
+# The plant is locked before its organisation and status are compared: the statement waits for a concurrent move, suspension or
+# revocation of the plant and then uses its new row.
 _INSERT = (
     "WITH issued AS (INSERT INTO plant_command (id, plant_id, organization_id, sub_device_id, type, target, instruction,"
     " requester_type, requester_id, issued_at, expires_at, due_at, cause)"
@@ -88,8 +88,9 @@ async def _insert(db: Connection, commands: Sequence[NewCommand], condition: str
 
 
 async def insert(db: Connection, org: OrgScope, command: NewCommand) -> bool:
-    """Insert a PENDING command, due at once. Returns False if the plant is not the organisation's."""
-    return bool(await _insert(db, [command], "organization_id = %(org)s", {"org": org.organization_id}))
+    """Insert a PENDING command, due at once. Returns False if the plant is not the organisation's, or not ACTIVE."""
+    condition = "organization_id = %(org)s AND lifecycle_status = 'ACTIVE'"
+    return bool(await _insert(db, [command], condition, {"org": org.organization_id}))
 
 
 async def insert_relayed(db: Connection, commands: Sequence[NewCommand], most_waiting: int) -> set[UUID]:
