@@ -7,9 +7,13 @@ import psycopg
 import pytest
 
 from gridfleet.domains.ingest.models import Delivery
+from gridfleet.domains.plants.changes import CHANNEL, ChangePublisher
 from gridfleet.domains.plants.presence import sweep_silent
 from gridfleet.domains.telemetry.frames.store import partition_days
 from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import open_database
+from gridfleet.kernel.db.notifications import received_during
+from gridfleet.kernel.ids import new_id
 from support.builders.alerting import ago, snapshot
 from support.builders.interleaving import until_blocked
 from support.clients.ingest_bench import Bench, BenchPlant, moment
@@ -166,3 +170,24 @@ async def test_caches_may_be_cleared_while_a_partition_is_created(bench: Bench) 
     await creating
     async with bench.database.transaction() as db:
         assert day in await partition_days(db)
+
+
+async def test_changes_that_wait_when_the_broker_is_lost_are_published_in_the_next_run(bench: Bench) -> None:
+    organization_id, plant_id = new_id(), new_id()
+    tasks: set[asyncio.Task[None]] = set()
+    async with open_database(bench.database.url, name="publisher", size=1) as database:
+        publisher = ChangePublisher(database)
+
+        async def run_again() -> None:
+            tasks.add(asyncio.create_task(publisher.run()))
+
+        async with database.transaction():  # the publisher waits for the only connection
+            publisher.note({organization_id: {plant_id}})
+            publishing = asyncio.create_task(publisher.run())
+            await asyncio.sleep(0.5)
+            publishing.cancel()
+            await asyncio.wait({publishing})
+        expected = {f"values:{organization_id}:{plant_id}"}
+        assert await received_during(bench.database.url, CHANNEL, run_again, expected, 10) == expected
+        for task in tasks:
+            task.cancel()

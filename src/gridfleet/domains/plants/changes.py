@@ -65,7 +65,7 @@ class ChangePublisher:
             self._noted.set()
 
     async def run(self) -> None:
-        """Publish without end. While the database is unavailable the changes wait."""
+        """Publish without end. Changes wait while the database is unavailable, and after a cancellation for the next run."""
         while True:
             await self._noted.wait()
             await asyncio.sleep(_PUBLISH_SECONDS)
@@ -78,6 +78,9 @@ class ChangePublisher:
                 log.warning("cannot publish changes, retrying", error=type(error).__name__)
                 self.note(waiting)
                 await asyncio.sleep(_RETRY_SECONDS)
+            except asyncio.CancelledError:
+                self.note(waiting)
+                raise
 
 
 class ChangeSubscriber(Protocol):
