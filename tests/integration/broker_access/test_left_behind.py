@@ -13,8 +13,9 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from gridfleet.local.secrets import local_secret
 from support.clients.fleet_under_test import Fleet, Plant, wait_for
-from support.clients.lean_mqtt import Connection, Login, Lost, Refused, Will, connect
+from support.clients.lean_mqtt import Connection, Login, Lost, Refused, Will, connect, packet, text
 from support.servers.broker_version import needs_mqtt_5
+from support.servers.free_ports import free_ports
 
 METHODS = ("MTLS", "TOKEN", "PASSWORD")
 CHANNELS = ("telemetry", "status", "ack", "commands")
@@ -156,3 +157,27 @@ async def test_no_queue_of_a_plant_dead_letters(fleet: Fleet, plants: dict[str, 
     assert own
     definitions = [*(queue["arguments"] for queue in queues), *(policy["definition"] for policy in policies)]
     assert [name for definition in definitions for name in definition if "dead-letter" in name] == []
+
+
+async def test_a_connection_from_the_port_of_an_earlier_one_ends_with_its_plant(fleet: Fleet) -> None:
+    """The broker lists connections by their addresses, and notices the end of the first after the beginning of the second."""
+    plant = fleet.plant("PASSWORD")
+    [own_port] = free_ports(1)
+    port = fleet.stack.ports["mqtt_port"]
+    login = replace(plant.login, client_id=f"{plant.id}-1", keep_alive_seconds=0)
+    first = await connect(port, replace(login, will=Will(plant.topic("status"), b'{"status":"OFFLINE"}')), own_port=own_port)
+    first.writer.write(packet(0x30, text(plant.topic("status")) + b'{"status":"ONLINE"}'))
+    await asyncio.to_thread(wait_for, lambda: plant.status() == "ONLINE")
+
+    commands = text(plant.topic("commands"))
+    subscribe_and_end = packet(0x82, b"\0\1" + commands + b"\1") + packet(0xA2, b"\0\1" + commands)
+    first.writer.write(subscribe_and_end * 600)  # the broker needs a while for them
+    await asyncio.sleep(0.1)
+    first.reset()
+    async with await connect(port, replace(login, client_id=f"{plant.id}-2"), own_port=own_port) as second:
+        await asyncio.to_thread(wait_for, lambda: plant.status() == "OFFLINE")
+        await asyncio.sleep(1)
+        await second.ping()
+        await asyncio.to_thread(fleet.call, "POST", f"/plants/{plant.id}/revoke")
+        await second.wait_lost(10)
+        assert second.lost

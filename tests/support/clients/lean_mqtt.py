@@ -2,7 +2,9 @@
 
 import asyncio
 import itertools
+import socket
 import ssl
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -146,6 +148,12 @@ class Connection:
         await self._drain()
         await self.close()
 
+    def reset(self) -> None:
+        """End the connection by a TCP reset. Its port is free at once."""
+        at_once = struct.pack("ii", 1, 0)
+        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+        self.writer.transport.abort()
+
     async def close(self) -> None:
         """Drop the connection like a network failure, so that the Last Will is sent."""
         if self._reading is not None:
@@ -194,15 +202,25 @@ class Connection:
         await self.received.put((topic, payload))
 
 
-async def connect(port: int, login: Login, tls: ssl.SSLContext | None = None, seconds: float = 10) -> Connection:
+async def connect(
+    port: int, login: Login, tls: ssl.SSLContext | None = None, seconds: float = 10, own_port: int | None = None
+) -> Connection:
     """Return a connection that the broker has accepted. Use it as an asynchronous context manager.
+
+    Args:
+        port: The broker's port.
+        login: What to send.
+        tls: None for a plain connection.
+        seconds: Time until the broker must have answered.
+        own_port: The port that the connection comes from. None: any.
 
     Raises:
         Refused: With the broker's code, or None if the broker closes the connection without a response.
         ssl.SSLError: If the broker ends the TLS handshake.
     """
     async with asyncio.timeout(seconds):
-        reader, writer = await asyncio.open_connection("localhost", port, ssl=tls)
+        own_address = None if own_port is None else ("127.0.0.1", own_port)
+        reader, writer = await asyncio.open_connection("localhost", port, ssl=tls, local_addr=own_address)
         try:
             writer.write(login.packet())
             await writer.drain()

@@ -22,9 +22,10 @@
 %%   deliveries that they do not read.
 %%
 %% From RabbitMQ 3.12 on, starts the queues again that hold the most of their messages in memory when all together hold so much.
-%% Drops messages that keep the log of a quorum queue on disk. Removes ended connections and channels from the broker's counts. While
-%% messages of plants wait for ingest, reads no more from plants that have sent more than their share. Shortens large entries of the
-%% broker's own log, whoever causes them. Administrators, of which the service is one, have no bounds.
+%% Drops messages that keep the log of a quorum queue on disk. Removes ended connections and channels from the broker's counts, and
+%% keeps open connections in its list. While messages of plants wait for ingest, reads no more from plants that have sent more than
+%% their share. Shortens large entries of the broker's own log, whoever causes them. Administrators, of which the service is one, have
+%% no bounds.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
 -module(gridfleet_bounds).
@@ -107,6 +108,9 @@
 -define(BEFORE_3_12, {?MODULE, before_3_12}).
 -define(TAG, <<"gridfleet_bounds">>).
 -define(TRACKED, [rabbit_connection_tracking, rabbit_channel_tracking]).
+-define(CONNECTIONS, gridfleet_connections).
+-define(TRACKED_MS, 50).
+-define(TRACKED_AFTERWARDS, 100).
 -define(DECLARED, {?MODULE, declared}).
 -define(ANSWERS, {?MODULE, answers}).
 
@@ -421,7 +425,7 @@ create_table() ->
         undefined ->
             Booting = self(),
             Owner = spawn_link(fun() ->
-                ets:new(?MODULE, [named_table, public, ordered_set]),
+                [ets:new(Table, [named_table, public, ordered_set]) || Table <- [?MODULE, ?CONNECTIONS]],
                 unlink(Booting),
                 Booting ! {self(), created},
                 timer:sleep(infinity)
@@ -575,7 +579,8 @@ answers(Channel) ->
 %% number could be opened at the same moment. Their events come here one by one.
 handle_event({event, connection_created, Facts, none, _}, State) ->
     try
-        bound_connection(proplists:get_value(protocol, Facts), proplists:get_value(vhost, Facts), proplists:get_value(pid, Facts))
+        bound_connection(proplists:get_value(protocol, Facts), proplists:get_value(vhost, Facts), proplists:get_value(pid, Facts)),
+        track(rabbit_connection_tracking:tracked_connection_from_connection_created(Facts))
     catch
         _:_ -> false
     end,
@@ -672,6 +677,7 @@ watch_tracked(Ended) ->
     timer:sleep(?QUEUES_MS),
     watch_tracked(
         try
+            track_all(),
             Found = [{Module, element(2, Item)} || Module <- ?TRACKED, Item <- Module:list_on_node(node()), has_ended(Item)],
             [Module:unregister_tracked(Id) || {Module, Id} <- Found -- (Found -- Ended)],
             Found
@@ -679,6 +685,52 @@ watch_tracked(Ended) ->
             _:_ -> Ended
         end
     ).
+
+%% The broker tracks a connection by its name, the addresses of both ends. A client can reset a connection that the broker is too busy
+%% to read and open the next one from the same port. The broker would not track that one, or no more from the end of the
+%% first on: nobody could list it, and a revocation would not close it.
+track(Tracked) ->
+    {Id, Process} = {element(2, Tracked), element(6, Tracked)},
+    Earlier = [Other || [Other] <- ets:match(?CONNECTIONS, {{Id, '$1'}, '_'})],
+    ets:insert(?CONNECTIONS, {{Id, Process}, Tracked}),
+    Earlier =/= [] andalso spawn(fun() -> keep_tracked(Tracked, Earlier, ?TRACKED_AFTERWARDS) end).
+
+%% The broker notes the end of an earlier connection in a process of its own, some time after that has ended.
+keep_tracked(Tracked, Earlier, Times) when Times > 0 ->
+    Process = element(6, Tracked),
+    case is_process_alive(Process) of
+        true ->
+            ensure_tracked(Tracked),
+            timer:sleep(?TRACKED_MS),
+            keep_tracked(Tracked, Earlier, left(lists:any(fun erlang:is_process_alive/1, Earlier), Times));
+        false ->
+            ended
+    end;
+keep_tracked(_, _, _) ->
+    kept.
+
+left(true, Times) -> Times;
+left(false, Times) -> Times - 1.
+
+ensure_tracked(Tracked) ->
+    case rabbit_connection_tracking:lookup(element(5, Tracked)) of
+        Known when element(6, Known) =:= element(6, Tracked) -> true;
+        _ ->
+            rabbit_connection_tracking:unregister_tracked(element(2, Tracked)),
+            rabbit_connection_tracking:register_tracked(Tracked)
+    end.
+
+%% Connections whose end the broker noted later, and those that it tracks in vain.
+track_all() ->
+    Known = maps:from_list([{element(6, Tracked), true} || Tracked <- rabbit_connection_tracking:list_on_node(node())]),
+    Missing = [Entry || {{_, Process}, _} = Entry <- ets:tab2list(?CONNECTIONS), not is_map_key(Process, Known)],
+    lists:foreach(fun track_again/1, Missing).
+
+track_again({{_, Process} = Key, Tracked}) ->
+    case is_process_alive(Process) of
+        true -> ensure_tracked(Tracked);
+        false -> ets:delete(?CONNECTIONS, Key)
+    end.
 
 has_ended(Tracked) ->
     Process = element(6, Tracked),
