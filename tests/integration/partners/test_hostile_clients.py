@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
 import struct
 import time
@@ -264,6 +265,24 @@ async def test_a_client_whose_methods_wait_is_disconnected(acme: Organization) -
         await _flood(acme, created, frame(1, bind_without_answer) * 50_000, frame(1, declare(name)))
     finally:
         acme.revoke(created)
+
+
+async def test_a_connection_that_is_reset_while_its_channel_is_busy_ends(acme: Organization, created: JsonObject) -> None:
+    """Over TLS and without heartbeats, the broker would not notice: 32 of them would lock the key out of its vhost."""
+    _, writer = await raw_connection(acme, acme.slug, created["key"], created["apiKey"]["vhost"])
+    body = frame(1, struct.pack(">HHQH", 60, 0, 2, 0), kind=2) + frame(1, b"{}", kind=3)
+    for number in range(700):  # a question of the broker for each key, and 400 messages may wait for them
+        key = f"{acme.slug}.command.device.{number}"
+        writer.write(frame(1, struct.pack(">HHH", 60, 40, 0) + short("vcp") + short(key) + b"\0") + body)
+    await writer.drain()
+    await asyncio.sleep(0.2)
+    at_once = struct.pack("ii", 1, 0)
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+    writer.transport.abort()
+    path = f"{acme.management_url}/api/connections/username/{acme.slug}"
+    async with asyncio.timeout(60):
+        while httpx.get(path).raise_for_status().json():
+            await asyncio.sleep(1)
 
 
 async def test_a_client_that_receives_large_headers_stays_connected(acme: Organization, created: JsonObject) -> None:

@@ -15,6 +15,7 @@
 %%
 %% Closes connections:
 %% - that exceed the limit of a vhost because they are opened at the same moment;
+%% - whose client has reset them, if the broker does not notice;
 %% - whose client does not read messages that it fetches one by one or that come back to it; they wait for it first;
 %% - with 32 MiB of methods and answers that wait, 8 MiB of incomplete messages, or 3 MiB of an MQTT packet that RabbitMQ does not
 %%   bound;
@@ -101,6 +102,7 @@
 -define(TOO_LARGE, "its incomplete messages are too large").
 -define(TOO_MANY, "too many of its methods wait").
 -define(AT_ONCE, "too many connections are opened at once").
+-define(RESET, "its client has reset it").
 -define(TOGETHER, "connections hold too much memory together").
 -define(CONSUMERS, {?MODULE, consumers}).
 -define(OWNER, {?MODULE, owner}).
@@ -121,7 +123,7 @@ announce() ->
     start(?MODULE, fun watch_readers/0, []),
     is_before_3_12() orelse start(gridfleet_queues, fun watch_queues/0, []),
     start(gridfleet_logs, fun() -> watch_logs(#{}) end, []),
-    start(gridfleet_tracked, fun() -> watch_tracked([]) end, []),
+    start(gridfleet_tracked, fun() -> watch_tracked([], []) end, []),
     start(gridfleet_shares, fun share/0, [{priority, high}]),
     logger:add_primary_filter(?MODULE, {fun ?MODULE:shorten/2, ?MOST_LOGGED}),
     application:set_env(rabbit, node_tags, [{?TAG, <<"1">>} | other_tags()]).
@@ -602,17 +604,17 @@ bound_connection(_, Vhost, Reader) ->
         end,
     case HasRoom of
         true -> ets:insert(?MODULE, {{connection, Vhost, Reader}});
-        false -> spawn(fun() -> end_connection(Reader) end)
+        false -> spawn(fun() -> end_connection(Reader, ?AT_ONCE) end)
     end.
 
 open_connections(Vhost) ->
     [Reader || [Reader] <- ets:match(?MODULE, {{connection, Vhost, '$1'}}), is_process_alive(Reader)].
 
 %% The second call does not wait for the client's answer to the first.
-end_connection(Reader) ->
-    close(rabbit_reader, Reader, ?AT_ONCE),
+end_connection(Reader, Reason) ->
+    close(rabbit_reader, Reader, Reason),
     timer:sleep(?CALL_MS),
-    close(rabbit_reader, Reader, ?AT_ONCE).
+    close(rabbit_reader, Reader, Reason).
 
 %% Channels of administrators have no owner, nor have other processes.
 is_bounded(Channel) ->
@@ -673,18 +675,25 @@ links(Process) ->
 
 %% The broker handles the beginning and the end of a connection or channel in two processes. If the end comes first, it counts that
 %% until the node stops, and 32 connections lock a key out of its vhost. What had ended at the previous look has no events left.
-watch_tracked(Ended) ->
+%%
+%% With TLS, a connection that its client resets while it waits for a channel is not told so. It would stay, without heartbeats for ever.
+watch_tracked(Ended, WasReset) ->
     timer:sleep(?QUEUES_MS),
-    watch_tracked(
+    {NowEnded, NowReset} =
         try
             track_all(),
             Found = [{Module, element(2, Item)} || Module <- ?TRACKED, Item <- Module:list_on_node(node()), has_ended(Item)],
             [Module:unregister_tracked(Id) || {Module, Id} <- Found -- (Found -- Ended)],
-            Found
+            Reset = [Reader || {rabbit_reader, Reader} <- readers(), is_reset(Reader)],
+            [spawn(fun() -> end_connection(Reader, ?RESET) end) || Reader <- Reset -- (Reset -- WasReset)],
+            {Found, Reset}
         catch
-            _:_ -> Ended
-        end
-    ).
+            _:_ -> {Ended, WasReset}
+        end,
+    watch_tracked(NowEnded, NowReset).
+
+is_reset(Reader) ->
+    lists:any(fun(Socket) -> inet:peername(Socket) =:= {error, enotconn} end, socket(Reader)).
 
 %% The broker tracks a connection by its name, the addresses of both ends. A client can reset a connection that the broker is too busy
 %% to read and open the next one from the same port. The broker would not track that one, or no more from the end of the
