@@ -174,7 +174,7 @@ init(Channel) ->
             Reader = reader(Channel),
             put(?OWNER, {Name, rabbit_channel:get_vhost(Channel)}),
             put(?READER, Reader),
-            ets:insert(?MODULE, {{channel, Reader, self()}}),
+            ets:insert(?MODULE, [{{channel, Reader, self()}}, {{opened, Name, self()}}]),
             bounded
     end.
 
@@ -218,7 +218,8 @@ intercept(Method, Content, bounded) ->
 bounded({'channel.open', _} = Open, Content) ->
     {User, _} = get(?OWNER),
     Counted = rabbit_channel_tracking:count_tracked_items_in({user, User}),
-    case Counted =< ?MOST_CHANNELS orelse open_channels(User) =< ?MOST_CHANNELS of
+    HasRoom = Counted =< ?MOST_CHANNELS orelse tracked_channels(User) =< ?MOST_CHANNELS,
+    case HasRoom andalso channels_here(User) =< ?MOST_CHANNELS of
         true -> {Open, Content};
         false -> refused("the user has too many channels", 'channel.open')
     end;
@@ -258,10 +259,14 @@ bounded({'basic.publish', _, _, Key, Mandatory, _} = Publish, Content) ->
 bounded(Method, Content) ->
     {Method, Content}.
 
-%% The broker counts some channels that have ended, until `watch_tracked` removes them.
-open_channels(User) ->
+%% The broker counts those of all nodes, also some that have ended, until `watch_tracked` removes them, and does not count those of
+%% a connection from the port of an earlier one: it knows them by its name.
+tracked_channels(User) ->
     Channels = [element(6, Tracked) || Tracked <- rabbit_channel_tracking:list_of_user(User)],
     length([Channel || Channel <- Channels, node(Channel) =/= node() orelse is_process_alive(Channel)]).
+
+channels_here(User) ->
+    length([Channel || [Channel] <- ets:match(?MODULE, {{opened, User, '$1'}}), is_process_alive(Channel)]).
 
 %% Those of a message that came over MQTT are not encoded.
 has_small_properties(Content) ->
@@ -460,6 +465,7 @@ forget_ended() ->
     Noted = ets:select(?MODULE, [
         {{{connection, '_', '$1'}}, [], [{{'$1', {element, 1, '$_'}}}]},
         {{{channel, '_', '$1'}}, [], [{{'$1', {element, 1, '$_'}}}]},
+        {{{opened, '_', '$1'}}, [], [{{'$1', {element, 1, '$_'}}}]},
         {{{consumers, '_', '$1'}, '_'}, [], [{{'$1', {element, 1, '$_'}}}]},
         {{{reader, '_', '$1', '_'}}, [], [{{'$1', {element, 1, '$_'}}}]},
         {{{declaring, '_', '$1'}, '_', '_'}, [], [{{'$1', {element, 1, '$_'}}}]}
