@@ -100,7 +100,18 @@ async def test_no_other_exchange_takes_anything(acme: Organization, channel: Abs
 
 @pytest.mark.parametrize(
     "name",
-    ["{slug}.inbound", "{slug}", "{slug}x", "{slug}-energy.x", "{other}.x", "vcp.x", "vcp.{slug}.event.mine", "x", "amq.gen-x"],
+    [
+        "{slug}.inbound",
+        "{slug}.inbound.replacing",
+        "{slug}",
+        "{slug}x",
+        "{slug}-energy.x",
+        "{other}.x",
+        "vcp.x",
+        "vcp.{slug}.event.mine",
+        "x",
+        "amq.gen-x",
+    ],
 )
 async def test_no_other_queue_can_be_declared(
     acme: Organization, acme_energy: Organization, channel: AbstractChannel, name: str

@@ -58,6 +58,7 @@ def test_a_binding_catches_own_events_alone(binding: str) -> None:
         ("acme.x", "acme", True),
         ("acme.inbound.x", "acme", True),
         ("acme.inbound", "acme", False),
+        ("acme.inbound.replacing", "acme", False),
         ("acme", "acme", False),
         ("acmex", "acme", False),
         ("acme-energy.x", "acme", False),

@@ -43,6 +43,7 @@ __all__ = [
     "ensure_partner_vhost",
     "forbidden_argument",
     "has_current_bounds",
+    "inbound_names",
     "inbound_queue",
     "remove_former_queues",
     "remove_partner_vhost",
@@ -115,6 +116,12 @@ class PartnerQueues(NamedTuple):
 def inbound_queue(prefix: str) -> str:
     """Return the name of the queue that receives a partner's commands."""
     return f"{prefix}.inbound"
+
+
+def inbound_names(prefix: str) -> frozenset[str]:
+    """Return the names of that queue and of the one that takes its messages while it is replaced."""
+    inbound = ServiceQueue(inbound_queue(prefix), EXCHANGE, ())
+    return frozenset({inbound.name, inbound.spare.name})
 
 
 def dropped_queue(slug: str) -> str:

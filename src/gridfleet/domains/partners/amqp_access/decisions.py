@@ -18,7 +18,7 @@ from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.queues import queue_prefix
 from gridfleet.domains.partners.rest_access import NOTED_EVERY
 from gridfleet.domains.partners.scopes import AMQP_SCOPES, LEGACY_VHOST, WRITE_SCOPES, Scope
-from gridfleet.domains.partners.topology import inbound_queue
+from gridfleet.domains.partners.topology import inbound_names
 from gridfleet.kernel.addresses import is_within
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.clock import utc_now
@@ -171,7 +171,7 @@ def is_own_queue(name: str, prefix: str) -> bool:
     """Return whether the partner may declare and use a queue of this name."""
     # Names that begin with the exchange's name belong to the service, even if an organisation has that slug.
     own = bool(prefix) and name.startswith(f"{prefix}.") and not name.startswith(f"{EXCHANGE}.")
-    return own and name != inbound_queue(prefix)
+    return own and name not in inbound_names(prefix)
 
 
 def _refusal(key: store.BrokerKey, user_name: str) -> str | None:
