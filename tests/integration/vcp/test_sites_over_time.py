@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from itertools import product
+from sys import float_info
 from typing import Any
 from uuid import UUID
 
@@ -219,6 +220,25 @@ async def test_adherence_compares_the_grids_meter_with_what_the_plant_has_applie
     assert (found.ordered_kwh, found.delivered_kwh) == (pytest.approx(4.25), pytest.approx(4.5))
     assert ahead.quarters == []
     assert {one.ordered_kw for one in old.quarters} == {None}
+
+
+async def test_the_sums_of_the_largest_powers_are_numbers(site: PartnerSite) -> None:
+    await site.plant.add_device("GRID", METER)
+    await site.execute("UPDATE sub_device SET type = 'METER' WHERE plant_id = %(plant)s AND external_id = 'GRID'")
+    start = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
+    for minute in range(0, 61, 5):
+        fields = {"imported": 1.7e308 if minute >= 30 else 0, "exported": 0}
+        snapshot = {"time": (start + minute * MINUTE).isoformat(), "devices": [{"id": "GRID", "fields": fields}]}
+        await site.plant.bench.take(site.plant.message(snapshot, message_id=str(minute)))
+    assert await site.send("command.site-setpoint", powerKw=-1.7e308) == "ACCEPTED"
+    await site.acknowledge_newest("APPLIED")
+    times = {"at": start, "id": await site.newest()}
+    await site.execute("UPDATE plant_command SET issued_at = %(at)s, finished_at = %(at)s WHERE id = %(id)s", times)
+    now = start + timedelta(hours=2)
+    async with site.database.transaction() as db:
+        found = await read_adherence(db, scope(site), site.plant.id, start, start + timedelta(hours=1), now)
+    assert [one.measured_kw for one in found.quarters] == [0, float_info.max, 0, 0]
+    assert (found.ordered_kwh, found.mean_deviation_kw) == (-float_info.max, float_info.max)
 
 
 async def test_a_plant_that_moved_shows_no_order_of_its_former_organisation(site: PartnerSite) -> None:

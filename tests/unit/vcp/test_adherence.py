@@ -1,6 +1,7 @@
 """Ordered against measured power: which order is in force, and the mean of a quarter of an hour."""
 
 from datetime import UTC, datetime, timedelta
+from sys import float_info
 
 import pytest
 from hypothesis import given
@@ -68,6 +69,17 @@ def test_a_quarter_has_the_mean_of_its_orders() -> None:
     assert [one.ordered_kw for one in found] == [pytest.approx(6), None, 0, 0]
     assert [one.measured_kw for one in found] == [4, None, -2, None]
     assert [one.deviation_kw for one in found] == [pytest.approx(-2), None, -2, None]
+
+
+def test_the_largest_powers_stay_finite() -> None:
+    quarters = quarters_between(START, START + 60 * MINUTE)
+    orders = orders_of([setpoint(0, 1.7e308)], START + 60 * MINUTE)
+    for quarter in compared(quarters, orders, dict.fromkeys(quarters, -1.7e308)):
+        assert (quarter.ordered_kw, quarter.measured_kw, quarter.deviation_kw) == (
+            pytest.approx(1.7e308),
+            -float_info.max,
+            -float_info.max,
+        )
 
 
 COMMANDS = st.lists(

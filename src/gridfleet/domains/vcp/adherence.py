@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from gridfleet.domains.plants.commands.models import AppliedPower
+from gridfleet.domains.telemetry.energy.arithmetic import limited
 from gridfleet.domains.vcp.models import AdherenceQuarter
 
 __all__ = ["PowerOrder", "compared", "orders_of", "quarters_between"]
@@ -75,9 +76,9 @@ def compared(
             covered += part
             ordered_kwh += order.power_kw * (part / _HOUR)
             number += 1
-        ordered = ordered_kwh / (covered / _HOUR) if covered >= _QUARTER - _TOLERANCE else None
+        ordered = limited(ordered_kwh / (covered / _HOUR)) if covered >= _QUARTER - _TOLERANCE else None
         energy = measured_kwh.get(quarter)
-        measured = None if energy is None else energy / (_QUARTER / _HOUR)
-        deviation = None if ordered is None or measured is None else measured - ordered
+        measured = None if energy is None else limited(energy / (_QUARTER / _HOUR))
+        deviation = None if ordered is None or measured is None else limited(measured - ordered)
         found.append(AdherenceQuarter(quarter, ordered, measured, deviation))
     return found

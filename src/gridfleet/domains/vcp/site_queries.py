@@ -10,6 +10,7 @@ import msgspec
 from gridfleet.domains.plants.commands.listing.powers import applied_powers
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.registry import get_plant
+from gridfleet.domains.telemetry.energy.arithmetic import limited
 from gridfleet.domains.telemetry.energy.metering import metered_energy
 from gridfleet.domains.trading.plans import accepted_before
 from gridfleet.domains.vcp import store
@@ -204,9 +205,9 @@ async def read_adherence(
         start=start,
         end=end,
         compared_quarters=len(deviations),
-        mean_deviation_kw=sum(map(abs, deviations)) / len(deviations) if deviations else None,
-        ordered_kwh=sum(ordered for ordered, _ in both) * hours,
-        delivered_kwh=sum(delivered for _, delivered in both) * hours,
+        mean_deviation_kw=limited(sum(map(abs, deviations)) / len(deviations)) if deviations else None,
+        ordered_kwh=limited(sum(ordered for ordered, _ in both) * hours),
+        delivered_kwh=limited(sum(delivered for _, delivered in both) * hours),
         quarters=found,
     )
 
