@@ -9,6 +9,7 @@ import pytest
 from gridfleet.domains.device_templates.decoder import Metric
 from support.builders.telemetry_records import RecordedPlant
 from support.clients.plants_over_http import Fleet
+from support.servers.running_task import watched_loop
 
 START = datetime(2026, 11, 20, 10, tzinfo=UTC)
 IN_KWH = [Metric("energy_imported", "kWh", counter=True), Metric("energy_exported", "kWh", counter=True)]
@@ -149,3 +150,23 @@ async def test_a_response_that_would_be_too_large_is_refused(fleet: Fleet, monke
     status, answer = await fleet.call("GET", f"{path}&bucketMinutes=4")
     assert (status, answer["code"]) == (400, "BAD_REQUEST")
     assert answer["details"] == ["from: ask for a shorter range, or for wider buckets"]
+
+
+async def test_other_requests_continue_while_readings_of_each_second_are_counted(fleet: Fleet) -> None:
+    plant = await metered(fleet)
+    day = START - timedelta(days=1)
+    await plant.write("GRID", IN_KWH, {day: (0.0, 0.0)})
+    async with plant.database.transaction() as db:
+        await db.execute(
+            "INSERT INTO telemetry_frame (source_id, layout_id, time, vals)"
+            " SELECT %s, %s, t, ARRAY[n / 100.0, 0.0]::float8[] FROM generate_series(%s::timestamptz, %s, '1 second')"
+            " WITH ORDINALITY AS s (t, n)",
+            (await plant.source("GRID"), await plant.layout(IN_KWH), day + timedelta(seconds=1), START - timedelta(minutes=6)),
+        )
+    path = f"/trading/plants/{plant.id}/meters?from={day:%Y-%m-%dT%H:%M:%SZ}&to={START:%Y-%m-%dT%H:%M:%SZ}&bucketMinutes=60"
+
+    async with watched_loop() as loop:
+        status, rows = await fleet.call("GET", path)
+
+    assert (status, [row["energy"] for row in rows if row["meter_id"] == "GRID"][:22]) == (200, [36.0] * 22)
+    assert loop.longest < 0.1 * loop.total

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -17,3 +19,31 @@ async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator["asyncio.Tas
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await task
+
+
+@dataclass
+class WatchedLoop:
+    """CPU seconds, because other programs may take the cores in between."""
+
+    longest: float = 0.0
+    """Of the longest turn of the event loop, in which all other tasks waited."""
+    total: float = 0.0
+    """Of the process, with its threads; 0 until the end of the block."""
+
+
+@asynccontextmanager
+async def watched_loop() -> AsyncIterator[WatchedLoop]:
+    """Measure the turns of the event loop until the end of the block."""
+    found = WatchedLoop()
+
+    async def watch() -> None:
+        before = time.thread_time()
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.thread_time()
+            found.longest, before = max(found.longest, now - before), now
+
+    began = time.process_time()
+    async with running(watch()):
+        yield found
+    found.total = time.process_time() - began

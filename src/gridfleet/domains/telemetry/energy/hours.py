@@ -4,22 +4,22 @@ The rules are those of the energy of the day, which is the sum of its hours. A c
 before it counts; otherwise the power is integrated. An hour has the same energy whichever others are computed with it.
 """
 
-import asyncio
 import math
 import sys
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import groupby
 from time import monotonic
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.telemetry.energy import store
 from gridfleet.domains.telemetry.energy.arithmetic import limited
+from gridfleet.domains.telemetry.energy.computing import computed
 from gridfleet.domains.telemetry.energy.models import DirtyHour, KeptHour
 from gridfleet.domains.telemetry.energy.quarters import (
     LONGEST_GAP,
@@ -40,16 +40,12 @@ from gridfleet.kernel.db import Connection
 
 __all__ = ["TookTooLong", "energies_of_hours"]
 
-_Made = TypeVar("_Made")
-
 _HOUR: Final = timedelta(hours=1)
 _AFTER: Final = timedelta(minutes=15)
 """How long after an hour a reading reveals that the one before it was misread, and a power ends the line from the last one."""
 _LONGEST_GAP: Final = timedelta(microseconds=LONGEST_GAP)
 _HOURS_AT_ONCE: Final = 50
 """Hours of metrics that a statement reads: of each second one, it takes half a second, and a tenth of a second is computed."""
-_MOST_IN_LOOP: Final = 2_000
-"""Values of a metric above which its energy is computed in a thread. Each takes a microsecond or two."""
 _KILO: Final = SIZES["kW"]
 
 
@@ -204,7 +200,7 @@ async def _counters(
             hours = runs[metric.run].hours
             times, readings = values[metric.name]
             count = partial(counter_quarters, times, readings, first[metric.name], QUARTERS * hours)
-            rises = await _computed(count, len(times))
+            rises = await computed(count, len(times))
             falls = frozenset(quarter // QUARTERS for quarter in rises.falls)
             found[metric.name] = _Counted(rises.rises, falls, hours_with_counter(times, first[metric.name], hours))
     return found
@@ -227,18 +223,10 @@ async def _powers(
             run, some_values = runs[metric.run], values[metric.name]
             integrate = partial(power_quarters, *some_values, microseconds(run.start), QUARTERS * run.hours)
             found[metric.name] = {
-                positive: await _computed(partial(integrate, positive=positive), len(some_values.times))
+                positive: await computed(partial(integrate, positive=positive), len(some_values.times))
                 for positive in (True, False)
             }
     return found
-
-
-async def _computed(make: Callable[[], _Made], size: int) -> _Made:
-    """Return what `make` returns for so many values, while other work continues."""
-    if size > _MOST_IN_LOOP:
-        return await asyncio.to_thread(make)
-    await asyncio.sleep(0)
-    return make()
 
 
 def _portions(metrics: Sequence[_Metric], runs: Sequence[_Run], until: float) -> Iterator[list[_Metric]]:
@@ -283,7 +271,7 @@ async def _read(db: Connection, metrics: Sequence[_Metric], runs: Sequence[_Run]
     for number, times, values in sorted(rows):
         parts[owners[number]].append(_Part(times, values, picks[number][1]))
     return {
-        name: await _computed(partial(_merged, some), sum(len(one.times) for one in some) // 8) for name, some in parts.items()
+        name: await computed(partial(_merged, some), sum(len(one.times) for one in some) // 8) for name, some in parts.items()
     }
 
 

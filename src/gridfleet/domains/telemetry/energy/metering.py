@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -10,10 +11,12 @@ from uuid import UUID
 from gridfleet.domains.device_templates.models import DeviceType
 from gridfleet.domains.plants.sub_devices.registry import list_sub_devices
 from gridfleet.domains.telemetry.energy.arithmetic import CounterStep, limited, steps
+from gridfleet.domains.telemetry.energy.computing import computed
 from gridfleet.domains.telemetry.energy.today import read_in_kilo
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.models import LayoutSource
+from gridfleet.domains.telemetry.history.raw import Values
 from gridfleet.domains.telemetry.history.series import plant_sources
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import measurable
@@ -113,14 +116,22 @@ async def _read(
         # Without a level, the counter may be in a dip at the start of the range.
         before = max(margin, _BEFORE_RANGE) if level is None else margin
         readings = await read_in_kilo(db, source, counter, start - before, end + margin)
-        counted = list(steps(readings.values, level))
-        if known := counted[: bisect_left(readings.times, microseconds(end - margin))]:
-            levels[counter] = known[-1].level
-        energies = energy_between(
-            readings.times, counted, [microseconds(moment) for moment in boundaries], width // _MICROSECOND
-        )
+        count = partial(_count, readings, level, boundaries, width, end - margin)
+        energies, level = await computed(count, len(readings.times))
+        if level is not None:
+            levels[counter] = level
         parts.append([None if energy is None else sign * energy for energy in energies])
     return _sums(boundaries, parts)
+
+
+def _count(
+    readings: Values, level: float | None, boundaries: Sequence[datetime], width: timedelta, until: datetime
+) -> tuple[list[float | None], float | None]:
+    """Return the energy between boundaries, and the level of the counter before `until`; None without a reading before it."""
+    counted = list(steps(readings.values, level))
+    known = counted[: bisect_left(readings.times, microseconds(until))]
+    energies = energy_between(readings.times, counted, [microseconds(moment) for moment in boundaries], width // _MICROSECOND)
+    return energies, known[-1].level if known else None
 
 
 def _sums(boundaries: Sequence[datetime], parts: Sequence[Sequence[float | None]]) -> Iterator[tuple[datetime, float]]:

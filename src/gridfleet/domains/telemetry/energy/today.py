@@ -1,7 +1,9 @@
 """Energy of the day of one plant, from its PV sub-devices and its GRID meter."""
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic
 from typing import Final
 from uuid import UUID
@@ -16,6 +18,7 @@ from gridfleet.domains.telemetry.energy.arithmetic import (
     limited,
     self_consumption_percent,
 )
+from gridfleet.domains.telemetry.energy.computing import computed
 from gridfleet.domains.telemetry.energy.hours import TookTooLong
 from gridfleet.domains.telemetry.energy.models import EnergyOfDay
 from gridfleet.domains.telemetry.energy.periods import EnergyBucket
@@ -100,10 +103,11 @@ class _Device:
         readings = await self._read(counter)
         first = bisect_left(readings.times, microseconds(self._midnight))
         if first < len(readings.times):
-            return counter_increase(readings.values, first)
+            return await computed(partial(counter_increase, readings.values, first), len(readings.times))
         if self._integral is None:
             powers = await self._read(_POWER)
-            self._integral = integrate_power(powers.times, powers.values, microseconds(self._midnight))
+            integrate = partial(integrate_power, *powers, microseconds(self._midnight))
+            self._integral = await computed(integrate, len(powers.times))
         return self._integral[direction]
 
     async def _read(self, key: str) -> Values:
@@ -127,7 +131,13 @@ async def read_in_kilo(db: Connection, source: LayoutSource, key: str, start: da
             factor = SIZES.get(layout.metrics[position].unit, _KILO) / _KILO
             # The factor of the newest layout comes last.
             picks[factor] = [*picks.pop(factor, ()), (layout.id, position)]
-    parts = [_scaled(await read_values(db, source.id, chosen, start, end), factor) for factor, chosen in picks.items()]
+    read = [(await read_values(db, source.id, chosen, start, end), factor) for factor, chosen in picks.items()]
+    return await computed(partial(_merged, read), sum(len(values.times) for values, _ in read))
+
+
+def _merged(read: Sequence[tuple[Values, float]]) -> Values:
+    """Return all values times their factors. Of those of the same time, the last one counts."""
+    parts = [_scaled(values, factor) for values, factor in read]
     if len(parts) < 2:
         return parts[0] if parts else Values([], [])
     merged = dict(sorted({time: value for part in parts for time, value in zip(*part, strict=True)}.items()))
