@@ -180,6 +180,29 @@ async def test_watchers_outlive_a_database_that_does_not_do_its_work(
     await watching.aclose()
 
 
+async def test_a_plant_that_cannot_be_read_does_not_stop_the_others(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "EVERY_SECONDS", 0.05)
+    failing, other = await RecordedPlant.create(database), await RecordedPlant.create(database)
+    values = LiveValues(database)
+    watching = [values.watch(plant.org, plant.id, database.transaction) for plant in (failing, other)]
+    for plant, watch in zip((failing, other), watching, strict=True):
+        await plant.write(None, ["a"], {NOW: [1.0]})
+        assert [point.value for point in (await anext(watch)).points] == [1.0]
+    async with database.transaction() as db:
+        await db.execute(
+            "UPDATE telemetry_latest SET vals = '{}' WHERE source_id IN (SELECT id FROM telemetry_source WHERE plant_id = %s)",
+            (failing.id,),
+        )
+    for number in (1, 2):
+        await other.write(None, ["a"], {NOW + number * SECOND: [1.0 + number]})
+        assert [point.value for point in (await next_change(watching[1], 20)).points] == [1.0 + number]
+    async with asyncio.timeout(20):
+        assert [changes async for changes in watching[0] if changes.points] == []
+    await watching[1].aclose()
+
+
 async def test_one_organisations_plants_leave_room_for_others(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MOST_PLANTS", 4)
     plant, neighbour = await RecordedPlant.create(database), await RecordedPlant.create(database)

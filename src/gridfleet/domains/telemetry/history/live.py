@@ -8,14 +8,13 @@ it.
 import asyncio
 import secrets
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
-import psycopg
-import psycopg_pool
 import structlog
 
 from gridfleet.domains.plants.errors import PlantNotFound
@@ -24,6 +23,7 @@ from gridfleet.domains.telemetry.latest.queries import latest_points
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import TooManyRequests
+from gridfleet.kernel.isolation import may_be_poison
 
 __all__ = ["LiveValues", "ValueChanges"]
 
@@ -218,19 +218,31 @@ class LiveValues:
         while self._plants:
             await asyncio.sleep(EVERY_SECONDS)
             self._forget(time.monotonic() - KEPT_SECONDS)
-            try:
-                async with self._database.transaction() as db:
-                    for watched in [one for one in self._plants.values() if one.watchers]:
-                        try:
-                            watched.update(await latest_points(db, watched.org, watched.plant_id))
-                            if self._has_too_many(watched.org.organization_id):
-                                self._forget(time.monotonic())
-                                self._end_largest()
-                        except (PlantNotFound, TooManyRequests):
-                            watched.gone = True
-            except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
-                log.warning("cannot read live values, retrying", error=type(error).__name__)
+            waiting = deque(one for one in self._plants.values() if one.watchers)
+            while waiting:
+                try:
+                    async with self._database.transaction() as db:
+                        while waiting:
+                            await self._read(db, waiting[0])
+                            waiting.popleft()
+                except Exception as error:
+                    if not may_be_poison(error):
+                        log.warning("cannot read live values, retrying", error=type(error).__name__)
+                        break
+                    if waiting:  # read first each time, it would stop the watches of all other plants
+                        failing = waiting.popleft()
+                        failing.gone = True
+                        log.error("live values of a plant cannot be read", plant_id=str(failing.plant_id), exc_info=error)
             self._next_turn()
+
+    async def _read(self, db: Connection, watched: _Watched) -> None:
+        try:
+            watched.update(await latest_points(db, watched.org, watched.plant_id))
+            if self._has_too_many(watched.org.organization_id):
+                self._forget(time.monotonic())
+                self._end_largest()
+        except (PlantNotFound, TooManyRequests):
+            watched.gone = True
 
     def _next_turn(self) -> None:
         self._turn.set()
