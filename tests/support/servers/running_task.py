@@ -45,5 +45,7 @@ async def watched_loop() -> AsyncIterator[WatchedLoop]:
 
     began = time.process_time()
     async with running(watch()):
+        await asyncio.sleep(0)  # the watch has begun
         yield found
+        await asyncio.sleep(0.005)  # the last turn is measured, too
     found.total = time.process_time() - began
