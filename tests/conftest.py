@@ -43,15 +43,23 @@ os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
 _numbers = itertools.count(1)
+_LONG = [Path(__file__).parent / folder for folder in ("faults", "scale")]
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects tests
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a file that uses a shared server and is not listed: its worker would start a second one. Order the others."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse a file that uses a shared server and is not listed: its worker would start a second one. Order the others.
+
+    The long tests in `faults` and `scale` run only with `-m faults`, as `make faults` does; the short ones with all others.
+    """
     missing = {f"{found[0]}: {found[1]}" for item in items if (found := unlisted_server(item)) is not None}
     if missing:
         raise pytest.UsageError(f"tests/support/servers/distribution.py lacks {', '.join(sorted(missing))}")
     longest_first(items)
+    if "faults" not in config.option.markexpr:
+        long = [item for item in items if item.get_closest_marker("faults") and item.path.parent in _LONG]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:

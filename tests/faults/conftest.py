@@ -1,4 +1,4 @@
-"""The long tests run by `make faults`, that is with `-m faults`; the short ones with all others."""
+"""A service whose parts the tests kill."""
 
 import shutil
 import tempfile
@@ -9,17 +9,6 @@ import pytest
 
 from support.clients.fleet_under_test import Fleet
 from support.servers.running_stack import RunningStack
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the long ones out unless they are asked for."""
-    if "faults" in config.option.markexpr:
-        return
-    here = Path(__file__).parent
-    long = [item for item in items if item.get_closest_marker("faults") and here in item.path.parents]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in long]
 
 
 @pytest.fixture(scope="session")

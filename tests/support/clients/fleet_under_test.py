@@ -16,7 +16,6 @@ import psycopg
 
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
-from gridfleet.local.postgres import EmbeddedPostgres
 from gridfleet.local.secrets import local_secret
 from gridfleet.protocol.envelope import sign_message
 from support.clients import lean_mqtt
@@ -197,7 +196,7 @@ class Fleet:
 
     def sql(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Run a statement, commit, and return its rows."""
-        with psycopg.connect(EmbeddedPostgres(self.stack.home).url, autocommit=True) as db:
+        with psycopg.connect(self.stack.database_url, autocommit=True) as db:
             cursor = db.execute(query.encode(), parameters)
             return cursor.fetchall() if cursor.description else []
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from gridfleet.local.postgres import EmbeddedPostgres
 from gridfleet.local.processes import Program, spawn
 from support.servers.free_ports import free_port_settings
 from support.servers.secrets_in_logs import SEARCH
@@ -39,6 +40,11 @@ class RunningStack:
     def base_url(self) -> str:
         """Address of the REST API, without a path."""
         return f"http://127.0.0.1:{self.ports['http_port']}"
+
+    @property
+    def database_url(self) -> str:
+        """The database of the service."""
+        return str(self.changes.get("database_url") or EmbeddedPostgres(self.home).url)
 
     @property
     def environment(self) -> dict[str, str]:
