@@ -60,12 +60,17 @@ async def _serve(settings: Settings, shared_ports: bool) -> None:
     # response triggered a full collection over all imported objects. It blocked all requests for a tenth of a second.
     _collect_rarely()
     async with open_state(settings) as state:
+        databases = {"main": state.database, "reserved": state.reserved}
+        replica = state.history_reads.replica
+        if replica is not None:
+            databases["replica"] = replica.database
         await run_until_stopped(
             {
                 "http": partial(serve, state, shared_ports=shared_ports),
                 "access": partial(state.access.keep_listening, state.database),
                 "idle connections": state.database.keep_reading,
-                **_metrics(settings, "serve", {"main": state.database, "reserved": state.reserved}, listen=shared_ports),
+                **({"replica": replica.keep_measuring} if replica is not None else {}),
+                **_metrics(settings, "serve", databases, listen=shared_ports),
             },
             end_seconds=_END_SECONDS,
         )
@@ -168,13 +173,15 @@ def _run(settings: Settings, process: str, main: Coroutine[Any, Any, None]) -> N
 
 
 async def _without_pooler(settings: Settings, main: Coroutine[Any, Any, None]) -> None:
-    """Run a process unless its database URL leads to a pooler."""
+    """Run a process unless a database URL leads to a pooler."""
     from gridfleet.kernel.db import BehindPooler, refuse_pooler
 
     # The process itself names what is not set.
     with suppress(MissingSetting):
         try:
             await refuse_pooler(settings.secret("database_url").get_secret_value())
+            if settings.database_read_url is not None:
+                await refuse_pooler(settings.secret("database_read_url").get_secret_value(), "GRIDFLEET_DATABASE_READ_URL")
         except BehindPooler:
             main.close()
             raise

@@ -25,6 +25,18 @@ BUSINESS_IN_THE_KERNEL = {
     ("cache.py", None): "separates its entries by this limit",
 }
 """(file, name) pairs of `kernel/` that may use a business word, each with the reason. None stands for every name."""
+OF_REPLICA = {
+    "gridfleet.kernel.db.replica": {"api/access/history_reads.py", "api/state.py", "cli/doctor/database.py"},
+    "gridfleet.api.access.history_reads": {"api/state.py"},
+    "gridfleet.domains.telemetry.history.reading": {
+        "api/access/history_reads.py",
+        "domains/telemetry/history/columns.py",
+        "domains/telemetry/history/queries.py",
+    },
+}
+"""Modules through which a replica is read, with the modules that may import each."""
+READ_A_REPLICA = {"get_telemetry", "get_telemetry_columns", "get_device_telemetry"}
+"""Handlers whose values may be some seconds old."""
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc", "service", "manager"}
 
 
@@ -56,6 +68,20 @@ def test_a_store_is_imported_by_its_own_domain_alone() -> None:
         and path.relative_to(SOURCE).parts[:2] != tuple(name.split(".")[1:3])
     ]
     assert not strays
+
+
+def test_only_the_history_of_telemetry_may_come_from_a_replica() -> None:
+    found = {name: {str(path.relative_to(SOURCE)) for path, tree in modules() if name in imports(tree)} for name in OF_REPLICA}
+    users = {
+        function.name
+        for path, tree in modules()
+        if path.name != "state.py"
+        for function in ast.walk(tree)
+        if isinstance(function, ast.AsyncFunctionDef | ast.FunctionDef)
+        and any(isinstance(node, ast.Attribute) and node.attr == "history_reads" for node in ast.walk(function))
+    }
+    assert found == OF_REPLICA
+    assert users == READ_A_REPLICA | {"_serve"}  # which measures how far it lags
 
 
 def test_file_names_say_what_is_inside() -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 from gridfleet.api.access.cache import ACCESS_CHANNEL, AccessCache
+from gridfleet.api.access.history_reads import HistoryReads
 from gridfleet.api.access.shares import ConnectionShares
 from gridfleet.api.access.streams import StreamPlaces
 from gridfleet.domains.identity.access_tokens import AccessTokens
@@ -19,6 +20,7 @@ from gridfleet.domains.telemetry.history.live import LiveValues
 from gridfleet.domains.trading.esm.client import EsmClient
 from gridfleet.kernel.cache import Cache, MemoryBackend, RedisBackend
 from gridfleet.kernel.db import Database, open_database
+from gridfleet.kernel.db.replica import Replica
 from gridfleet.kernel.mail.queue import MailQueue
 from gridfleet.kernel.outbound.sending import Outbound
 from gridfleet.kernel.rate_limit import RateLimiter
@@ -32,6 +34,8 @@ __all__ = ["AppState", "open_state"]
 
 _RESERVED_SIZE = 4
 """Size of the separate pool for work that must not wait for requests."""
+_REPLICA_WAIT_SECONDS = 2
+"""How long a read of history waits for a connection to the replica, before the primary is read instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class AppState:
     Attributes:
         reserved: A small pool for the broker's requests, which must not wait for other requests, and for what a request commits
             outside its own transaction.
+        history_reads: Reads of the history of telemetry, at the replica if there is one.
         shares: Transactions of `database` for requests of organisations, of which each has half of the connections at most.
         strict: Whether an error code that the endpoint does not declare raises instead of becoming status 500. For tests.
     """
@@ -49,6 +54,7 @@ class AppState:
     database: Database
     reserved: Database
     shares: ConnectionShares
+    history_reads: HistoryReads
     keyring: Keyring
     access_tokens: AccessTokens
     access: AccessCache
@@ -86,14 +92,17 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
         async with (
             opened(name="gridfleet-api", size=size) as database,
             opened(name="gridfleet-reserved", size=_RESERVED_SIZE) as reserved,
+            _open_replica(settings, reserved) as replica,
         ):
             async with database.transaction() as db:
                 await ensure_authority(db, keyring)
+            shares = ConnectionShares(database, size // 2)
             yield AppState(
                 settings=settings,
                 database=database,
                 reserved=reserved,
-                shares=ConnectionShares(database, size // 2),
+                shares=shares,
+                history_reads=HistoryReads(shares, replica, size // 2),
                 keyring=keyring,
                 access_tokens=access_tokens,
                 access=access,
@@ -114,3 +123,14 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
         passwords.close()
         if redis is not None:
             await redis.close()
+
+
+@asynccontextmanager
+async def _open_replica(settings: Settings, primary: Database) -> AsyncIterator[Replica | None]:
+    if settings.database_read_url is None:
+        yield None
+        return
+    url = settings.secret("database_read_url").get_secret_value()
+    size = settings.database_pool_size
+    async with open_database(url, name="gridfleet-history", size=size, wait_seconds=_REPLICA_WAIT_SECONDS) as database:
+        yield Replica(database, primary, settings.database_read_lag_seconds)

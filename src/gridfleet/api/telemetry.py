@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -45,7 +44,7 @@ class TelemetryQuery(Input):
     response=list[TelemetryPoint],
     response_content_types=("application/json", "text/csv", "application/x-ndjson"),
 )
-async def get_telemetry(call: Call, org: OrgScope, db: Connection, query: TelemetryQuery) -> Stream:
+async def get_telemetry(call: Call, org: OrgScope, query: TelemetryQuery) -> Stream:
     """Return points by time, then metric: raw, or with `bucket` the average, with min, max and count as metadata.
 
     Sub-device metrics are named `{externalId}.{key}`. With `Accept: text/csv` or `application/x-ndjson`, the response has that
@@ -53,16 +52,15 @@ async def get_telemetry(call: Call, org: OrgScope, db: Connection, query: Teleme
     """
     text_format = preferred_format(call.headers.get("accept", ""))
     wanted = HistoryQuery(query.plant_id, query.start, query.end, query.metric, query.bucket)
-    history = await open_history(db, org, wanted, capped=text_format is TextFormat.JSON)
+    history = await open_history(call.state.history_reads.of(org), org, wanted, capped=text_format is TextFormat.JSON)
     writer = PointWriter(query.plant_id, text_format)
     content_type = "text/csv; charset=utf-8" if text_format is TextFormat.CSV else text_format.value
     call.set_header("vary", "accept")
-    return Stream(content_type, written(history.pages(partial(call.state.shares.transaction, org), call.confirm), writer))
+    return Stream(content_type, written(history.pages(call.confirm), writer))
 
 
 async def written(pages: AsyncIterator[Page], writer: PointWriter) -> AsyncIterator[bytes]:
     """Yield the response page by page."""
-    # The first page was read with the request's connection, which returns to the pool before sending begins.
     async for page in pages:
         for piece in writer.pieces(page):
             yield piece
@@ -117,7 +115,7 @@ class TelemetryColumns(msgspec.Struct, frozen=True, rename="camel"):
     response=TelemetryColumns,
     addition=True,
 )
-async def get_telemetry_columns(org: OrgScope, db: Connection, query: ColumnsFilter) -> Asset:
+async def get_telemetry_columns(call: Call, org: OrgScope, query: ColumnsFilter) -> Asset:
     """Return several metrics for a chart: one array of times, and arrays of averages, minimums and maximums for each metric.
 
     Without `bucket`, the service chooses the narrowest one of which at most `points` cover the range, 1,000 unless given. It is
@@ -125,7 +123,7 @@ async def get_telemetry_columns(org: OrgScope, db: Connection, query: ColumnsFil
     silent. Columns times buckets are limited to 40,000.
     """
     wanted = ColumnsQuery(query.plant_id, query.metrics, query.start, query.end, query.points or DEFAULT_POINTS, query.bucket)
-    return Asset("application/json", await columns_json(db, org, wanted))
+    return Asset("application/json", await columns_json(call.state.history_reads.of(org), org, wanted))
 
 
 @endpoint(

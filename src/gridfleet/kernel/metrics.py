@@ -22,10 +22,12 @@ __all__ = [
     "CERTIFICATE_EXPIRY",
     "COMMANDS",
     "DATABASE_CONNECTIONS",
+    "DATABASE_REPLICA_LAG_SECONDS",
     "DATABASE_UP",
     "DATABASE_WAITING",
     "ESM_REQUESTS",
     "EVENT_LOOP_LAG_SECONDS",
+    "HISTORY_READS",
     "HTTP_REQUEST_SECONDS",
     "INGEST_BATCH_SECONDS",
     "INGEST_LAG_SECONDS",
@@ -148,6 +150,16 @@ DATABASE_CONNECTIONS = Gauge(
     "gridfleet_database_connections",
     "Connections of the pools to the database by kind of process, pool and state.",
     ["process", "pool", "state"],
+)
+DATABASE_REPLICA_LAG_SECONDS = Gauge(
+    "gridfleet_database_replica_lag_seconds",
+    "How far the replica of the database lags, by less than two seconds too much; infinite if it is away, 0 without one.",
+)
+HISTORY_READS = Counter(
+    "gridfleet_history_reads_total",
+    "Reads of history by result. replica: read there; repeated: at the primary, because the replica failed or lagged too far;"
+    " primary: at the primary alone.",
+    ["result"],
 )
 DATABASE_WAITING = Gauge(
     "gridfleet_database_waiting",

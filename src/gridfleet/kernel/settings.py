@@ -31,6 +31,7 @@ _OTHER_VARIABLES: Final = {"API"}
 """Variables that only `gridfleet simulate` reads."""
 _URLS: Final = {
     "database_url": (("postgresql", "postgres"), "postgresql://user:password@host:port/database"),
+    "database_read_url": (("postgresql", "postgres"), "postgresql://user:password@host:port/database"),
     "broker_url": (("amqp", "amqps"), "amqp://user:password@host:port, or amqps:// for TLS"),
     "broker_management_url": (("http", "https"), "http://user:password@host:port, or https:// for TLS"),
     "public_url": (("http", "https"), "https://host or http://host, the address that users open in a browser"),
@@ -86,6 +87,12 @@ class Settings(BaseSettings):
     )
 
     database_url: SecretStr | None = Field(None, description="PostgreSQL to use instead of the embedded one.")
+    database_read_url: SecretStr | None = Field(
+        None, description="Replica of that PostgreSQL, from which the history of telemetry is read."
+    )
+    database_read_lag_seconds: float = Field(
+        10, ge=2, description="How far that replica may lag; beyond it, history is read from `GRIDFLEET_DATABASE_URL`."
+    )
     database_pool_size: int = Field(10, ge=2, description="Maximum database connections for the requests of one `serve`.")
     broker_url: SecretStr | None = Field(
         None, description="RabbitMQ (`amqp://user:password@host:port`) to use instead of the private node."
@@ -224,13 +231,13 @@ class Settings(BaseSettings):
             raise ValueError("must be * alone, or a list of origins")
         return origins
 
-    @field_validator("database_url", "broker_url", "broker_management_url", "public_url")
+    @field_validator("database_url", "database_read_url", "broker_url", "broker_management_url", "public_url")
     @classmethod
     def _check_url(cls, value: SecretStr | str | None, info: ValidationInfo) -> SecretStr | str | None:
         text = value.get_secret_value() if isinstance(value, SecretStr) else value
         schemes, form = _URLS[str(info.field_name)]
         # libpq also accepts `host=… dbname=…`.
-        keywords = info.field_name == "database_url" and "=" in str(text)
+        keywords = "postgresql" in schemes and "=" in str(text)
         if text and not keywords and (urlsplit(text).scheme not in schemes or "//" not in text):
             raise ValueError(f"must be {form}")
         return value

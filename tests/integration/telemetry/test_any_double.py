@@ -19,7 +19,7 @@ from gridfleet.domains.telemetry.history.series import plant_series
 from gridfleet.domains.telemetry.latest.queries import latest_points
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel.db import Database
-from support.builders.telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant, reading_from
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -137,8 +137,7 @@ async def test_every_double_is_answered_in_every_format(
     # An edited template: the series has two positions.
     await plant.write(None, ["a", "c"], {day + number * MINUTE: [value, value] for number, value in enumerate(EXTREMES)})
     query = HistoryQuery(plant.id, day, day + HOUR, metric, bucket)
-    async with database.transaction() as db:
-        history = await open_history(db, plant.org, query, capped=text_format is TextFormat.JSON)
+    history = await open_history(reading_from(database), plant.org, query, capped=text_format is TextFormat.JSON)
     assert history.finished
     writer = PointWriter(plant.id, text_format)
     found = numbers([*writer.pieces(history.first), writer.finish()], text_format)

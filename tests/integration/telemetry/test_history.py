@@ -21,7 +21,7 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
-from support.builders.telemetry_records import RecordedPlant, allowed, member
+from support.builders.telemetry_records import RecordedPlant, allowed, member, reading_from
 
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -38,9 +38,8 @@ async def text(
 ) -> bytes:
     """The whole answer, each page read in a transaction of its own."""
     writer = PointWriter(query.plant_id, text_format)
-    async with database.transaction() as db:
-        history = await open_history(db, org, query, capped=capped)
-    pieces = [piece async for piece in written(history.pages(database.transaction, allowed), writer)]
+    history = await open_history(reading_from(database), org, query, capped=capped)
+    pieces = [piece async for piece in written(history.pages(allowed), writer)]
     return b"".join(pieces)
 
 

@@ -21,7 +21,7 @@ from gridfleet.domains.telemetry.history.values import store
 from gridfleet.domains.telemetry.latest.queries import latest_json, latest_points
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import TooManyRequests, ValidationFailed
-from support.builders.telemetry_records import RecordedPlant, allowed
+from support.builders.telemetry_records import RecordedPlant, allowed, reading_from
 from support.clients.live_watch import next_change
 
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
@@ -53,12 +53,12 @@ async def grow(plant: RecordedPlant, devices: int) -> None:
 @pytest.mark.parametrize("bucket", [None, Bucket.HOUR])
 async def test_a_query_of_too_many_metrics_is_refused_also_as_an_export(database: Database, bucket: Bucket | None) -> None:
     plant = await large_plant(database, 51)
-    async with database.transaction() as db:
-        with pytest.raises(ValidationFailed) as refusal:
-            await open_history(db, plant.org, HistoryQuery(plant.id, DAY, DAY + HOUR, None, bucket), capped=False)
-        assert refusal.value.details == ["metric: name one metric"]
-        one = await open_history(db, plant.org, HistoryQuery(plant.id, DAY, DAY + HOUR, "D7.m0_3", bucket), capped=False)
-        assert one.finished
+    reading = reading_from(database)
+    with pytest.raises(ValidationFailed) as refusal:
+        await open_history(reading, plant.org, HistoryQuery(plant.id, DAY, DAY + HOUR, None, bucket), capped=False)
+    assert refusal.value.details == ["metric: name one metric"]
+    one = await open_history(reading, plant.org, HistoryQuery(plant.id, DAY, DAY + HOUR, "D7.m0_3", bucket), capped=False)
+    assert one.finished
 
 
 async def test_layouts_that_are_too_many_or_not_asked_for_are_not_read(
@@ -77,24 +77,24 @@ async def test_layouts_that_are_too_many_or_not_asked_for_are_not_read(
         return await layouts_of(db, rows)
 
     monkeypatch.setattr(series, "layouts_of", recorded)
+    reading = reading_from(database)
     async with database.transaction() as db:
         with pytest.raises(ValidationFailed):
-            await open_history(db, plant.org, HistoryQuery(plant.id, DAY, DAY + HOUR), capped=False)
+            await open_history(reading, plant.org, HistoryQuery(plant.id, DAY, DAY + HOUR), capped=False)
         assert read == []
         assert (await energy_of_day(db, plant.org, plant.id, DAY)).imported == 3.5
         assert len(read) == 1
-        await open_history(db, plant.org, HistoryQuery(plant.id, DAY, DAY + HOUR, "D7.m0_3"), capped=False)
+        await open_history(reading, plant.org, HistoryQuery(plant.id, DAY, DAY + HOUR, "D7.m0_3"), capped=False)
         assert len(read) == 2
 
 
 async def points_of(plant: RecordedPlant, pages: list[int] | None = None, metric: str | None = None) -> int:
     """Read a day of the plant and return the number of points. `pages` gets the memory that is in use after each page."""
     query = HistoryQuery(plant.id, DAY, DAY + 24 * HOUR, metric)
-    async with plant.database.transaction() as db:
-        history = await open_history(db, plant.org, query, capped=False)
+    history = await open_history(reading_from(plant.database), plant.org, query, capped=False)
     writer = PointWriter(plant.id, TextFormat.NDJSON)
     count = 0
-    async for page in history.pages(plant.database.transaction, allowed):
+    async for page in history.pages(allowed):
         count += sum(piece.count(b"\n") for piece in writer.pieces(page))
         if pages is not None:
             pages.append(tracemalloc.get_traced_memory()[0])

@@ -12,7 +12,7 @@ from gridfleet.domains.telemetry.retention.limits import Days, apply_retention, 
 from gridfleet.domains.telemetry.rollups.recomputation import correct_watermark, roll_up
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
-from support.builders.telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant, reading_from
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -197,11 +197,10 @@ async def test_a_long_range_reaches_back_to_where_only_roll_ups_are_left(databas
     await roll_up(database)
     await apply_retention(database, DEPLOYMENT, utc_now())
     query = HistoryQuery(plant.id, TODAY - 100 * DAY, TODAY, "a", Bucket.FIVE_MINUTES)
-    async with database.transaction() as db:
-        history = await open_history(db, plant.org, query, capped=True)
-        points = list(history.first)
-        while not history.finished:
-            points += await history.read(db)
+    history = await open_history(reading_from(database), plant.org, query, capped=True)
+    points = list(history.first)
+    while not history.finished:
+        points += await history.read()
     assert len(points) == 2 * 288
 
 
@@ -229,8 +228,8 @@ async def test_a_sub_devices_range_has_the_narrowest_buckets_that_are_kept(
     await plant.write("D", ["a"], {start + number * MINUTE: [float(number)] for number in range(360)})
     await roll_up(database)
     await apply_retention(database, DEPLOYMENT, utc_now())
-    async with database.transaction() as db:
-        history = await open_device_history(db, plant.org, plant.id, "D", None, start, start + timedelta(hours=6))
+    reading = reading_from(database)
+    history = await open_device_history(reading, plant.org, plant.id, "D", None, start, start + timedelta(hours=6))
     assert history.finished
     assert isinstance(history.first, list)
     assert [point.time for point in history.first] == [start + number * width for number in range(timedelta(hours=6) // width)]

@@ -20,7 +20,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import format_time
 from support.builders.accounts import add_member, add_user, session_of
-from support.builders.telemetry_records import RecordedPlant, allowed
+from support.builders.telemetry_records import RecordedPlant, allowed, reading_from
 from support.servers.api_service import ApiService, api_service, bearer
 
 NOW = utc_now().replace(microsecond=0)
@@ -192,11 +192,10 @@ async def test_a_client_that_reads_slowly_holds_no_connection(reader: Reader, mo
     await reader.plant.write(None, ["a"], {NOW - timedelta(seconds=n): [float(n)] for n in range(1, 301)})
     database = reader.service.state.database
     query = HistoryQuery(reader.plant.id, NOW - timedelta(hours=1), NOW, "a")
-    async with database.transaction() as db:
-        history = await open_history(db, reader.plant.org, query, capped=False)
+    history = await open_history(reading_from(database), reader.plant.org, query, capped=False)
     writer = PointWriter(reader.plant.id, TextFormat.NDJSON)
     lines = 0
-    async for page in written(history.pages(database.transaction, allowed), writer):
+    async for page in written(history.pages(allowed), writer):
         lines += page.count(b"\n")
         statistics = database.statistics()
         assert statistics["pool_available"] == statistics["pool_size"]

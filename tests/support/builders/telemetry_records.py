@@ -3,22 +3,37 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, TypeVar
 from uuid import UUID
 
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.telemetry.frames.lookup import load_sources
 from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, microseconds
 from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, Partitions, days_of, write_batch
+from gridfleet.domains.telemetry.history.reading import Reading, Step
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 from support.builders.accounts import add_organization
+
+T = TypeVar("T")
 
 
 def member(organization_id: UUID, plant_ids: frozenset[UUID] | None = None) -> OrgScope:
     """Return the scope of a member who may read the organisation."""
     caller = UserCaller(new_id(), new_id(), "reader@example.com", "Reader", False, None)
     return OrgScope(organization_id, OrgRole.VIEWER, caller, plant_ids)
+
+
+def reading_from(database: Database) -> Reading:
+    """Return how requests read history without a replica."""
+
+    async def reading(check: Step[Any], read: Step[T]) -> T:
+        async with database.transaction() as db:
+            await check(db)
+            return await read(db)
+
+    return reading
 
 
 async def allowed() -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from functools import partial
 from uuid import UUID
 
 import msgspec
@@ -13,7 +12,6 @@ from gridfleet.api.http.json_out import to_json
 from gridfleet.domains.telemetry.history.models import BucketPoint, Page
 from gridfleet.domains.telemetry.history.queries import open_device_history
 from gridfleet.kernel.caller import OrgRole, OrgScope
-from gridfleet.kernel.db import Connection
 
 
 class DeviceTelemetryQuery(Input):
@@ -44,15 +42,16 @@ class SubDeviceAggregate(msgspec.Struct, frozen=True, rename="camel"):
     response=list[SubDeviceAggregate],
 )
 async def get_device_telemetry(
-    call: Call, org: OrgScope, db: Connection, plant_id: UUID, external_id: str, query: DeviceTelemetryQuery
+    call: Call, org: OrgScope, plant_id: UUID, external_id: str, query: DeviceTelemetryQuery
 ) -> Stream:
     """Return averages, minimums and maximums, ordered by time, then metric.
 
     The range determines the bucket: up to 6 hours 1 minute, 2 days 5 minutes, 14 days 15 minutes, 90 days 1 hour, else 1 day.
     If retention has deleted the buckets of that width, the bucket is the next wider one that is kept.
     """
-    history = await open_device_history(db, org, plant_id, external_id, query.metric, query.start, query.end)
-    return Stream("application/json", _pieces(history.pages(partial(call.state.shares.transaction, org), call.confirm)))
+    reading = call.state.history_reads.of(org)
+    history = await open_device_history(reading, org, plant_id, external_id, query.metric, query.start, query.end)
+    return Stream("application/json", _pieces(history.pages(call.confirm)))
 
 
 async def _pieces(pages: AsyncIterator[Page]) -> AsyncIterator[bytes]:

@@ -1,6 +1,7 @@
 """Checks of the database: connection, version, durability, migrations, clock, and the keys that its rows need."""
 
 import asyncio
+from functools import partial
 from typing import Final
 
 import psycopg
@@ -12,6 +13,7 @@ from gridfleet.domains.telemetry.rollups.recomputation import set_aside_hours
 from gridfleet.kernel.db import BehindPooler, open_database, refuse_pooler, set_aside
 from gridfleet.kernel.db.inspection import ServerFacts, inspect_server
 from gridfleet.kernel.db.migrate import head_revision, is_behind, revision_at
+from gridfleet.kernel.db.replica import ReplicaBehind, seconds_behind
 from gridfleet.kernel.db.roles import role_without_rights
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
@@ -24,6 +26,7 @@ _CLOCK_WARN_SECONDS: Final = 2.0
 _CLOCK_FAIL_SECONDS: Final = 60.0
 _MOST_HOURS: Final = 1_000
 _SHOWN_HOURS: Final = 5
+_REPLICA_SECONDS: Final = 5
 
 
 async def check_database(examined: Examination) -> list[Finding]:
@@ -52,6 +55,8 @@ async def check_database(examined: Examination) -> list[Finding]:
             )
         ]
     found = [*_server(facts), check_clock("clock against the database", (examined.clock() - facts.now).total_seconds())]
+    if examined.settings.database_read_url is not None:
+        found.append(await _read_replica(examined, examined.database_url))
     if role is not None:
         remedy = f"run `gridfleet db grant {role}` as the owner, after each upgrade and restore: docs/deployment.md"
         return [*found, fail("database rights", f"{role} may not read every table", remedy)]
@@ -99,6 +104,29 @@ def _server(facts: ServerFacts) -> list[Finding]:
     remedy = "raise max_connections, or lower GRIDFLEET_DATABASE_POOL_SIZE"
     found.append(warn("database connections", used, remedy) if crowded else ok("database connections", used))
     return found
+
+
+async def _read_replica(examined: Examination, url: str) -> Finding:
+    """Report whether history is read from the replica."""
+    check, limit = "read replica", examined.settings.database_read_lag_seconds
+    away = "history is read from the primary"
+    read_url = examined.settings.secret("database_read_url").get_secret_value()
+    remedy = "check GRIDFLEET_DATABASE_READ_URL"
+    try:
+        await refuse_pooler(read_url, "GRIDFLEET_DATABASE_READ_URL")
+        opened = partial(open_database, name="gridfleet-doctor", size=1, wait_seconds=_REPLICA_SECONDS)
+        async with opened(read_url) as replica, opened(url) as primary:
+            seconds = await seconds_behind(replica, primary, limit)
+    except BehindPooler as error:
+        return fail(check, str(error), "see docs/deployment.md")
+    except ReplicaBehind:
+        return warn(check, f"was promoted, or is not a replica of the database: {away}", remedy)
+    except psycopg.Error as error:
+        return warn(check, f"does not answer: {away} ({type(error).__name__})", f"start it, and {remedy}")
+    if seconds > limit:
+        remedy = "see pg_stat_replication at the primary, and GridfleetReplicaBehind in docs/metrics.md"
+        return warn(check, f"lags more than {limit:g} s: {away}", remedy)
+    return ok(check, f"lags {seconds:.1f} s")
 
 
 def _migrations(revision: str | None) -> Finding:

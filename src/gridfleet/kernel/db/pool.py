@@ -232,11 +232,15 @@ def _has_news(connection: Connection) -> bool:
     return bool(readable.poll(0))
 
 
-async def refuse_pooler(url: str) -> None:
+async def refuse_pooler(url: str, setting: str = "GRIDFLEET_DATABASE_URL") -> None:
     """Check that the options of a connection reach PostgreSQL. Returns without a check if the server does not answer.
 
     PgBouncer in transaction mode runs statements of several clients in one session: prepared statements, advisory locks,
     `LISTEN` and time-outs of one would be those of another.
+
+    Args:
+        url: The database.
+        setting: Names the URL in the error.
 
     Raises:
         BehindPooler: A pooler refuses or ignores the options.
@@ -251,14 +255,20 @@ async def refuse_pooler(url: str) -> None:
         if "unsupported startup parameter" not in str(error):
             return
     raise BehindPooler(
-        "GRIDFLEET_DATABASE_URL leads to a connection pooler that refuses or ignores startup options, such as PgBouncer:"
+        f"{setting} leads to a connection pooler that refuses or ignores startup options, such as PgBouncer:"
         " set it to the address of PostgreSQL itself"
     )
 
 
 @asynccontextmanager
 async def open_database(
-    url: str, *, name: str, size: int = 10, channel: str | None = None, on_notification: Callable[[str], None] = lambda _: None
+    url: str,
+    *,
+    name: str,
+    size: int = 10,
+    wait_seconds: float = 10,
+    channel: str | None = None,
+    on_notification: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[Database]:
     """Open a pool for the database at `url`. It connects lazily, so a process can start while the server is unavailable.
 
@@ -266,6 +276,7 @@ async def open_database(
         url: The database.
         name: Name of the connections in `pg_stat_activity`.
         size: Maximum number of connections.
+        wait_seconds: How long a transaction waits for a connection.
         channel: Channel of the pool's own notifications; None for none.
         on_notification: Called with the payload of each notification that the pool's own transactions publish on `channel`,
             before the commit returns. PostgreSQL sends a session its own notifications before it is ready for the next query.
@@ -301,7 +312,7 @@ async def open_database(
         min_size=1,
         max_size=size,
         open=False,
-        timeout=10,
+        timeout=wait_seconds,
         max_idle=60,
         reconnect_timeout=5,
         connection_class=TidyConnection,

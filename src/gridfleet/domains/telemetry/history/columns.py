@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from gridfleet.domains.telemetry.errors import MAX_COLUMN_VALUES, TooManyColumnV
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.buckets import bucket_starts, buckets_between, kept_bucket, read_columns
 from gridfleet.domains.telemetry.history.models import Column, ColumnBucket, Series
+from gridfleet.domains.telemetry.history.reading import Reading
 from gridfleet.domains.telemetry.history.series import by_unit, named_series
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import measurable
@@ -42,7 +44,7 @@ class ColumnsQuery:
     bucket: ColumnBucket | None = None
 
 
-async def columns_json(db: Connection, org: OrgScope, query: ColumnsQuery) -> bytes:
+async def columns_json(reading: Reading, org: OrgScope, query: ColumnsQuery) -> bytes:
     """Return the response to `query` as JSON, with an entry for each bucket of the range.
 
     A metric that the plant does not have is a column without values. A metric whose unit was edited has a column for each unit
@@ -55,8 +57,16 @@ async def columns_json(db: Connection, org: OrgScope, query: ColumnsQuery) -> by
     """
     if query.start >= query.end:
         raise ValidationFailed(details=["from: must be before to"])
+    check = partial(get_plant, org=org, plant_id=query.plant_id)
+    bucket, starts, columns = await reading(check, partial(_read, org=org, query=query))
+    if len(starts) * len(columns) > MOST_IN_LOOP:
+        return await asyncio.to_thread(_json, query.plant_id, bucket, starts, columns)
+    return _json(query.plant_id, bucket, starts, columns)
+
+
+async def _read(db: Connection, org: OrgScope, query: ColumnsQuery) -> tuple[ColumnBucket, list[datetime], list[Column]]:
+    """Return the bucket of the response, the starts of its buckets, and its columns."""
     start, end = measurable(query.start, query.end)
-    await get_plant(db, org, query.plant_id)
     named = await named_series(db, org, query.plant_id, query.metrics)
     series = by_unit(one for one in named if one.positions)
     count = max(len(series), len(query.metrics))
@@ -69,10 +79,7 @@ async def columns_json(db: Connection, org: OrgScope, query: ColumnsQuery) -> by
             raise TooManyColumnValues(next(_wide_enough(start, end, MAX_COLUMN_VALUES // count), None))
     found = await read_columns(db, series, bucket, start, end)
     starts = bucket_starts(start, end, bucket)
-    columns = list(_ordered(named, found, len(starts)))
-    if len(starts) * len(columns) > MOST_IN_LOOP:
-        return await asyncio.to_thread(_json, query.plant_id, bucket, starts, columns)
-    return _json(query.plant_id, bucket, starts, columns)
+    return bucket, starts, list(_ordered(named, found, len(starts)))
 
 
 async def _least_width(db: Connection, org: OrgScope, query: ColumnsQuery) -> timedelta:

@@ -1,9 +1,9 @@
 """Queries of a plant's history: check the query, read the first page, and return a reader of the other pages."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from gridfleet.domains.telemetry.errors import MAX_POINTS, TooManyPoints
 from gridfleet.domains.telemetry.history.buckets import BucketReader, buckets_between, kept_bucket
 from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, Page, Series
 from gridfleet.domains.telemetry.history.raw import FramesReader, SeriesReader, raw_reader
+from gridfleet.domains.telemetry.history.reading import Reading
 from gridfleet.domains.telemetry.history.series import by_unit, device_series, plant_series
 from gridfleet.domains.telemetry.history.values import store
 from gridfleet.kernel.caller import OrgScope
@@ -25,6 +26,9 @@ __all__ = ["History", "fitting_level", "open_device_history", "open_history"]
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
+_Reader = SeriesReader | FramesReader | BucketReader
+
+
 @dataclass(frozen=True, slots=True)
 class History:
     """The response to a query of a plant by `org`: its first page, and a reader of the others."""
@@ -32,29 +36,28 @@ class History:
     first: Page
     org: OrgScope
     plant_id: UUID
-    _reader: SeriesReader | FramesReader | BucketReader
+    _reader: _Reader
+    _reading: Reading
 
     @property
     def finished(self) -> bool:
         """Whether every page was read."""
         return self._reader.finished
 
-    async def read(self, db: Connection) -> Page:
+    async def read(self) -> Page:
         """Return the next page; it may be empty.
 
         Raises:
             PlantNotFound: The plant was deleted or has moved to another organisation since the previous page.
         """
-        await get_plant(db, self.org, self.plant_id)
-        return await self._reader.read(db)
+        # A reader changes its state only after its last statement, so that a page can be read again.
+        page: Page = await self._reading(partial(get_plant, org=self.org, plant_id=self.plant_id), self._reader.read)
+        return page
 
-    async def pages(
-        self, transaction: Callable[[], AbstractAsyncContextManager[Connection]], confirm: Callable[[], Awaitable[object]]
-    ) -> AsyncIterator[Page]:
+    async def pages(self, confirm: Callable[[], Awaitable[object]]) -> AsyncIterator[Page]:
         """Yield every page, each read in a transaction of its own.
 
         Args:
-            transaction: Opens a transaction.
             confirm: Raises an error before a page if the caller may no longer read the plant.
 
         Raises:
@@ -63,17 +66,16 @@ class History:
         yield self.first
         while not self.finished:
             await confirm()
-            async with transaction() as db:
-                page = await self.read(db)
-            yield page
+            yield await self.read()
 
 
-async def open_history(db: Connection, org: OrgScope, query: HistoryQuery, *, capped: bool) -> History:
+async def open_history(reading: Reading, org: OrgScope, query: HistoryQuery, *, capped: bool) -> History:
     """Read the first page of the response to `query`.
 
     A metric that the plant does not have has no points.
 
     Args:
+        reading: Runs the reads of all pages.
         capped: Whether the response is limited to `MAX_POINTS`.
 
     Raises:
@@ -84,10 +86,15 @@ async def open_history(db: Connection, org: OrgScope, query: HistoryQuery, *, ca
     """
     if query.start >= query.end:
         raise ValidationFailed(details=["from: must be before to"])
+    check = partial(get_plant, org=org, plant_id=query.plant_id)
+    first, reader = await reading(check, partial(_first_page, org=org, query=query, capped=capped))
+    return History(first, org, query.plant_id, reader, reading)
+
+
+async def _first_page(db: Connection, org: OrgScope, query: HistoryQuery, capped: bool) -> tuple[Page, _Reader]:
     start, end = measurable(query.start, query.end)
-    await get_plant(db, org, query.plant_id)
     series = await plant_series(db, org, query.plant_id, query.metric)
-    reader: SeriesReader | FramesReader | BucketReader
+    reader: _Reader
     if not series:
         reader = FramesReader(series, start, end)
     elif query.bucket is None:
@@ -101,11 +108,11 @@ async def open_history(db: Connection, org: OrgScope, query: HistoryQuery, *, ca
         ahead = raw_reader(series, start, end)
         if await ahead.exceeds(db, MAX_POINTS):
             raise TooManyPoints(await _fitting_bucket(db, series, None, start, end))
-    return History(first, org, query.plant_id, reader)
+    return first, reader
 
 
 async def open_device_history(
-    db: Connection, org: OrgScope, plant_id: UUID, external_id: str, metric: str | None, start: datetime, end: datetime
+    reading: Reading, org: OrgScope, plant_id: UUID, external_id: str, metric: str | None, start: datetime, end: datetime
 ) -> History:
     """Read the first page of a sub-device's values in buckets that fit the range; metrics have their own names.
 
@@ -119,14 +126,19 @@ async def open_device_history(
     """
     if start >= end:
         raise ValidationFailed(details=["from: must be before to"])
-    await get_sub_device(db, org, plant_id, external_id)
-    series = await device_series(db, org, plant_id, external_id, metric)
-    bucket, (start, end) = fitting_level(end - start), measurable(start, end)
-    bucket = await kept_bucket(db, series, bucket, start)
-    reader = await _bucket_reader(db, org, series, bucket, start, end)
-    if await reader.exceeds(db, MAX_POINTS):
-        raise TooManyPoints(None)
-    return History(await reader.read(db), org, plant_id, reader)
+
+    async def first_page(db: Connection) -> tuple[Page, _Reader]:
+        series = await device_series(db, org, plant_id, external_id, metric)
+        measured = measurable(start, end)
+        bucket = await kept_bucket(db, series, fitting_level(end - start), measured[0])
+        reader = await _bucket_reader(db, org, series, bucket, *measured)
+        if await reader.exceeds(db, MAX_POINTS):
+            raise TooManyPoints(None)
+        return await reader.read(db), reader
+
+    check = partial(get_sub_device, org=org, plant_id=plant_id, external_id=external_id)
+    first, reader = await reading(check, first_page)
+    return History(first, org, plant_id, reader, reading)
 
 
 def fitting_level(span: timedelta) -> Bucket:
