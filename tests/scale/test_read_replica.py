@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -14,12 +15,13 @@ import psycopg
 import pytest
 
 from gridfleet.cli.doctor import examination
-from gridfleet.cli.doctor.database import check_database
+from gridfleet.cli.doctor.database import check_database, standby_finding
 from gridfleet.cli.doctor.models import Finding
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.inspection import inspect_server
 from gridfleet.kernel.db.migrate import migrate
 from gridfleet.protocol.envelope import format_time
 from support.builders.accounts import add_member, add_user, session_of
@@ -285,6 +287,8 @@ async def test_a_database_that_is_no_replica_is_not_read(servers: Replication, h
 async def test_doctor_names_the_replica_and_its_lag(site: Site) -> None:
     found = await by_check(site)
     assert (found["read replica"].status, found["read replica"].found[:6]) == ("ok", "lags 0")
+    assert "on one disk" in found["database standbys"].found
+    assert {found["database standbys"].status} == {"warn"}
     site.replay("pause")
     await site.plant.write(None, ["a"], {DAY: [1.0]})
     lagging = (await by_check(site))["read replica"]
@@ -300,6 +304,33 @@ async def test_doctor_names_the_replica_and_its_lag(site: Site) -> None:
 async def by_check(site: Site) -> dict[str, Finding]:
     found = await check_database(examination(site.service.state.settings))
     return {finding.check: finding for finding in found}
+
+
+@pytest.mark.parametrize(
+    ("names", "status", "words"),
+    [
+        ("standby", "ok", "a commit waits for standby"),
+        ("FIRST 1 (standby, other)", "ok", "a commit waits for FIRST 1 (standby, other)"),
+        ("other", "warn", "none of other is connected"),
+    ],
+)
+def test_doctor_reports_synchronous_standbys(servers: Replication, names: str, status: str, words: str) -> None:
+    execute(servers.primary.url, f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
+    execute(servers.primary.url, "SELECT pg_reload_conf()")
+    try:
+        time.sleep(0.5)
+        finding = standby_finding(inspect_server(servers.primary.url))
+    finally:
+        execute(servers.primary.url, "ALTER SYSTEM RESET synchronous_standby_names")
+        execute(servers.primary.url, "SELECT pg_reload_conf()")
+    assert (finding.status, finding.found) == (status, words)
+
+
+def test_a_role_that_may_not_see_standbys_gets_no_warning(servers: Replication) -> None:
+    execute(servers.primary.url, "CREATE ROLE running LOGIN")
+    facts = inspect_server(servers.primary.url.replace("gridfleet@", "running@"))
+    assert facts.standbys == [None]
+    assert standby_finding(facts._replace(wanted_standbys="standby")).status == "ok"
 
 
 async def test_a_promoted_replica_is_not_read(home: Path) -> None:

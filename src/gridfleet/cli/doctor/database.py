@@ -18,7 +18,7 @@ from gridfleet.kernel.db.roles import role_without_rights
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
 
-__all__ = ["check_clock", "check_database"]
+__all__ = ["check_clock", "check_database", "standby_finding"]
 
 _OLDEST: Final = 150_000
 _CROWDED: Final = 0.8
@@ -55,6 +55,8 @@ async def check_database(examined: Examination) -> list[Finding]:
             )
         ]
     found = [*_server(facts), check_clock("clock against the database", (examined.clock() - facts.now).total_seconds())]
+    if not examined.embedded_database:
+        found.append(standby_finding(facts))
     if examined.settings.database_read_url is not None:
         found.append(await _read_replica(examined, examined.database_url))
     if role is not None:
@@ -104,6 +106,18 @@ def _server(facts: ServerFacts) -> list[Finding]:
     remedy = "raise max_connections, or lower GRIDFLEET_DATABASE_POOL_SIZE"
     found.append(warn("database connections", used, remedy) if crowded else ok("database connections", used))
     return found
+
+
+def standby_finding(facts: ServerFacts) -> Finding:
+    """Report whether confirmed messages are on more than one disk."""
+    check = "database standbys"
+    if not facts.wanted_standbys:
+        remedy = "set synchronous_standby_names, unless the disk itself is replicated: docs/scaling.md"
+        return warn(check, "none is synchronous: confirmed messages are on one disk", remedy)
+    if not facts.standbys or not {None, "sync", "quorum"}.intersection(facts.standbys):
+        remedy = "start a standby that synchronous_standby_names lists: without one, commits wait"
+        return warn(check, f"none of {facts.wanted_standbys} is connected", remedy)
+    return ok(check, f"a commit waits for {facts.wanted_standbys}")
 
 
 async def _read_replica(examined: Examination, url: str) -> Finding:

@@ -67,6 +67,11 @@ class Examination:
     min_free_bytes: int = 2 * GIB
 
     @property
+    def embedded_database(self) -> bool:
+        """Whether the database is the embedded server of this home folder."""
+        return self.settings.database_url is None
+
+    @property
     def embedded_broker(self) -> bool:
         """Whether the broker is the private node of this home folder."""
         return self.settings.broker_url is None

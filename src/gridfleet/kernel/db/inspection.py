@@ -9,7 +9,11 @@ __all__ = ["ServerFacts", "inspect_server"]
 
 
 class ServerFacts(NamedTuple):
-    """`version` as in 170002. `now` is the server's clock, queried last."""
+    """`version` as in 170002. `now` is the server's clock, queried last.
+
+    `wanted_standbys` is `synchronous_standby_names`, empty if commits are local. `standbys` has the state of each connected
+    standby: `sync`, `quorum`, `potential` or `async`, or None if the role may not see it.
+    """
 
     version: int
     version_text: str
@@ -17,6 +21,8 @@ class ServerFacts(NamedTuple):
     synchronous: bool
     connections: int
     max_connections: int
+    wanted_standbys: str
+    standbys: list[str | None]
     now: datetime
 
 
@@ -31,7 +37,10 @@ def inspect_server(url: str) -> ServerFacts:
             " current_setting('fsync')::bool AND current_setting('full_page_writes')::bool,"
             " current_setting('synchronous_commit') <> 'off',"
             " (SELECT count(*)::int FROM pg_stat_activity WHERE backend_type = 'client backend'),"
-            " current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
+            " current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,"
+            " CASE WHEN current_setting('synchronous_commit') IN ('on', 'remote_apply', 'remote_write')"
+            " THEN current_setting('synchronous_standby_names') ELSE '' END,"
+            " ARRAY(SELECT sync_state FROM pg_stat_replication)"
         ).fetchone()
         now = connection.execute("SELECT clock_timestamp()").fetchone()
     if row is None or now is None:
