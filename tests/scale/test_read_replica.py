@@ -1,6 +1,7 @@
 """`GRIDFLEET_DATABASE_READ_URL`: history comes from a replica while it is recent, and from the primary otherwise."""
 
 import asyncio
+import re
 import shutil
 import tempfile
 import time
@@ -26,8 +27,10 @@ from gridfleet.kernel.db.migrate import migrate
 from gridfleet.protocol.envelope import format_time
 from support.builders.accounts import add_member, add_user, session_of
 from support.builders.telemetry_records import RecordedPlant
-from support.servers.api_process import KEYS
+from support.clients.fleet_under_test import wait_for
+from support.servers.api_process import KEYS, api_process
 from support.servers.api_service import ApiService, api_service, bearer
+from support.servers.free_ports import free_ports
 from support.servers.replication import Replication, execute, replication, value
 from support.servers.running_task import running
 
@@ -331,6 +334,19 @@ def test_a_role_that_may_not_see_standbys_gets_no_warning(servers: Replication) 
     facts = inspect_server(servers.primary.url.replace("gridfleet@", "running@"))
     assert facts.standbys == [None]
     assert standby_finding(facts._replace(wanted_standbys="standby")).status == "ok"
+
+
+def test_serve_measures_the_lag(servers: Replication, home: Path) -> None:
+    [port] = free_ports(1)
+    replica = {"database_read_url": servers.standby.url, "internal_port": port}
+    with api_process(servers.primary.url, home, **replica):
+
+        def measured() -> bool:
+            text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+            [lag] = re.findall(r"^gridfleet_database_replica_lag_seconds (.+)$", text, re.MULTILINE)
+            return 0 < float(lag) < LIMIT_SECONDS and 'pool="replica"' in text
+
+        wait_for(measured)
 
 
 async def test_a_promoted_replica_is_not_read(home: Path) -> None:
