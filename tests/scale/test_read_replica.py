@@ -18,6 +18,10 @@ import pytest
 from gridfleet.cli.doctor import examination
 from gridfleet.cli.doctor.database import check_database, standby_finding
 from gridfleet.cli.doctor.models import Finding
+from gridfleet.domains.telemetry.history import raw
+from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
+from gridfleet.domains.telemetry.history.models import HistoryQuery
+from gridfleet.domains.telemetry.history.queries import open_history
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import OrgRole
@@ -26,7 +30,7 @@ from gridfleet.kernel.db.inspection import inspect_server
 from gridfleet.kernel.db.migrate import migrate
 from gridfleet.protocol.envelope import format_time
 from support.builders.accounts import add_member, add_user, session_of
-from support.builders.telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant, allowed
 from support.clients.fleet_under_test import wait_for
 from support.servers.api_process import KEYS, api_process
 from support.servers.api_service import ApiService, api_service, bearer
@@ -270,6 +274,28 @@ async def test_a_read_that_fails_at_the_replica_is_repeated_at_the_primary_once(
 async def at_replica(db: Connection) -> bool:
     row = await (await db.execute("SELECT pg_is_in_recovery()")).fetchone()
     return row == (True,)
+
+
+async def test_a_response_is_complete_when_the_replica_ends_between_its_pages(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raw, "PAGE_POINTS", 100)
+    await site.plant.write(None, ["a"], {DAY + number * MINUTE: [float(number)] for number in range(1_000)})
+    await site.replayed()
+    query = HistoryQuery(site.plant.id, DAY, DAY + timedelta(days=1), "a")
+    history = await open_history(site.service.state.history_reads.of(site.plant.org), site.plant.org, query, capped=False)
+    before = {result: reads(result) for result in RESULTS}
+    writer = PointWriter(site.plant.id, TextFormat.NDJSON)
+    lines, pages = 0, 0
+    async for page in history.pages(allowed):
+        lines += b"".join(writer.pieces(page)).count(b"\n")
+        pages += 1
+        if pages == 3:
+            await asyncio.to_thread(site.servers.standby.stop)
+    site.servers.standby.start()
+    assert lines == 1_000
+    assert reads("replica") > before["replica"]
+    assert reads("primary") + reads("repeated") > before["primary"] + before["repeated"]
 
 
 async def test_an_error_at_both_is_raised(site: Site) -> None:
