@@ -55,7 +55,10 @@ def run_jobs(settings: Settings) -> None:
 async def _serve(settings: Settings, shared_ports: bool) -> None:
     from gridfleet.api.serving import serve
     from gridfleet.api.state import open_state
+    from gridfleet.kernel.db import refuse_pooler
 
+    if settings.database_read_url is not None:
+        await refuse_pooler(settings.secret("database_read_url").get_secret_value(), "GRIDFLEET_DATABASE_READ_URL")
     # A large response creates tens of thousands of objects for a moment. With the default threshold, every fiftieth large
     # response triggered a full collection over all imported objects. It blocked all requests for a tenth of a second.
     _collect_rarely()
@@ -173,15 +176,13 @@ def _run(settings: Settings, process: str, main: Coroutine[Any, Any, None]) -> N
 
 
 async def _without_pooler(settings: Settings, main: Coroutine[Any, Any, None]) -> None:
-    """Run a process unless a database URL leads to a pooler."""
+    """Run a process unless its database URL leads to a pooler."""
     from gridfleet.kernel.db import BehindPooler, refuse_pooler
 
     # The process itself names what is not set.
     with suppress(MissingSetting):
         try:
             await refuse_pooler(settings.secret("database_url").get_secret_value())
-            if settings.database_read_url is not None:
-                await refuse_pooler(settings.secret("database_read_url").get_secret_value(), "GRIDFLEET_DATABASE_READ_URL")
         except BehindPooler:
             main.close()
             raise
