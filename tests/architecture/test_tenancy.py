@@ -15,7 +15,7 @@ MIGRATIONS = SOURCE / "kernel" / "db" / "migrations" / "versions"
 ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "alerts/store": (
         "ingest raises alerts about what verified plants reported",
-        "newest_times plant_names insert resolve_by_itself changes moved_plants follow_plant forget_move",
+        "newest_times plant_names insert resolve_by_itself changes moved_plants follow_plant end_move",
     ),
     "alerts/states/store": (
         "ingest keeps the states of what verified plants reported",
@@ -27,7 +27,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "audit/store": (
         "an event names its organisation itself; old and excess events of all are deleted alike",
-        "insert_all count_lately",
+        "insert_all count_since",
     ),
     "notifications/recipients/store": (
         "an alert names the organisation whose members are notified",

@@ -87,10 +87,10 @@ async def _bound_connections(management: Management, database: Database, known: 
 
 
 async def empty_intake(management: Management, broker_url: str) -> None:
-    """Move the commands in the queue that older releases had for all organisations to the organisations' queues, and delete it.
+    """Move commands from the queue that organisations shared in older releases to their own queues, and delete the shared one.
 
-    A queue with commands for which their organisation's queue has no room stays. After a crash at any point each command is in
-    one of the queues, or in both if its acknowledgement was lost. The next call continues from there.
+    The shared queue stays while it holds commands for which their organisation's queue has no room. After a crash at any point
+    each command is in one of the queues, or in both if its acknowledgement was lost. The next call continues from there.
 
     Raises:
         httpx.HTTPError, aiormq.exceptions.AMQPError: The broker is unavailable or refuses.

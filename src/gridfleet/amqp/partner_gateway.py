@@ -50,7 +50,7 @@ _SHARE: Final = 1_000
 """The same for one organisation, counted once for each of its vhosts."""
 
 _DELETE_SECONDS: Final = 0.5
-"""How long the events of a batch that are confirmed wait for the others, before they are deleted."""
+"""How long confirmed events of a batch wait for the unconfirmed ones before they are deleted."""
 _STALE_SECONDS: Final = 60.0
 
 
@@ -197,13 +197,13 @@ class PartnerGateway:
         return len(events)
 
     def _note_room(self) -> None:
-        """Look for events again if some may wait for which no notification comes: the window or a share was full."""
+        """Query for events again if the window or a share was full: no notification comes for those that wait since then."""
         if self._is_full:
             self._is_full = False
             self._queued.set()
 
     async def _send(self, events: list[QueuedEvent], links: Mapping[UUID, Sequence[PartnerLink]]) -> None:
-        """Publish events and delete them. Those that are done leave `events`, which the window and the shares count.
+        """Publish events and delete them. Finished ones are removed from `events`, which the window and the shares count.
 
         Organisations whose vhosts confirm late do not delay the others: what is done is deleted every half second.
         """

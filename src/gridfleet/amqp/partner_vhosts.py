@@ -38,7 +38,7 @@ def vhost_updater(settings: Settings, management: Management) -> CarryOut:
             await ensure_legacy_vhost(
                 management, broker_url, wanted.queues, wanted.unwanted, queue_type=settings.broker_queue_type
             )
-        elif wanted.stands:
+        elif wanted.is_needed:
             if removed := await remove_former_queues(management, wanted.vhost, wanted.prefix):
                 log.warning("own queues with a former prefix deleted", vhost=wanted.vhost, queues=removed)
             await ensure_partner_vhost(
@@ -49,7 +49,7 @@ def vhost_updater(settings: Settings, management: Management) -> CarryOut:
                 wanted.unwanted,
                 queue_type=settings.broker_queue_type,
             )
-        if not wanted.stands:
+        if not wanted.is_needed:
             await _close(management, wanted)
 
     return update

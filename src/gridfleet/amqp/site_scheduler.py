@@ -28,9 +28,9 @@ _AGAIN: Final = timedelta(minutes=5)
 _APART_SECONDS: Final = 2.0
 """Time of a statement for sites that are tried apart."""
 _APART_SHARE_SECONDS: Final = 3.0
-"""Time of a run in which sites are tried apart. The others of them have their turn in the next run."""
+"""Time of a run in which sites are tried apart. The remaining ones are tried in the next run."""
 _AFTER_FAILURE_SECONDS: Final = 5.0
-"""Time of a statement for all other sites while there are sites that failed. Without them, it has the usual time."""
+"""Time of a statement for the other sites while some sites count as failed. Otherwise the usual limit applies."""
 CATCH_UP_SECONDS: Final = 30.0
 """Time after a start or an outage in which commands that waited are read, so that no partner counts as silent."""
 

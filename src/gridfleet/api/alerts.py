@@ -72,7 +72,7 @@ async def count_alerts(org: OrgScope, db: Connection, query: CountQuery) -> Aler
 async def acknowledge_alerts(org: OrgScope, db: Connection, body: ChosenAlerts) -> AlertResults:
     """Acknowledge up to 500 alerts in one transaction.
 
-    Alerts that are not ACTIVE stay as they are, and unknown ids prevent nothing: each alert has its own outcome.
+    Alerts that are not ACTIVE stay as they are, and unknown ids do not affect the others: each alert has its own outcome.
     """
     return AlertResults(await actions.acknowledge_many(db, org, body.alert_ids))
 
@@ -88,7 +88,7 @@ async def acknowledge_alerts(org: OrgScope, db: Connection, body: ChosenAlerts) 
 async def resolve_alerts(org: OrgScope, db: Connection, body: ChosenAlerts) -> AlertResults:
     """Resolve up to 500 alerts in one transaction, and acknowledge those that were not acknowledged.
 
-    Alerts that are resolved stay as they are, and unknown ids prevent nothing: each alert has its own outcome.
+    Alerts that are resolved stay as they are, and unknown ids do not affect the others: each alert has its own outcome.
     """
     return AlertResults(await actions.resolve_many(db, org, body.alert_ids))
 

@@ -33,7 +33,7 @@ _SLOW_PLANT_SECONDS: Final = 600.0
 """How long a plant counts as slow after one of its messages took too long."""
 _SLOW_STATEMENT_SECONDS: Final = 2.0
 _SLOW_SHARE_SECONDS: Final = 5.0
-"""Time of a batch in which messages of slow plants are tried. The other ones of the batch are set aside."""
+"""Time of a batch in which messages of slow plants are tried. The remaining ones of the batch are set aside."""
 
 
 class _TooMany(Exception):
@@ -145,8 +145,8 @@ class BatchWriter:
     async def _set_aside(self, delivery: Delivery, error: Exception) -> None:
         """Store the refusal of a message.
 
-        That a message took too long is proved only if its refusal can be stored at once. Otherwise the database is slow, and
-        the message is tried again.
+        A message counts as too slow only if its refusal can be stored quickly. Otherwise the database is slow, and the message
+        is tried again.
         """
         while took_too_long(error):
             try:

@@ -47,7 +47,7 @@ _WINDOW_BATCHES: Final = 2
 """The most unacknowledged messages of a process, in batches: one being written, one being read."""
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 """Size of a batch, at least one message. Larger ones could block heartbeats while they are read, or exceed the time of a
-statement while they are written, each time again.
+statement on every attempt to write them.
 """
 
 

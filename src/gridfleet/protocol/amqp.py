@@ -13,7 +13,7 @@ __all__ = ["Connection", "open_connection"]
 CONNECT_SECONDS: Final = 30.0
 """How long a broker may take to open a connection. Heartbeats begin after that.
 
-Without a limit, a client would wait for ever for a machine that hung, and was then reset and knows nothing of the connection.
+Without a limit, a client would wait for ever if the broker's machine hangs and is then reset, which loses the connection.
 """
 
 
@@ -22,7 +22,7 @@ class Connection(aiormq.Connection):
 
     aiormq raises the reason of the end. That is a plain `Exception` if the broker ended the stream between two frames. After
     missed heartbeats and after `close` it is a `CancelledError`, as if the caller had been cancelled: a task group does not
-    notice that such a task has ended.
+    detect that such a task has ended.
     """
 
     async def close(self, exc: ExceptionType | None = asyncio.CancelledError, timeout: TimeoutType = None) -> None:

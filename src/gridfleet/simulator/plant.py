@@ -71,7 +71,7 @@ class SimulatedPlant:
     def reset_counters(self) -> None:
         """Reset all counters, as after the replacement of devices.
 
-        The next step's energy counts for no day: a reader cannot see it, because it continues from the first new value.
+        The next step's energy counts for no day: the service cannot count it, because it continues from the first new value.
         """
         if self._state is not None:
             self._state = physics.reset_counters(self._state)
@@ -154,7 +154,7 @@ def _day_of(time_ms: int) -> str:
 
 
 def _add(day: Energy | None, before: PlantState, after: PlantState) -> Energy | None:
-    """Return the energy of the day of `after` with what its counters rose since `before`.
+    """Return the energy of the day of `after`, increased by the rise of its counters since `before`.
 
     A day begins with the last value within the hour before midnight, else with its first value.
     """

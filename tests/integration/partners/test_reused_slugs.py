@@ -42,4 +42,4 @@ async def test_the_next_owner_of_the_slug_keeps_its_queues(database: Database, u
     await add_legacy_key(database, (await add_organization(database, SLUG)).id)
     async with database.transaction() as db:
         wanted = await vhosts.wanted_vhost(db, {**payload, "unwanted": unwanted})
-    assert (wanted.stands, wanted.queues, wanted.unwanted) == (False, None, frozenset())
+    assert (wanted.is_needed, wanted.queues, wanted.unwanted) == (False, None, frozenset())

@@ -192,7 +192,7 @@ class Guard:
             return _Credentials(None, key)
 
     def lasting(self, credentials: _Credentials | None, caller: Caller | None) -> _Credentials | None:
-        """Return the credentials by which the caller was admitted. An access token no longer expires."""
+        """Return the credentials of the caller for later checks, which accept an access token that has expired since."""
         if credentials is None or not isinstance(caller, UserCaller):
             return credentials and credentials._replace(access_token=None)
         token = credentials.access_token

@@ -40,7 +40,8 @@ class ConnectionShares:
 
         Args:
             org: The organisation of the request.
-            reader: Who reads without an organisation. Counts for the default one, because the own data of a user may be large.
+            reader: The user of a read without an organisation. It counts for the user's default one, because such data may be
+                large.
 
         Raises:
             TooManyRequests: The organisation held its share for ten seconds.

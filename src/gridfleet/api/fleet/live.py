@@ -33,9 +33,9 @@ async def watch_fleet(call: Call, org: OrgScope, query: StreamQuery) -> Stream:
     """Stream what changes in the organisation: `summary`, `plants`, `gone`, `alerts`, `commands`, and `reset`.
 
     The first event is a `summary`. Open the stream first and then read the lists: later changes follow within a second. With
-    `Last-Event-ID`, what has happened since that event comes first, or a `reset` if the process does not know it any more: read
-    the lists again. The stream ends within seconds of the caller's logout or loss of membership. An API key receives `alerts`
-    with the scope `telemetry:read` and `commands` with `commands:read`. `organizationId` names the organisation for a browser's
+    `Last-Event-ID`, what has happened since that event comes first, or a `reset` if that event is no longer kept: read the
+    lists again. The stream ends within seconds of the caller's logout or loss of membership. An API key receives `alerts` with
+    the scope `telemetry:read` and `commands` with `commands:read`. `organizationId` names the organisation for a browser's
     `EventSource`, which logs in with the session cookie.
     """
     scopes = org.actor.scopes if isinstance(org.actor, KeyCaller) else None

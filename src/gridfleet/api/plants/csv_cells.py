@@ -20,5 +20,5 @@ def as_cell(text: str) -> str:
 
 
 def text_of(cell: str) -> str:
-    """Return the text that `as_cell` made the cell of; a cell that it did not make is returned as it is."""
+    """Return the text that `as_cell` wrote to the cell. Any other cell is returned unchanged."""
     return cell.removeprefix(_MARK) if _MARKED.match(cell) else cell

@@ -17,7 +17,7 @@ from gridfleet.kernel.db import Connection
 
 
 class EnergyRange(Input):
-    """A range in buckets. Its ends grow to whole quarters of an hour."""
+    """A range in buckets. Both ends are extended to whole quarters of an hour."""
 
     start: datetime = Field(alias="from")
     end: datetime = Field(alias="to")

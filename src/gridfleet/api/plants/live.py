@@ -28,7 +28,7 @@ async def watch_plant(call: Call, org: OrgScope, id: UUID, query: StreamQuery) -
     """Stream events named `values`, arrays of points as in `latest`: first all points, then changed ones.
 
     An event follows about a second after a value's commit. With `Last-Event-ID` the first event has the points that changed
-    since that event, or all if the process does not know it any more. The stream ends within seconds of the caller's logout or
+    since that event, or all if that event is no longer kept. The stream ends within seconds of the caller's logout or
     loss of membership, and when the plant is deleted; it continues when the access token expires. `organizationId` names the
     organisation for a browser's `EventSource`, which logs in with the session cookie.
     """
@@ -46,7 +46,7 @@ async def _events(call: Call, org: OrgScope, plant_id: UUID, last_id: str | None
 
 
 async def _encoded(changes: ValueChanges) -> bytes:
-    """Return the event, which is encoded once for all who watch the plant."""
+    """Return the event, which is encoded once for all watchers of the plant."""
     if changes.encoded is None:
         large = len(changes.points) > MOST_IN_LOOP
         data = await asyncio.to_thread(to_json, changes.points) if large else to_json(changes.points)

@@ -49,7 +49,7 @@ async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
 async def delete_alerts_of(database: Database, org: OrgScope, plant_id: UUID) -> None:
     """Delete the alerts of a plant that will be deleted, in short transactions.
 
-    Alerts whose conditions hold are left: each metric has one for each rule at most.
+    Alerts whose conditions still hold stay: a metric has at most one for each rule.
     """
     await in_batches(database, lambda db, limit: store.delete_of_plant(db, org, plant_id, limit))
 

@@ -21,5 +21,5 @@ async def follow_moves(database: Database) -> None:
             async with database.transaction() as db:
                 after = await store.follow_plant(db, plant_id, after, BATCH_ROWS)
                 if after is None:
-                    await store.forget_move(db, plant_id, moved_at)
+                    await store.end_move(db, plant_id, moved_at)
                     break

@@ -16,7 +16,7 @@ from gridfleet.kernel.db import Connection
 __all__ = ["FOLLOWED", "AlertKey", "NewAlert", "PlantName"]
 
 AlertKey = tuple[datetime, UUID]
-"""Where an alert is among those of its plant: when it was raised, and its id."""
+"""The position of an alert in the list of its plant: when it was raised, and its id."""
 
 FOLLOWED: Final = (
     "plant_id <> ALL (ARRAY(SELECT m.plant_id FROM moved_plant m JOIN plant p ON p.id = m.plant_id"
@@ -116,7 +116,7 @@ async def moved_plants(db: Connection) -> list[tuple[UUID, datetime]]:
 
 
 async def follow_plant(db: Connection, plant_id: UUID, after: AlertKey | None, limit: int) -> AlertKey | None:
-    """Give the organisation of a plant to its next `limit` alerts, newest first, after those up to `after`.
+    """Move the next `limit` alerts of a plant, newest first after `after`, to the plant's organisation.
 
     The plant stays in its organisation until the transaction ends. The alerts are locked in the order of their ids.
 
@@ -137,8 +137,8 @@ async def follow_plant(db: Connection, plant_id: UUID, after: AlertKey | None, l
     return await cursor.fetchone()
 
 
-async def forget_move(db: Connection, plant_id: UUID, moved_at: datetime) -> None:
-    """Note that all alerts have followed a plant, unless it has moved again."""
+async def end_move(db: Connection, plant_id: UUID, moved_at: datetime) -> None:
+    """Record that all alerts have followed a plant, unless it has moved again."""
     await db.execute("DELETE FROM moved_plant WHERE plant_id = %s AND moved_at = %s", (plant_id, moved_at))
 
 

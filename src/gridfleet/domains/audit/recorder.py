@@ -38,7 +38,7 @@ async def record(
     """
     now = utc_now()
     if most_a_minute is not None:
-        lately = await store.count_lately(db, event, organization_id, now - timedelta(minutes=1), most_a_minute)
+        lately = await store.count_since(db, event, organization_id, now - timedelta(minutes=1), most_a_minute)
         if lately >= most_a_minute:
             return
     await store.insert_all(db, [_event(event, actor, subject, organization_id, details or {}, now)])

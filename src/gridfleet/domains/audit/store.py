@@ -52,7 +52,7 @@ async def insert_all(db: Connection, events: Sequence[AuditEvent]) -> None:
     )
 
 
-async def count_lately(db: Connection, event: str, organization_id: UUID | None, since: datetime, most: int) -> int:
+async def count_since(db: Connection, event: str, organization_id: UUID | None, since: datetime, most: int) -> int:
     """Return the number of an organisation's events of a kind since `since`, counted up to `most`.
 
     `organization_id` None counts the events without an organisation.

@@ -136,7 +136,7 @@ class Pipeline:
         return batch
 
     async def _process(self, batch: Batch, plant: CachedPlant, channel: Channel, delivery: Delivery) -> bool:
-        """Process a message. Returns False if it is an array of which each snapshot was refused: it counts as refused."""
+        """Process a message. Returns False if it counts as refused: an array of snapshots that were all refused."""
         if len(delivery.body) > wire.MAX_MESSAGE_BYTES:
             raise Refusal(
                 RefusalReason.TOO_LARGE, f"the message has {len(delivery.body)} bytes; the limit is {wire.MAX_MESSAGE_BYTES}"

@@ -1,4 +1,4 @@
-"""The events of one feed: read in turns, kept for a while, and given out in pieces."""
+"""The events of one feed: read in turns, kept for a while, and sent in pieces."""
 
 import asyncio
 import secrets
@@ -30,11 +30,11 @@ __all__ = ["Encode", "Feed", "FeedKey", "Place"]
 log = structlog.get_logger(__name__)
 
 TURN_SECONDS: Final = 0.25
-"""How far apart the reads of a feed are, at least."""
+"""Minimum time between the reads of a feed."""
 TICK_SECONDS: Final = 2.0
 """After this time without an event each watcher gets an empty piece, so that it can check its rights."""
 SUMMARY_SECONDS: Final = 5.0
-"""How far apart the summaries of a feed are, at least."""
+"""Minimum time between the summaries of a feed."""
 MOST_PLANTS: Final = 500
 MOST_RECORDS: Final = 100
 """Plants, alerts and commands in one turn. Further ones follow in the next turns, each once with its newest state."""
@@ -49,7 +49,7 @@ IDLE_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 1.0
 
 Encode = Callable[[str, object, str | None], bytes]
-"""Makes an event of its name, its record and the id after it."""
+"""Encodes an event: its name, its record, and the id to resume after it."""
 
 
 class FeedKey(NamedTuple):

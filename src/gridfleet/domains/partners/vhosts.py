@@ -46,7 +46,7 @@ _RACING_LOGINS: Final = tuple(timedelta(seconds=seconds) for seconds in (0, 2))
 """Delays of repeated effects: a login that was answered just before a key's end may become a connection just after it."""
 
 _CLOSINGS: Final = (*_RACING_LOGINS, timedelta(seconds=15))
-"""Delays of the closings of connections: a client may complete its login ten seconds after it began, and the broker remembers
+"""Delays of the closings of connections: a client may complete its login ten seconds after it began, and the broker caches
 for a minute that the key may enter the vhost."""
 
 _UNPROVEN: Final = timedelta(minutes=2)
@@ -56,14 +56,14 @@ _UNPROVEN: Final = timedelta(minutes=2)
 class WantedVhost(NamedTuple):
     """The state that a vhost should have.
 
-    `stands`: the key lives, so the vhost is kept. Otherwise the vhost is removed; in the shared vhost of the legacy keys only
-    the connections of `slug` are closed. `queues` must exist, the names in `unwanted` must not. `prefix` begins the names of
-    the partner's own queues.
+    `is_needed`: the key may use the broker, so the vhost is kept. Otherwise the vhost is removed; in the shared vhost of the
+    legacy keys only the connections of `slug` are closed. `queues` must exist, the names in `unwanted` must not. `prefix`
+    begins the names of the partner's own queues.
     """
 
     vhost: str
     slug: str
-    stands: bool
+    is_needed: bool
     queues: PartnerQueues | None
     unwanted: frozenset[str]
     prefix: str
@@ -108,7 +108,7 @@ async def wanted_vhost(db: Connection, payload: dict[str, Any]) -> WantedVhost:
     vhost, slug, unwanted = payload["vhost"], payload["slug"], frozenset(payload["unwanted"])
     await broker_keys.lock_vhost(db, vhost)
     organization_id = UUID(payload["organizationId"])
-    stands = await broker_keys.find_amqp(db, UUID(payload["keyId"])) is not None
+    is_needed = await broker_keys.find_amqp(db, UUID(payload["keyId"])) is not None
     queues = await _queues(db, organization_id, slug, vhost)
     if vhost == LEGACY_VHOST:
         # Here, names with the organisation's prefix may belong to another organisation, and the slug too after its deletion.
@@ -120,7 +120,7 @@ async def wanted_vhost(db: Connection, payload: dict[str, Any]) -> WantedVhost:
         elif unwanted:
             unwanted = named
     prefix = await store.find_prefix(db, organization_id)
-    return WantedVhost(vhost, slug, stands, queues, unwanted - (queues.names if queues else frozenset()), prefix)
+    return WantedVhost(vhost, slug, is_needed, queues, unwanted - (queues.names if queues else frozenset()), prefix)
 
 
 async def wanted_queues(db: Connection, key: AmqpKey) -> PartnerQueues | None:

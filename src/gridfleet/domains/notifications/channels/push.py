@@ -16,7 +16,7 @@ __all__ = ["DEVICE_NOT_REGISTERED", "ExpoPush", "ExpoRefused"]
 DEVICE_NOT_REGISTERED: Final = "DeviceNotRegistered"
 _FINAL: Final = {DEVICE_NOT_REGISTERED, "MessageTooBig", "MismatchSenderId"}
 _REQUESTS_AT_ONCE: Final = 6
-"""So many does Expo's own client send."""
+"""As many as Expo's own client sends at the same time."""
 _LOUD: Final = {"CRITICAL", "EMERGENCY"}
 
 

@@ -5,8 +5,8 @@
 
 Partners can publish only to `vcp`. It has no bindings, so a message goes to its alternate exchange, which a policy names, and
 from there to the queue of the organisation in its routing key. Older releases bound `vcp` with `#` to one queue of all
-organisations, `LEGACY_INTAKE`. From the moment at which this binding is removed, commands take the new way; none is lost or
-copied. `gridfleet.amqp.legacy_vhost` empties and deletes the old queue.
+organisations, `LEGACY_INTAKE`. Once this binding is removed, commands are routed the new way; none is lost or copied.
+`gridfleet.amqp.legacy_vhost` empties and deletes the old queue.
 """
 
 import re

@@ -42,10 +42,12 @@ __all__ = ["TookTooLong", "energies_of_hours"]
 
 _HOUR: Final = timedelta(hours=1)
 _AFTER: Final = timedelta(minutes=15)
-"""How long after an hour a reading reveals that the one before it was misread, and a power ends the line from the last one."""
+"""Time after an hour in which readings belong to its computation: one may show that the hour's last reading was misread, and a
+power ends the line from the hour's last power.
+"""
 _LONGEST_GAP: Final = timedelta(microseconds=LONGEST_GAP)
 _HOURS_AT_ONCE: Final = 50
-"""Hours of metrics that a statement reads: of each second one, it takes half a second, and a tenth of a second is computed."""
+"""Hours of metrics that a statement reads. With a value each second, it takes half a second, and the computation a tenth."""
 _KILO: Final = SIZES["kW"]
 
 
@@ -69,9 +71,9 @@ class _Run(NamedTuple):
     def end(self) -> datetime:
         return self.start + self.hours * _HOUR
 
-    def hour(self, place: int) -> DirtyHour:
-        """Return an hour of the run by its place from 0."""
-        return DirtyHour(self.plant_id, self.start + place * _HOUR)
+    def hour(self, index: int) -> DirtyHour:
+        """Return an hour of the run by its index from 0."""
+        return DirtyHour(self.plant_id, self.start + index * _HOUR)
 
 
 class _Metric(NamedTuple):
@@ -230,7 +232,7 @@ async def _powers(
 
 
 def _portions(metrics: Sequence[_Metric], runs: Sequence[_Run], until: float) -> Iterator[list[_Metric]]:
-    """Yield the metrics in portions for one statement each, also if a plant measures every second with many devices."""
+    """Yield the metrics in portions for one statement each: a plant with many devices may measure every second."""
     portion: list[_Metric] = []
     hours = 0
     for metric in metrics:

@@ -71,7 +71,7 @@ def counter_quarters(times: Sequence[int], readings: Sequence[float], start: int
         start: The start of an hour in microseconds.
         count: Number of quarters.
     """
-    if place := _place_after_gap(times, start, count // QUARTERS):
+    if place := _index_after_gap(times, start, count // QUARTERS):
         earlier, later = (
             counter_quarters(times[part], readings[part], start, count) for part in (slice(place), slice(place, None))
         )
@@ -109,12 +109,12 @@ def hours_with_counter(times: Sequence[int], start: int, count: int) -> frozense
     )
 
 
-def _place_after_gap(times: Sequence[int], start: int, count: int) -> int:
-    """Return the place of the first reading in one of `count` hours from `start` on that follows a gap; 0 if none does."""
+def _index_after_gap(times: Sequence[int], start: int, count: int) -> int:
+    """Return the index of the first reading in one of `count` hours from `start` on that follows a gap; 0 if none does."""
     for begin in (start + number * HOUR for number in range(count)):
-        place = bisect_left(times, begin)
-        if 0 < place < len(times) and times[place] < begin + HOUR and times[place - 1] < begin - LONGEST_GAP:
-            return place
+        index = bisect_left(times, begin)
+        if 0 < index < len(times) and times[index] < begin + HOUR and times[index - 1] < begin - LONGEST_GAP:
+            return index
     return 0
 
 
@@ -140,12 +140,12 @@ def power_quarters(
     return found
 
 
-def _joined(times: Sequence[int], place: int) -> bool:
-    """Return whether a line leads from the power before `place` to the one at it."""
-    return times[place] - times[place - 1] <= MAX_GAP_SECONDS * 1_000_000
+def _joined(times: Sequence[int], index: int) -> bool:
+    """Return whether a line leads from the power before `index` to the one at it."""
+    return times[index] - times[index - 1] <= MAX_GAP_SECONDS * 1_000_000
 
 
-def _at(moment: int, times: Sequence[int], powers: Sequence[float], place: int) -> float:
-    """Return the power at `moment` on the line to `place`. The differences of doubles may overflow; their halves do not."""
-    share = (moment - times[place - 1]) / (times[place] - times[place - 1])
-    return powers[place - 1] * (1 - share) + powers[place] * share
+def _at(moment: int, times: Sequence[int], powers: Sequence[float], index: int) -> float:
+    """Return the power at `moment` on the line to `index`. The differences of doubles may overflow; their halves do not."""
+    share = (moment - times[index - 1]) / (times[index] - times[index - 1])
+    return powers[index - 1] * (1 - share) + powers[index] * share

@@ -34,13 +34,13 @@ __all__ = [
 ]
 
 MOST_BUCKETS: Final = 3_000
-"""Of a response: a month in quarters of an hour."""
+"""Maximum number of buckets in a response: a month in quarters of an hour."""
 MOST_PLANT_HOURS: Final = 500_000
 """Hours of plants that are added up for an API key that is limited to some plants: a second or two of the database."""
 _HOUR: Final = timedelta(hours=1)
 _RECENT: Final = timedelta(hours=24)
 MOST_SECONDS: Final = 5.0
-"""How long a request reads frames. Longer reads are those of dozens of metrics that are measured every second."""
+"""Maximum time for which a request reads frames. Dozens of metrics that are measured every second exceed it."""
 
 Amount = float | None
 Amounts = tuple[Amount, Amount, Amount, Amount, Amount, Amount, Amount, Amount]

@@ -20,7 +20,7 @@ __all__ = ["FramesReader", "SeriesReader", "Values", "raw_reader", "read_values"
 
 PAGE_POINTS: Final = 20_000
 MOST_EMISSIONS: Final = 100_000
-"""In the plans that a reader keeps, with their frames, about as many as one plan may have: each takes 130 bytes."""
+"""Maximum number of emissions in the plans that a reader caches: about as many as one plan may have. Each takes 130 bytes."""
 _MOST_FRAMES_AT_ONCE: Final = 20
 """A device with 4,000 metrics has frames of 20 layouts."""
 _MICROSECOND: Final = timedelta(microseconds=1)

@@ -27,7 +27,7 @@ energy of the day.
 _GAP_US: Final = 30 * 60_000_000
 """Readings further apart share their energy among the hours between them."""
 _MWH: Final = 1_000_000
-"""In a kWh."""
+"""mWh in a kWh."""
 
 _Parts = list[tuple[int, float]]
 """Energies in kWh, with a time at which each was measured."""

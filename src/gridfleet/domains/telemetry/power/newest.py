@@ -12,7 +12,7 @@ from gridfleet.domains.telemetry.power.models import NewestPower, Reading
 __all__ = ["FRESH", "MOST", "newest_power", "that_count"]
 
 FRESH: Final = timedelta(minutes=15)
-"""How much older than the newest value of its plant a value may be to count, and how old the newest one to be fresh."""
+"""Maximum age of a value that counts, before the newest value of its plant. A newest value of this age is still fresh."""
 _FRESH_US: Final = FRESH // timedelta(microseconds=1)
 MOST: Final = 1e12
 """Larger values are cut to this one: sums over all plants must stay finite."""

@@ -37,7 +37,7 @@ _LONGEST_SECONDS: Final = 5.0
 _LONG_SECONDS: Final = 0.5
 """Time of a refresh after which the next one has half as many plants: part of it is spent without a pause."""
 _REST: Final = 30
-"""How many times longer than a refresh the pause after it is, so that ingest loses at most 3 % of its time."""
+"""The pause after a refresh, in durations of the refresh: ingest loses at most 3 % of its time."""
 
 
 class PowerRefresher:
@@ -54,7 +54,7 @@ class PowerRefresher:
         self._woken = asyncio.Event()
 
     def note(self, organization_id: UUID | None, plant_ids: Iterable[UUID]) -> None:
-        """Refresh these plants of an organisation soon. Those of which it is not known, None, have turns together."""
+        """Refresh these plants of an organisation soon. Plants whose organisation is not known (None) share their turns."""
         if noted := dict.fromkeys(plant_ids):
             self._waiting.setdefault(organization_id, {}).update(noted)
             self._woken.set()

@@ -22,7 +22,7 @@ GRACE: Final = timedelta(minutes=5)
 """How long an hour stays open after its end; frames that come later are logged in the dirty log."""
 _HOURS_A_TRANSACTION: Final = 200
 _HOURS_A_TURN: Final = 48
-"""More if fewer sources than fill a transaction have their turn."""
+"""Hours of one source in a turn. It is larger if the sources of the turn would not fill a transaction."""
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -35,7 +35,8 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
 
     A transaction that fails is tried again with half as many hours, and one that takes too long with the first hour alone. An
     hour that fails by itself is set aside, and the rest of its source waits until all other sources were processed, so that a
-    source whose every hour fails cannot delay them. If it took too long, so do the other sources of its organisation.
+    source whose every hour fails cannot delay them. After an hour that took too long, the other sources of its organisation
+    wait too.
 
     Returns:
         The number of recomputed hours; 0 if another process is working.

@@ -16,8 +16,8 @@ from gridfleet.kernel.db.queries import fetch_in_turns, fetch_value
 _COLUMNS: Final = ("counts", "sums", "lows", "highs", "firsts", "lasts")
 _WATERMARK_LOCK: Final = "hashtextextended('telemetry seal', 0)"
 _JOB_LOCK: Final = "hashtextextended('telemetry rollups', 0)"
-_LONGEST_MOMENT: Final = "2s"
-"""How long the holder of the lock is waited for: less than any limit of a statement's time."""
+_LOCK_TIMEOUT: Final = "2s"
+"""Maximum time to wait for the lock. It is shorter than any limit of a statement's time."""
 
 
 def scaled_sum(value: str) -> str:
@@ -32,7 +32,7 @@ def scaled_sum(value: str) -> str:
 async def lock(db: Connection) -> bool:
     """Take the lock for recomputing or dropping roll-ups until the transaction ends. Returns False if another holds it.
 
-    Deletions of sources hold it for moments, but again and again for minutes, so a moment's holder is waited for.
+    Deletions of sources take it for moments, again and again over minutes, so this function waits for up to two seconds.
     """
     cursor = await db.execute(f"SELECT pg_try_advisory_xact_lock({_JOB_LOCK})")
     row = await cursor.fetchone()
@@ -43,7 +43,7 @@ async def lock(db: Connection) -> bool:
             cursor = await db.execute("SELECT current_setting('lock_timeout')")
             before = await cursor.fetchone()
             assert before is not None
-            await db.execute("SELECT set_config('lock_timeout', %s, true)", (_LONGEST_MOMENT,))
+            await db.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_TIMEOUT,))
             await db.execute(f"SELECT pg_advisory_xact_lock({_JOB_LOCK})")
             await db.execute("SELECT set_config('lock_timeout', %s, true)", before)
     except LockNotAvailable:
