@@ -19,7 +19,7 @@ from bench.stack import BenchFailed
 from gridfleet.domains.plants.topology import PLANTS_VHOST
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.frames import FrameTransport
-from gridfleet.kernel.broker.publisher import Message, Publisher
+from gridfleet.kernel.broker.publisher import OutgoingMessage, Publisher
 
 __all__ = ["AmqpPublisher", "Publishers", "Publishing"]
 
@@ -162,7 +162,7 @@ class AmqpPublisher:
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
-        self._unsent: list[Message] = []
+        self._unsent: list[OutgoingMessage] = []
         self._calls: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -197,13 +197,13 @@ class AmqpPublisher:
         messages, self._unsent = self._unsent, []
         await self._confirmed(messages)
 
-    async def _confirmed(self, messages: list[Message]) -> None:
+    async def _confirmed(self, messages: list[OutgoingMessage]) -> None:
         if not all(await self._publisher.publish(messages, _CONFIRM_SECONDS)):
             raise BenchFailed("the broker did not confirm a message")
 
 
-def _message(sent: Sent) -> Message:
-    return Message(_MQTT_EXCHANGE, sent.topic.replace("/", "."), sent.body, _PERSISTENT)
+def _message(sent: Sent) -> OutgoingMessage:
+    return OutgoingMessage(_MQTT_EXCHANGE, sent.topic.replace("/", "."), sent.body, _PERSISTENT)
 
 
 def _text(value: str) -> bytes:

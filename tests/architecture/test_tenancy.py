@@ -23,7 +23,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "alerts/rules/store": (
         "ingest applies every organisation's rules to its plants",
-        "enabled_of claim units_of layout_units set_units claim_unit_notices",
+        "enabled_of claim units_of layout_units set_units claim_unit_notifications",
     ),
     "audit/store": (
         "an event names its organisation itself; old and excess events of all are deleted alike",
@@ -55,7 +55,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "partners/amqp_access/store": (
         "the broker names a key, and asks what it may do",
-        "find_asked find_asked_by_id note_connection",
+        "find find_by_id note_connection",
     ),
     "partners/legacy/store": (
         "an operator imports keys of all organisations, and the gateway serves them",
@@ -167,7 +167,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/acknowledgements": ("ingest takes the acknowledgements of all plants", "follow_commands"),
     "vcp/intake": ("the gateway takes the commands of all partners", "take_command refuse_unstorable"),
     "vcp/retention": ("commands of all partners are deleted after their time", "delete_commands"),
-    "vcp/scheduler": ("the gateway issues what is due at all sites", "steer list_sites correct_silence"),
+    "vcp/scheduler": ("the gateway issues what is due at all sites", "issue_due_commands list_sites correct_silence"),
     "vcp/confirmation/store": (
         "the gateway repeats what plants have not confirmed",
         "expect_all record_issues set_due move_to delete concerned of_plants wake lock_due is_due predecessor"

@@ -11,7 +11,7 @@ from pamqp.commands import Basic, Connection
 from gridfleet.kernel.broker.connection import LOG_VHOST, open_channel
 from gridfleet.kernel.broker.frames import FrameTransport
 from gridfleet.kernel.broker.management import open_management
-from gridfleet.kernel.broker.publisher import Message, Publisher
+from gridfleet.kernel.broker.publisher import OutgoingMessage, Publisher
 from support.servers.broker_line import BrokerLine, broker_line
 from support.servers.broker_node import BrokerNode
 
@@ -40,8 +40,8 @@ async def line(broker: BrokerNode) -> AsyncIterator[Line]:
         yield Line(line, channel, transport)
 
 
-def message(queue: str, body: bytes, exchange: str = "") -> Message:
-    return Message(exchange, queue, body, Basic.Properties(delivery_mode=2, message_id="m", headers={"n": 7}))
+def message(queue: str, body: bytes, exchange: str = "") -> OutgoingMessage:
+    return OutgoingMessage(exchange, queue, body, Basic.Properties(delivery_mode=2, message_id="m", headers={"n": 7}))
 
 
 async def test_messages_of_calls_at_the_same_time_arrive_in_order(line: Line) -> None:

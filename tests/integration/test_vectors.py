@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gridfleet.domains.ingest.models import Delivery
-from gridfleet.domains.vcp.models import Inbound, Rejection, Verified
+from gridfleet.domains.vcp.models import PartnerMessage, Rejection, Verified
 from gridfleet.domains.vcp.verification import prove, read
 from gridfleet.kernel.db import Database
 from gridfleet.protocol.envelope import Command, RefusalReason
@@ -100,7 +100,7 @@ def test_what_a_plant_throws_away(vector: dict[str, Any]) -> None:
 
 
 def verified(vector: dict[str, Any]) -> Verified:
-    message = Inbound(vector["routingKey"], vector["body"].encode(), vector["headers"])
+    message = PartnerMessage(vector["routingKey"], vector["body"].encode(), vector["headers"])
     return read(message, prove(message, sending_key(slug=SLUG), read_heading(message.body).get("messageId"), NOW, 600))
 
 

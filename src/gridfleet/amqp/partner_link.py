@@ -18,11 +18,11 @@ from gridfleet.domains.partners.signing import load_sending_key
 from gridfleet.domains.partners.vhosts import queue_vhost_update
 from gridfleet.domains.vcp.events.recipients import ServedVhost
 from gridfleet.domains.vcp.intake import refuse_unstorable, take_command
-from gridfleet.domains.vcp.models import Inbound
+from gridfleet.domains.vcp.models import PartnerMessage
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
 from gridfleet.kernel.broker.frames import FrameTransport
-from gridfleet.kernel.broker.publisher import Message, Publisher
+from gridfleet.kernel.broker.publisher import OutgoingMessage, Publisher
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, limit_statements
@@ -123,7 +123,7 @@ class PartnerLink:
             raise ConnectionError("the vhost is not connected")
         return await self._publisher.publish([self._message(event) for event in events], _CONFIRM_SECONDS)
 
-    def _message(self, event: QueuedEvent) -> Message:
+    def _message(self, event: QueuedEvent) -> OutgoingMessage:
         kind = EventKind(event.kind)
         properties = aiormq.spec.Basic.Properties(
             content_type="application/json",
@@ -132,11 +132,13 @@ class PartnerLink:
             message_type=event.kind,
             headers={DROPPED_HEADER: self._dropped.total(kind)},
         )
-        return Message(self.served.events_exchange, event_routing_key(self.served.key.slug, kind), event.body, properties)
+        return OutgoingMessage(
+            self.served.events_exchange, event_routing_key(self.served.key.slug, kind), event.body, properties
+        )
 
     async def _take(self, channel: AbstractChannel, delivered: DeliveredMessage) -> None:
         properties = delivered.header.properties
-        message = Inbound(
+        message = PartnerMessage(
             delivered.routing_key or "", delivered.body, dict(properties.headers or {}), bool(delivered.redelivered)
         )
         if not message.routing_key.startswith(f"{self.served.key.slug}."):
@@ -154,7 +156,7 @@ class PartnerLink:
         metrics.PARTNER_COMMANDS.labels(ack).inc()
         await channel.basic_ack(delivered.delivery_tag or 0)
 
-    async def _take_until_done(self, message: Inbound) -> PartnerAck | None:
+    async def _take_until_done(self, message: PartnerMessage) -> PartnerAck | None:
         """Process the message until a result is stored.
 
         Returns:
@@ -192,7 +194,7 @@ class PartnerLink:
             return ack
         raise RuntimeError("the pauses ended")
 
-    async def _take_once(self, db: Connection, message: Inbound, *, unstorable: bool) -> PartnerAck | None:
+    async def _take_once(self, db: Connection, message: PartnerMessage, *, unstorable: bool) -> PartnerAck | None:
         sender = await load_sending_key(db, self._work.keyring, self.served.key.id)
         if sender is None:
             return None

@@ -14,7 +14,7 @@ import psycopg
 import structlog
 
 from gridfleet.domains.consumers import Consumer
-from gridfleet.domains.vcp.scheduler import Selection, list_sites, steer
+from gridfleet.domains.vcp.scheduler import Selection, issue_due_commands, list_sites
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, limit_statements, set_aside
 from gridfleet.kernel.isolation import isolate, may_be_poison, reason_of
@@ -88,7 +88,7 @@ class SiteScheduler:
         try:
             with limit_statements(_AFTER_FAILURE_SECONDS if failed else None):
                 async with self._database.transaction() as db:
-                    return await self._steer(db, now, Selection(without=failed))
+                    return await self._issue_due(db, now, Selection(without=failed))
         except Exception as error:
             if not may_be_poison(error):
                 raise
@@ -131,10 +131,10 @@ class SiteScheduler:
 
     async def _steer_some(self, now: datetime, plant_ids: Sequence[UUID]) -> None:
         async with self._database.transaction() as db:
-            await self._steer(db, now, Selection(only=plant_ids))
+            await self._issue_due(db, now, Selection(only=plant_ids))
 
-    async def _steer(self, db: Connection, now: datetime, selection: Selection) -> int:
-        return await steer(db, now, selection, falls_back=time.monotonic() >= self._catching_up_until)
+    async def _issue_due(self, db: Connection, now: datetime, selection: Selection) -> int:
+        return await issue_due_commands(db, now, selection, falls_back=time.monotonic() >= self._catching_up_until)
 
     async def _set_aside(self, now: datetime, organization_id: UUID, plant_id: UUID, error: Exception) -> None:
         self._again[plant_id] = organization_id, now + _AGAIN

@@ -12,7 +12,7 @@ from gridfleet.domains.plants.groups.models import (
     BriefPlant,
     CountedPlantGroup,
     GroupMember,
-    MemberFilter,
+    GroupMemberFilter,
     PlantGroup,
     PlantGroupChanges,
 )
@@ -45,7 +45,7 @@ class GroupMembers(Input):
     plant_ids: Annotated[list[UUID], Field(min_length=1)]
 
 
-class MemberQuery(CursorQuery):
+class GroupMemberQuery(CursorQuery):
     """Filter of a group's plants by states, and by a text in name or serial number."""
 
     key: ClassVar[Any] = tuple[UUID]
@@ -151,9 +151,9 @@ async def list_group_plants(org: OrgScope, db: Connection, id: UUID) -> list[Bri
     codes=("VALIDATION_ERROR", "INVALID_UUID", "NOT_FOUND", *S),
     addition=True,
 )
-async def list_group_members(org: OrgScope, db: Connection, id: UUID, query: MemberQuery) -> CursorPage[GroupMember]:
+async def list_group_members(org: OrgScope, db: Connection, id: UUID, query: GroupMemberQuery) -> CursorPage[GroupMember]:
     """List the plants in the group in pages, newest first, with the numbers of their sub-devices."""
-    return await registry.list_members(db, org, id, MemberFilter(frozenset(query.status), query.search), query.paging)
+    return await registry.list_members(db, org, id, GroupMemberFilter(frozenset(query.status), query.search), query.paging)
 
 
 @endpoint(

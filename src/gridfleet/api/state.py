@@ -9,7 +9,7 @@ from functools import partial
 from gridfleet.api.access.cache import ACCESS_CHANNEL, AccessCache
 from gridfleet.api.access.history_reads import HistoryReads
 from gridfleet.api.access.shares import ConnectionShares
-from gridfleet.api.access.streams import StreamPlaces
+from gridfleet.api.access.streams import StreamSlots
 from gridfleet.domains.identity.access_tokens import AccessTokens
 from gridfleet.domains.live.fleet import FleetChanges
 from gridfleet.domains.partners.amqp_access.rights_cache import RightsCache
@@ -67,7 +67,7 @@ class AppState:
     mail: MailQueue
     live: LiveValues
     fleet: FleetChanges
-    stream_places: StreamPlaces
+    stream_slots: StreamSlots
     esm: EsmClient
     strict: bool = False
 
@@ -115,7 +115,7 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
                 mail=MailQueue(keyring, settings.base_url),
                 live=LiveValues(database),
                 fleet=FleetChanges(database),
-                stream_places=StreamPlaces(),
+                stream_slots=StreamSlots(),
                 esm=EsmClient(Outbound(allow_private=settings.esm_allow_private), settings.sandbox_esm_url),
                 strict=strict,
             )

@@ -60,7 +60,7 @@ def event_stream(call: Call, org: OrgScope, pieces: AsyncGenerator[bytes, None])
 
 async def _checked(call: Call, org: OrgScope, pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
     async with aclosing(pieces):
-        with call.state.stream_places.hold(org):
+        with call.state.stream_slots.hold(org):
             first = b"retry: %d\n\n" % random.randint(*RETRY_MILLISECONDS)
             sent_at = 0.0
             async for piece in pieces:

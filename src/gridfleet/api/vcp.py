@@ -17,7 +17,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
 
 
-class MeterQuery(Input):
+class SiteMeterQuery(Input):
     """Time range of at most 48 hours. `to` defaults to now."""
 
     start: datetime = Field(alias="from")
@@ -90,7 +90,7 @@ async def get_site_past(org: OrgScope, db: Connection, site_id: UUID, query: Pas
     codes=("VALIDATION_ERROR", *S),
     addition=True,
 )
-async def get_site_adherence(org: OrgScope, db: Connection, site_id: UUID, query: MeterQuery) -> Adherence:
+async def get_site_adherence(org: OrgScope, db: Connection, site_id: UUID, query: SiteMeterQuery) -> Adherence:
     """Compare the power at the site's meter GRID with the ordered one, by quarters of an hour.
 
     A power is ordered by a setpoint or a step of a schedule from the plant's acknowledgement until its end or the next command.
@@ -131,7 +131,7 @@ async def get_site_configuration(org: OrgScope, db: Connection, site_id: UUID) -
     caller=org_member(OrgRole.VIEWER, scope="vcp:read"),
     codes=("VALIDATION_ERROR", *S),
 )
-async def list_site_meter_readings(org: OrgScope, db: Connection, site_id: UUID, query: MeterQuery) -> MeterReadings:
+async def list_site_meter_readings(org: OrgScope, db: Connection, site_id: UUID, query: SiteMeterQuery) -> MeterReadings:
     """Return what the site's meters counted, by quarters of an hour."""
     end = query.end or utc_now()
     return MeterReadings(await site_queries.list_meter_readings(db, org, site_id, query.start, end))

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import OrgScope
-from gridfleet.kernel.redis_link import RedisAway, RedisLink
+from gridfleet.kernel.redis_link import RedisLink, RedisUnavailable
 
 __all__ = ["Cache", "CacheReads", "MemoryBackend", "RedisBackend"]
 
@@ -83,7 +83,7 @@ class Cache:
         owner, key = org.organization_id, _key(org, name)
         try:
             body, generation = await self._backend.find(owner, key)
-        except RedisAway:
+        except RedisUnavailable:
             self._reads["away"].inc()
             return await make()
         self._reads["miss" if body is None else "hit"].inc()
@@ -91,7 +91,7 @@ class Cache:
             body = await make()
             try:
                 await self._backend.keep(owner, key, generation, body, seconds)
-            except RedisAway:
+            except RedisUnavailable:
                 return body
         return body
 
@@ -102,19 +102,19 @@ class Cache:
         """
         try:
             await self._backend.outdate(organization_id)
-        except RedisAway:
+        except RedisUnavailable:
             return
 
     async def flush(self, organization_id: UUID | None = None) -> None:
-        """Delete all entries, or those of the organisation. Counters and rate limits are kept. Raises RedisAway."""
+        """Delete all entries, or those of the organisation. Counters and rate limits are kept. Raises RedisUnavailable."""
         await self._backend.flush(organization_id)
 
     async def reads(self) -> CacheReads:
-        """Return the cache statistics. Raises RedisAway."""
+        """Return the cache statistics. Raises RedisUnavailable."""
         return await self._backend.reads()
 
     async def ping(self) -> None:
-        """Check that the storage responds. Raises RedisAway."""
+        """Check that the storage responds. Raises RedisUnavailable."""
         await self._backend.ping()
 
 
@@ -202,7 +202,7 @@ class MemoryBackend:
 
 
 class RedisBackend:
-    """Entries in Redis, for all processes. Every method raises RedisAway."""
+    """Entries in Redis, for all processes. Every method raises RedisUnavailable."""
 
     name = "redis"
 
@@ -215,10 +215,10 @@ class RedisBackend:
         """Return the current entry, or None if there is none, and the generation to `keep` an entry computed now."""
         keys = [_generation_key(owner), f"{_PREFIX}:{owner}:{name}", _READS]
 
-        async def ask() -> Any:
+        async def read() -> Any:
             return await self._find(keys)
 
-        generation, body = await self._link.ask(ask)
+        generation, body = await self._link.run(read)
         return body, generation.decode()
 
     async def keep(self, owner: UUID, name: str, generation: str, body: bytes, seconds: float) -> None:
@@ -226,29 +226,29 @@ class RedisBackend:
         if len(body) > _LARGEST_IN_REDIS_BYTES:
             return
         key = f"{_PREFIX}:{owner}:{name}:{generation}"
-        await self._link.ask(lambda: self._client.set(key, body, px=max(1, int(seconds * 1000))))
+        await self._link.run(lambda: self._client.set(key, body, px=max(1, int(seconds * 1000))))
 
     async def outdate(self, owner: UUID) -> None:
         """Invalidate the owner's entries, and those that are being computed, by a new generation number."""
         generation = secrets.token_hex(8)
-        await self._link.ask(lambda: self._client.set(_generation_key(owner), generation, ex=_GENERATION_SECONDS))
+        await self._link.run(lambda: self._client.set(_generation_key(owner), generation, ex=_GENERATION_SECONDS))
 
     async def flush(self, owner: UUID | None) -> None:
         """Delete the owner's entries, or all if `owner` is None."""
         if owner is not None:
             await self.outdate(owner)
         async for keys in self._scan(owner):
-            await self._link.ask(lambda keys=keys: self._client.unlink(*keys))  # type: ignore[misc]
+            await self._link.run(lambda keys=keys: self._client.unlink(*keys))  # type: ignore[misc]
 
     async def reads(self) -> CacheReads:
         """Return the cache statistics from Redis. The duration grows with the number of entries."""
-        counted = await self._link.ask(lambda: cast("Awaitable[dict[bytes, bytes]]", self._client.hgetall(_READS)))
+        counted = await self._link.run(lambda: cast("Awaitable[dict[bytes, bytes]]", self._client.hgetall(_READS)))
         entries = size = 0
         async for keys in self._scan(None):
             pipeline = self._client.pipeline(transaction=False)
             for key in keys:
                 pipeline.memory_usage(key)
-            sizes = [each for each in await self._link.ask(pipeline.execute) if each is not None]
+            sizes = [each for each in await self._link.run(pipeline.execute) if each is not None]
             entries += len(sizes)
             size += sum(sizes)
         return CacheReads(int(counted.get(b"hits", 0)), int(counted.get(b"misses", 0)), entries, size)
@@ -261,7 +261,7 @@ class RedisBackend:
         pattern = f"{_PREFIX}:{'*' if owner is None else owner}:*"
         cursor = 0
         while True:
-            cursor, keys = await self._link.ask(lambda at=cursor: self._client.scan(at, pattern, _SCAN_COUNT))  # type: ignore[misc]
+            cursor, keys = await self._link.run(lambda at=cursor: self._client.scan(at, pattern, _SCAN_COUNT))  # type: ignore[misc]
             if keys:
                 yield cast("list[bytes]", keys)
             if not cursor:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gridfleet.kernel.errors import TooManyRequests
-from gridfleet.kernel.redis_link import RedisAway, RedisLink
+from gridfleet.kernel.redis_link import RedisLink, RedisUnavailable
 
 __all__ = ["RateLimiter"]
 
@@ -48,7 +48,7 @@ class RateLimiter:
 
     async def _wait_of(self, name: str, key: str, per_minute: int) -> int | None:
         if self._shared is not None:
-            with contextlib.suppress(RedisAway):
+            with contextlib.suppress(RedisUnavailable):
                 return await self._shared.wait_of(name, key, per_minute)
         return self._here.wait_of(name, key, per_minute)
 
@@ -101,14 +101,14 @@ class _SharedCalls:
         self._window = MovingWindowRateLimiter(storage)
 
     async def wait_of(self, name: str, key: str, per_minute: int) -> int | None:
-        """Count a call like `_Calls.wait_of`. Raises RedisAway."""
+        """Count a call like `_Calls.wait_of`. Raises RedisUnavailable."""
         from limits import RateLimitItemPerMinute
 
         item = RateLimitItemPerMinute(per_minute)
         # Keys contain addresses of users. A hash is sufficient for counting.
         window_key = name, hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
-        if await self._link.ask(lambda: self._window.hit(item, *window_key)):
+        if await self._link.run(lambda: self._window.hit(item, *window_key)):
             return None
-        stats = await self._link.ask(lambda: self._window.get_window_stats(item, *window_key))
+        stats = await self._link.run(lambda: self._window.get_window_stats(item, *window_key))
         # The library refuses a call exactly one minute after the oldest.
         return max(1, math.floor(stats.reset_time - time.time()) + 1)

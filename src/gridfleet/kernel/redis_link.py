@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-__all__ = ["RedisAway", "RedisLink", "redis_address"]
+__all__ = ["RedisLink", "RedisUnavailable", "redis_address"]
 
 T = TypeVar("T")
 
@@ -22,11 +22,11 @@ _PROBE_KEY: Final = "gridfleet:probe"
 log = structlog.get_logger(__name__)
 
 
-class RedisAway(Exception):
+class RedisUnavailable(Exception):
     """Redis does not respond, or responds with an error."""
 
     def __init__(self) -> None:
-        super().__init__("redis is away")
+        super().__init__("redis is unavailable")
 
 
 def redis_address(url: str) -> str:
@@ -60,27 +60,27 @@ class RedisLink:
         self._probe: asyncio.Task[None] | None = None
 
     @property
-    def away(self) -> bool:
+    def is_unavailable(self) -> bool:
         """Whether the last request failed and no probe has succeeded since."""
         return self._probe is not None
 
-    async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `question`, within half a second. Raises RedisAway."""
-        if self.away:
-            raise RedisAway
+    async def run(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of `request`, within half a second. Raises RedisUnavailable."""
+        if self.is_unavailable:
+            raise RedisUnavailable
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                return await question()
+                return await request()
         except self._failures as error:
-            if not self.away:
+            if not self.is_unavailable:
                 # The client's error text may contain the URL with its password.
                 log.warning("redis unavailable; rate limits and responses are not shared", error=type(error).__name__)
                 self._probe = asyncio.create_task(self._wait_for_return(), name="redis probe")
-            raise RedisAway from error
+            raise RedisUnavailable from error
 
     async def ping(self) -> None:
-        """Check that Redis accepts writes. Raises RedisAway."""
-        await self.ask(self._write_probe)
+        """Check that Redis accepts writes. Raises RedisUnavailable."""
+        await self.run(self._write_probe)
 
     async def close(self) -> None:
         """Close every connection."""

@@ -47,7 +47,7 @@ class Site:
 async def site(
     request: pytest.FixtureRequest, running_redis: RedisServer, link: RedisLink, database_url: str, home: Path
 ) -> AsyncIterator[Site]:
-    assert not link.away  # and it is empty
+    assert not link.is_unavailable  # and it is empty
     settings: dict[str, Any] = {"redis_url": running_redis.url} if request.param == "redis" else {}
     async with api_service(database_url, home, **settings) as service:
         admin = await service.super_admin()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from gridfleet.kernel.redis_link import RedisAway, RedisLink
+from gridfleet.kernel.redis_link import RedisLink, RedisUnavailable
 from support.builders.accounts import add_organization
 from support.clients.plants_over_http import new_plant
 from support.servers.api_service import ApiService, api_service
@@ -87,7 +87,7 @@ async def test_a_server_that_was_restarted_between_two_questions_is_not_missed(o
         own_redis.kill()
         own_redis.start()
         await link.ping()
-        assert not link.away
+        assert not link.is_unavailable
     finally:
         await link.close()
 
@@ -113,7 +113,7 @@ async def test_only_the_first_to_ask_waits(own_redis: RedisServer) -> None:
     link = RedisLink(own_redis.url)
     try:
         own_redis.signal(signal.SIGSTOP)
-        with pytest.raises(RedisAway):
+        with pytest.raises(RedisUnavailable):
             await link.ping()
 
         async def never() -> None:
@@ -121,8 +121,8 @@ async def test_only_the_first_to_ask_waits(own_redis: RedisServer) -> None:
 
         with structlog.testing.capture_logs() as lines:
             for _ in range(100):
-                with pytest.raises(RedisAway):
-                    await link.ask(never)
+                with pytest.raises(RedisUnavailable):
+                    await link.run(never)
         assert lines == [], "said once, when it went"
     finally:
         await link.close()

@@ -136,7 +136,7 @@ async def test_each_kind_of_change_comes_as_an_event(service: ApiService) -> Non
     await sql(service, "DELETE FROM plant WHERE id = %s", added)
     assert await until(stream, "gone") == {"plantIds": [str(added)]}
     await closed(stream)
-    assert (service.state.fleet.watchers, len(service.state.stream_places)) == (0, 0)
+    assert (service.state.fleet.watchers, len(service.state.stream_slots)) == (0, 0)
 
 
 async def test_the_power_of_a_message_comes_although_it_is_computed_later(service: ApiService) -> None:
@@ -422,7 +422,7 @@ async def test_a_reader_that_stalls_is_disconnected(service: ApiService, monkeyp
     stream = OpenStream(service, PATH, await viewer_of(service, plant.organization_id), reads=False)
     async with asyncio.timeout(60):
         await stream.task
-    assert (service.state.fleet.watchers, len(service.state.stream_places)) == (0, 0)
+    assert (service.state.fleet.watchers, len(service.state.stream_slots)) == (0, 0)
 
 
 async def test_a_lost_connection_to_the_database_causes_a_reset(service: ApiService) -> None:
@@ -450,7 +450,7 @@ async def test_the_stream_ends_with_the_right_to_it(service: ApiService, monkeyp
         service.state.fleet.close()
     assert await stream.named_event() is None
     await stream.task
-    assert len(service.state.stream_places) == 0
+    assert len(service.state.stream_slots) == 0
 
 
 async def test_a_stream_outlives_a_database_that_does_not_answer(service: ApiService) -> None:

@@ -2,7 +2,7 @@
 
 from gridfleet.domains.notifications.models import Channel
 from gridfleet.domains.notifications.push_tokens.registration import register_token
-from gridfleet.domains.notifications.queue import Notice, NotificationContent, notify_each
+from gridfleet.domains.notifications.queue import Notification, NotificationContent, notify_each
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.db import Database
 from support.builders.accounts import add_member, add_organization, add_user, caller_of
@@ -17,13 +17,13 @@ async def test_the_last_of_too_many_notifications_are_left_out(database: Databas
             async with database.transaction() as db:
                 for number in range(tokens):
                     await register_token(db, caller_of(user.id), f"ExpoPushToken[{user.id.hex}{number}]", None)
-    notices = [
-        Notice(organization.id, NotificationContent(f"{number}", "body", {}), None, None, [Channel.PUSH, Channel.EMAIL])
+    notifications = [
+        Notification(organization.id, NotificationContent(f"{number}", "body", {}), None, None, [Channel.PUSH, Channel.EMAIL])
         for number in range(30)
         for organization in (crowded, small)
     ]
     async with database.transaction() as db:
-        assert await notify_each(db, notices) == 10_000 + 30 * 20 + 30 + 30
+        assert await notify_each(db, notifications) == 10_000 + 30 * 20 + 30 + 30
         cursor = await db.execute(
             "SELECT DISTINCT subject::int FROM notification_log JOIN membership USING (user_id)"
             " WHERE channel = 'PUSH' AND organization_id = %s ORDER BY 1",

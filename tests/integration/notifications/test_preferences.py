@@ -17,7 +17,7 @@ from gridfleet.domains.notifications.channels.email import EmailChannel
 from gridfleet.domains.notifications.channels.push import ExpoPush
 from gridfleet.domains.notifications.delivery import NotificationWorker
 from gridfleet.domains.notifications.models import Channel, QuietHours, Severity
-from gridfleet.domains.notifications.queue import Notice, NotificationContent, notify_each
+from gridfleet.domains.notifications.queue import Notification, NotificationContent, notify_each
 from gridfleet.domains.notifications.quiet_hours import quiet_until
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.mail.delivery import FolderDelivery
@@ -50,8 +50,8 @@ async def prefer(people: People, who: Person, **changes: Any) -> dict[str, Any]:
 
 
 async def notify(people: People, org: UUID, *severities: Severity) -> int:
-    notices = [
-        Notice(
+    notifications = [
+        Notification(
             org,
             NotificationContent(f"{severity}", "body", {"organizationId": str(org), "severity": severity.value}),
             None,
@@ -60,7 +60,7 @@ async def notify(people: People, org: UUID, *severities: Severity) -> int:
         for severity in severities
     ]
     async with people.service.state.database.transaction() as db:
-        return await notify_each(db, notices)
+        return await notify_each(db, notifications)
 
 
 async def deliveries(people: People, who: Person, query: str = "") -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from gridfleet.domains.partner_events.queue import next_events, queue_events
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.partners.topology import PartnerQueues, dropped_queue, ensure_partner_vhost, inbound_queue
 from gridfleet.domains.vcp.intake import take_command
-from gridfleet.domains.vcp.models import Inbound
+from gridfleet.domains.vcp.models import PartnerMessage
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
@@ -86,7 +86,7 @@ class Market:
         async with open_channel(self.node.url, site.sender.key.vhost) as channel:
             yield channel
 
-    async def publish(self, site: PartnerSite, message: Inbound) -> None:
+    async def publish(self, site: PartnerSite, message: PartnerMessage) -> None:
         async with self.channel(site) as channel:
             await channel.basic_publish(
                 message.body,
@@ -284,7 +284,7 @@ async def test_messages_of_any_depth_are_refused_and_do_not_hold_up_an_emergency
 async def test_a_message_that_fails_for_an_unforeseen_reason_is_refused(
     market: Market, database: Database, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    async def failing(db: Connection, sender: SendingKey, message: Inbound, *rest: Any) -> PartnerAck:
+    async def failing(db: Connection, sender: SendingKey, message: PartnerMessage, *rest: Any) -> PartnerAck:
         ack = await take_command(db, sender, message, *rest)
         if b'"powerKw": 13' in message.body:
             raise error

@@ -11,7 +11,7 @@ from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.models import CommandReason
 from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.domains.vcp.intake import refuse_unstorable, take_command
-from gridfleet.domains.vcp.models import Inbound
+from gridfleet.domains.vcp.models import PartnerMessage
 from gridfleet.kernel.ids import new_id
 from support.builders.partner_commands import body_of, order, sending_key, signed, soon
 from support.builders.partner_site import PartnerSite
@@ -328,10 +328,10 @@ async def test_unreadable_messages_end_in_the_log_too(site: PartnerSite) -> None
 async def test_every_refused_message_stands_once_in_the_log_of_the_site_that_it_names(site: PartnerSite) -> None:
     slug, plant = site.sender.key.slug, site.plant.id
 
-    def setpoint(**members: Any) -> Inbound:
+    def setpoint(**members: Any) -> PartnerMessage:
         return order("command.site-setpoint", plant, slug=slug, **({"powerKw": 1} | members))
 
-    def broken(old: bytes, new: bytes) -> Inbound:
+    def broken(old: bytes, new: bytes) -> PartnerMessage:
         message = setpoint()
         return message._replace(body=message.body.replace(old, new))
 

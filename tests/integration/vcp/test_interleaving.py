@@ -10,8 +10,8 @@ from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
 from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.domains.vcp.intake import take_command
-from gridfleet.domains.vcp.models import Inbound
-from gridfleet.domains.vcp.scheduler import steer
+from gridfleet.domains.vcp.models import PartnerMessage
+from gridfleet.domains.vcp.scheduler import issue_due_commands
 from gridfleet.domains.vcp.sites.due.store import DueInterval, Selection, claim_due_intervals
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection
@@ -27,11 +27,11 @@ def step(start: float, length: int = 900, power: float = 1) -> dict[str, Any]:
     return {"start": soon(start), "durationSeconds": length, "powerKw": power}
 
 
-def written(site: PartnerSite, kind: str, **members: Any) -> Inbound:
+def written(site: PartnerSite, kind: str, **members: Any) -> PartnerMessage:
     return order(kind, site.plant.id, slug=site.sender.key.slug, **members)
 
 
-async def take(db: Connection, site: PartnerSite, message: Inbound) -> None:
+async def take(db: Connection, site: PartnerSite, message: PartnerMessage) -> None:
     assert await take_command(db, site.sender, message, datetime.now(UTC), 600) == "ACCEPTED"
 
 
@@ -39,7 +39,7 @@ async def steer_paused(site: PartnerSite, seconds: float) -> int:
     """Run the scheduler; it waits while it reads intervals."""
     async with site.database.transaction() as db:
         await db.execute("SET LOCAL test.pause = 'on'")
-        return await steer(db, datetime.now(UTC) + timedelta(seconds=seconds))
+        return await issue_due_commands(db, datetime.now(UTC) + timedelta(seconds=seconds))
 
 
 async def test_a_schedule_accepted_while_the_one_before_ends_holds(site: PartnerSite) -> None:

@@ -12,7 +12,7 @@ from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
 from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.domains.vcp.intake import take_command
-from gridfleet.domains.vcp.scheduler import steer
+from gridfleet.domains.vcp.scheduler import issue_due_commands
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
@@ -125,10 +125,10 @@ async def test_a_plant_that_moves_and_the_steps_of_its_schedule_do_not_wait_for_
     step = {"start": soon(-60), "durationSeconds": 900, "powerKw": 2}
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
     async with site.database.transaction() as db:
-        assert await steer(db, datetime.now(UTC)) == 1
+        assert await issue_due_commands(db, datetime.now(UTC)) == 1
         moving = asyncio.create_task(moved(site, buyer))
         await until_blocked(site.database)
-        assert await steer(db, datetime.now(UTC)) == 0
+        assert await issue_due_commands(db, datetime.now(UTC)) == 0
     await moving
     assert await site.send_commands(seconds=1) == []
 

@@ -31,7 +31,7 @@ from gridfleet.domains.plants.mqtt_access.decisions import PlantUserName
 from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
 from gridfleet.domains.trading.esm.client import EsmFailed, decode_response
 from gridfleet.domains.trading.esm.messages import EsmConfig, EsmPlant, EsmPlants, EsmReadings, EsmToken, PlanResponse
-from gridfleet.domains.vcp.models import Inbound, Rejection
+from gridfleet.domains.vcp.models import PartnerMessage, Rejection
 from gridfleet.domains.vcp.verification import prove, read
 from gridfleet.kernel.addresses import parse_address
 from gridfleet.kernel.errors import ValidationFailed
@@ -164,7 +164,7 @@ ORDERS: Final[list[tuple[str, dict[str, Any]]]] = [
 _SENDER: Final = sending_key()
 
 
-def _mutated_order(seed: int) -> Inbound:
+def _mutated_order(seed: int) -> PartnerMessage:
     """Return a partner command whose changed body is signed again, so that the checks after the signature run too."""
     kind, members = ORDERS[seed % len(ORDERS)]
     valid = order(kind, PLANT, **members)
@@ -178,10 +178,10 @@ def _mutated_order(seed: int) -> Inbound:
     headers: dict[str, Any] = {SIGNATURE_HEADER: signed, TIMESTAMP_HEADER: sent_at}
     if chance.randrange(4) == 0:
         headers[chance.choice([SIGNATURE_HEADER, TIMESTAMP_HEADER, "CC", "x"])] = chance.choice([*STRANGE, b"\xff", b"1"])
-    return Inbound(key, body, headers)
+    return PartnerMessage(key, body, headers)
 
 
-def _take_order(message: Inbound) -> None:
+def _take_order(message: PartnerMessage) -> None:
     message_id = read_heading(message.body).get("messageId")
     read(message, prove(message, _SENDER, message_id, NOW, 600))
 

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from gridfleet.domains.partners.models import AmqpKey, SendingKey, vhost_of
 from gridfleet.domains.partners.scopes import AMQP_SCOPES, Scope
-from gridfleet.domains.vcp.models import Inbound
+from gridfleet.domains.vcp.models import PartnerMessage
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol import signature
 from gridfleet.protocol.partner_routes import SIGNATURE_HEADER, TIMESTAMP_HEADER
@@ -53,7 +53,7 @@ def order(
     age: float = 0,
     headers: dict[str, Any] | None = None,
     **members: Any,
-) -> Inbound:
+) -> PartnerMessage:
     """Return a signed message for `{slug}.{kind}`."""
     return signed(f"{slug}.{kind}", body_of(site, **members), key=key, age=age, headers=headers)
 
@@ -65,21 +65,21 @@ def signed(
     key: bytes = SIGNING_KEY,
     age: float = 0,
     headers: dict[str, Any] | None = None,
-) -> Inbound:
+) -> PartnerMessage:
     """Return a signed message with a body of any kind."""
     body = json.dumps(content).encode()
     sent_at = int((time.time() - age) * 1000)
     sig = signature.sign(key, routing_key, str(content.get("messageId")), sent_at, body)
-    return Inbound(routing_key, body, {SIGNATURE_HEADER: sig, TIMESTAMP_HEADER: sent_at} if headers is None else headers)
+    return PartnerMessage(routing_key, body, {SIGNATURE_HEADER: sig, TIMESTAMP_HEADER: sent_at} if headers is None else headers)
 
 
-def signed_bytes(routing_key: str, body: bytes, site: str | None, *, key: bytes = SIGNING_KEY) -> Inbound:
+def signed_bytes(routing_key: str, body: bytes, site: str | None, *, key: bytes = SIGNING_KEY) -> PartnerMessage:
     """Return a message whose body need not be JSON.
 
     With `site`, the placeholder id in a poisoned sample is replaced by the site's, and the signature is valid.
     """
     if site is None:
-        return Inbound(routing_key, body, {SIGNATURE_HEADER: "0" * 64, TIMESTAMP_HEADER: int(time.time() * 1000)})
+        return PartnerMessage(routing_key, body, {SIGNATURE_HEADER: "0" * 64, TIMESTAMP_HEADER: int(time.time() * 1000)})
     body = body.replace(b"00000000-0000-0000-0000-000000000000", site.encode())
     sent_at = int(time.time() * 1000)
     found = re.search(rb'"messageId": "([0-9a-f-]{36})"', body)
@@ -87,4 +87,4 @@ def signed_bytes(routing_key: str, body: bytes, site: str | None, *, key: bytes 
     if found:  # a new id for each message, also when Hypothesis repeats a sample
         body = body.replace(found[1], message_id)
     sig = signature.sign(key, routing_key, message_id.decode() if found else "None", sent_at, body)
-    return Inbound(routing_key, body, {SIGNATURE_HEADER: sig, TIMESTAMP_HEADER: sent_at})
+    return PartnerMessage(routing_key, body, {SIGNATURE_HEADER: sig, TIMESTAMP_HEADER: sent_at})

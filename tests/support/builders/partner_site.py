@@ -15,8 +15,8 @@ from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.models import Acknowledgement, CommandReason
 from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.domains.vcp.intake import take_command
-from gridfleet.domains.vcp.models import Inbound
-from gridfleet.domains.vcp.scheduler import steer
+from gridfleet.domains.vcp.models import PartnerMessage
+from gridfleet.domains.vcp.scheduler import issue_due_commands
 from gridfleet.kernel.db import Database
 from gridfleet.protocol.envelope import AckStatus
 from support.builders.accounts import add_user
@@ -33,7 +33,7 @@ class PartnerSite:
     plant: BenchPlant
     sender: SendingKey
 
-    async def take(self, message: Inbound, *, now: datetime | None = None, sender: SendingKey | None = None) -> str:
+    async def take(self, message: PartnerMessage, *, now: datetime | None = None, sender: SendingKey | None = None) -> str:
         """Process one message as the gateway does. Returns the status of the acknowledgement."""
         async with self.database.transaction() as db:
             return await take_command(db, sender or self.sender, message, now or datetime.now(UTC), 600)
@@ -110,7 +110,7 @@ class PartnerSite:
     async def steer(self, seconds: float = 0, *, now: datetime | None = None) -> int:
         """Run the executor as of `seconds` from now."""
         async with self.database.transaction() as db:
-            return await steer(db, now or datetime.now(UTC) + timedelta(seconds=seconds))
+            return await issue_due_commands(db, now or datetime.now(UTC) + timedelta(seconds=seconds))
 
     async def set_site(self, **columns: Any) -> None:
         """Update columns of the site's row."""

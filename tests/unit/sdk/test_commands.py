@@ -18,7 +18,7 @@ from gridfleet.sdk.plant import Command, CommandRefusal, CommandRefused, Command
 from gridfleet.sdk.plant.commands import open_command
 from gridfleet.sdk.plant.execution import CommandExecutor
 from gridfleet.sdk.plant.options import Counters
-from gridfleet.sdk.plant.store import Outbox
+from gridfleet.sdk.plant.store import QueueFile
 from support.servers.broker_line import broker_line
 
 KEY = bytes(range(32))
@@ -168,7 +168,7 @@ async def test_a_command_sent_while_the_plant_is_away_reaches_it(broker: Any, pl
 
 
 async def test_a_command_that_the_last_process_died_over_has_failed(broker: Any, plant: Any, tmp_path: Path) -> None:
-    queue = Outbox(tmp_path / "q", plant.id, max_bytes=10**6, max_age_seconds=3600)
+    queue = QueueFile(tmp_path / "q", plant.id, max_bytes=10**6, max_age_seconds=3600)
     await queue.begin_command("c1", b'{"commandId":"c1","status":"RECEIVED","time":1}')
     await queue.close()
 
@@ -180,7 +180,7 @@ async def test_a_command_that_the_last_process_died_over_has_failed(broker: Any,
 
 async def test_what_became_of_a_command_is_sent_before_the_plant_is_online(broker: Any, plant: Any, tmp_path: Path) -> None:
     """For ONLINE, the service sends a mode again that the plant failed to apply. It did not for a failure that came later."""
-    queue = Outbox(tmp_path / "q", plant.id, max_bytes=10**6, max_age_seconds=3600)
+    queue = QueueFile(tmp_path / "q", plant.id, max_bytes=10**6, max_age_seconds=3600)
     await queue.begin_command("c1", b'{"commandId":"c1","status":"RECEIVED","time":1}')
     await queue.close()
 
@@ -195,14 +195,14 @@ async def test_what_became_of_a_command_is_sent_before_the_plant_is_online(broke
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """A disk on which commands are stored at once, and whose answer waits for the event."""
-    answers, store = asyncio.Event(), Outbox.begin_command
+    answers, store = asyncio.Event(), QueueFile.begin_command
 
-    async def slow(outbox: Outbox, command_id: str, ack: bytes) -> bool:
-        is_new = await store(outbox, command_id, ack)
+    async def slow(queue: QueueFile, command_id: str, ack: bytes) -> bool:
+        is_new = await store(queue, command_id, ack)
         await answers.wait()
         return is_new
 
-    monkeypatch.setattr(Outbox, "begin_command", slow)
+    monkeypatch.setattr(QueueFile, "begin_command", slow)
     return answers
 
 
@@ -213,8 +213,8 @@ async def test_a_command_is_executed_if_the_connection_breaks_while_it_is_stored
     async def execute(command: Command) -> None:
         executed.append(command.command_id)
 
-    outbox = Outbox(tmp_path / "q", "plant", max_bytes=1_000_000, max_age_seconds=3600, fsync=False)
-    executor = CommandExecutor("plant", outbox, execute, asyncio.Event(), Counters(), time.time)
+    queue = QueueFile(tmp_path / "q", "plant", max_bytes=1_000_000, max_age_seconds=3600, fsync=False)
+    executor = CommandExecutor("plant", queue, execute, asyncio.Event(), Counters(), time.time)
     running = asyncio.create_task(executor.run())
     command = open_command(sign_message(KEY, "a", "m", NOW, payload("c1")), key=KEY, address="a", now_milliseconds=NOW)
     accepting = asyncio.create_task(executor.accept(command))
@@ -227,9 +227,9 @@ async def test_a_command_is_executed_if_the_connection_breaks_while_it_is_stored
     assert not await executor.accept(command)
     await executor.join()
     assert executed == ["c1"]
-    assert await outbox.unfinished_commands() == []
+    assert await queue.unfinished_commands() == []
     running.cancel()
-    await outbox.close()
+    await queue.close()
 
 
 async def test_commands_that_were_received_before_the_connection_broke_are_executed_in_order(

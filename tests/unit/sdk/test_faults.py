@@ -15,7 +15,7 @@ import pytest
 
 from gridfleet.protocol.topics import Channel
 from gridfleet.sdk.plant import Options, PlantClient, Snapshot
-from gridfleet.sdk.plant.store import Outbox
+from gridfleet.sdk.plant.store import QueueFile
 
 QUICK = Options(fsync=False, reconnect_min_seconds=0.05, reconnect_max_seconds=0.5, batch_snapshots=20)
 
@@ -44,13 +44,13 @@ async def test_a_backlog_travels_in_arrays(broker: Any, plant: Any, tmp_path: Pa
 async def test_a_drained_queue_has_reported_every_delivery(
     broker: Any, plant: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remove = Outbox.remove
+    remove = QueueFile.remove
 
-    async def report_late(outbox: Outbox, numbers: Sequence[int]) -> None:
-        await remove(outbox, numbers)
+    async def report_late(queue: QueueFile, numbers: Sequence[int]) -> None:
+        await remove(queue, numbers)
         await asyncio.sleep(0.2)
 
-    monkeypatch.setattr(Outbox, "remove", report_late)
+    monkeypatch.setattr(QueueFile, "remove", report_late)
     delivered: list[int] = []
     async with PlantClient(plant.package(), queue_path=tmp_path / "q", on_delivered=delivered.extend, options=QUICK) as client:
         sent = await client.send(Snapshot(time=1, seq=1))

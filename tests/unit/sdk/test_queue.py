@@ -19,21 +19,21 @@ from gridfleet.protocol.envelope import MAX_DEVICES, MAX_FIELDS, sign_message
 from gridfleet.protocol.topics import Channel
 from gridfleet.sdk.plant import DeviceEntry, QueueError, Snapshot, SnapshotRefused
 from gridfleet.sdk.plant.messages import ENVELOPE_BYTES, MessageIds, encode_snapshot, pack
-from gridfleet.sdk.plant.store import Outbox, Stored
+from gridfleet.sdk.plant.store import QueueFile, Stored
 
 
-def open_queue(path: Path, max_bytes: int = 10_000, max_age_seconds: float = 3600, plant_id: str = "plant") -> Outbox:
-    return Outbox(path, plant_id, max_bytes=max_bytes, max_age_seconds=max_age_seconds)
+def open_queue(path: Path, max_bytes: int = 10_000, max_age_seconds: float = 3600, plant_id: str = "plant") -> QueueFile:
+    return QueueFile(path, plant_id, max_bytes=max_bytes, max_age_seconds=max_age_seconds)
 
 
 @pytest.fixture
-async def queue(tmp_path: Path) -> AsyncIterator[Outbox]:
+async def queue(tmp_path: Path) -> AsyncIterator[QueueFile]:
     opened = open_queue(tmp_path / "q")
     yield opened
     await opened.close()
 
 
-async def test_messages_leave_in_their_order_and_only_when_removed(queue: Outbox) -> None:
+async def test_messages_leave_in_their_order_and_only_when_removed(queue: QueueFile) -> None:
     numbers, dropped = await queue.put(Channel.TELEMETRY, [b"a", b"b", b"c"])
     await queue.put(Channel.ACK, [b"ack"])
 
@@ -107,7 +107,7 @@ async def test_commands_are_remembered_until_they_end(tmp_path: Path) -> None:
     await queue.close()
 
 
-async def test_a_second_user_of_the_file_is_refused(queue: Outbox, tmp_path: Path) -> None:
+async def test_a_second_user_of_the_file_is_refused(queue: QueueFile, tmp_path: Path) -> None:
     with pytest.raises(QueueError, match="database is locked: another process uses it"):
         open_queue(tmp_path / "q")
 
@@ -155,7 +155,7 @@ async def test_a_file_that_names_no_plant_is_the_first_ones(tmp_path: Path) -> N
         open_queue(tmp_path / "q", plant_id="two")
 
 
-def test_only_the_owner_reads_the_file(queue: Outbox, tmp_path: Path) -> None:
+def test_only_the_owner_reads_the_file(queue: QueueFile, tmp_path: Path) -> None:
     assert (tmp_path / "q").stat().st_mode & 0o077 == 0
 
 
@@ -163,11 +163,11 @@ async def test_what_was_stored_survives_kill_9(tmp_path: Path) -> None:
     program = """
 import asyncio, sys
 from pathlib import Path
-from gridfleet.sdk.plant.store import Outbox
+from gridfleet.sdk.plant.store import QueueFile
 from gridfleet.protocol.topics import Channel
 
 async def main():
-    queue = Outbox(Path(sys.argv[1]), "plant", max_bytes=10**9, max_age_seconds=3600, fsync=False)
+    queue = QueueFile(Path(sys.argv[1]), "plant", max_bytes=10**9, max_age_seconds=3600, fsync=False)
     number = 0
     while True:
         await queue.put(Channel.TELEMETRY, [b"%d" % number])

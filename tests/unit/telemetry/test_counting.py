@@ -11,7 +11,7 @@ from gridfleet.domains.device_templates.models import SignalRole
 from gridfleet.domains.telemetry.energy.arithmetic import counter_increase
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.power.counting import count_energy, with_kept_hours
-from gridfleet.domains.telemetry.power.models import EnergyState, Reading
+from gridfleet.domains.telemetry.power.models import EnergyState, RoleReading
 from gridfleet.domains.telemetry.power.newest import MOST
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -19,13 +19,13 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
 
-def reading(device: str | None, role: str, value: float, time: datetime) -> Reading:
-    return Reading(SignalRole(role), sum(map(ord, device or "-")), device, role, value, microseconds(time))
+def reading(device: str | None, role: str, value: float, time: datetime) -> RoleReading:
+    return RoleReading(SignalRole(role), sum(map(ord, device or "-")), device, role, value, microseconds(time))
 
 
 def counted(*batches: tuple[datetime, dict[tuple[str | None, str], float]], zone: str = "UTC") -> EnergyState:
     """Return the state after newest values by device and role, at these times, each known until a newer one."""
-    known: dict[tuple[str | None, str], Reading] = {}
+    known: dict[tuple[str | None, str], RoleReading] = {}
     state = None
     for time, values in batches:
         known |= {(device, role): reading(device, role, value, time) for (device, role), value in values.items()}

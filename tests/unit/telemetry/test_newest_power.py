@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gridfleet.domains.device_templates.models import SignalRole
 from gridfleet.domains.telemetry.frames.models import to_datetime
-from gridfleet.domains.telemetry.power.models import NewestPower, Reading
+from gridfleet.domains.telemetry.power.models import NewestPower, RoleReading
 from gridfleet.domains.telemetry.power.newest import FRESH, MOST, newest_power
 
 NOW = 900_000_000_000_000
@@ -16,11 +16,11 @@ OLD = NOW - FRESH // timedelta(microseconds=1) - 1
 SOURCES: dict[str | None, int] = {None: 1, "PV1": 2, "PV2": 3, "GRID": 4, "HEATPUMP": 5, "BAT1": 6, "BAT2": 7}
 
 
-def reading(device: str | None, role: str | None, value: float, time: int = NOW) -> Reading:
-    return Reading(None if role is None else SignalRole(role), SOURCES[device], device, role or "capacity", value, time)
+def reading(device: str | None, role: str | None, value: float, time: int = NOW) -> RoleReading:
+    return RoleReading(None if role is None else SignalRole(role), SOURCES[device], device, role or "capacity", value, time)
 
 
-def newest(*readings: Reading) -> NewestPower:
+def newest(*readings: RoleReading) -> NewestPower:
     found = newest_power(readings)
     assert found is not None
     return found
@@ -90,7 +90,7 @@ def test_the_capacity_is_that_of_the_batteries_also_if_the_plant_reports_the_sta
         max_size=20,
     )
 )
-def test_any_readings_give_powers_that_can_be_summed_over_a_fleet(readings: list[Reading]) -> None:
+def test_any_readings_give_powers_that_can_be_summed_over_a_fleet(readings: list[RoleReading]) -> None:
     found = newest_power(readings)
     if found is not None:
         values = (found.pv, found.battery, found.grid, found.load, found.soc, found.soh, found.capacity)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridfleet.domains.partners.scopes import Scope
-from gridfleet.domains.vcp.models import Inbound, Rejection, Verified
+from gridfleet.domains.vcp.models import PartnerMessage, Rejection, Verified
 from gridfleet.domains.vcp.verification import prove, read
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_messages import read_heading
@@ -19,7 +19,7 @@ SITE = new_id()
 KEY = bytes(range(32))
 
 
-def verify(message: Inbound, now: datetime | None = None, **sender: Any) -> Verified | str:
+def verify(message: PartnerMessage, now: datetime | None = None, **sender: Any) -> Verified | str:
     """The order, or the reason against it."""
     try:
         content = read_heading(message.body)
@@ -36,7 +36,7 @@ def test_the_published_vector_is_accepted_at_its_time() -> None:
     )
     signature = "19e1dc47fbbc31983e03b7bb1c5c8042823b34f8c160e5856d5cd6cc70590670"
     for stamp in (1795168800123, "1795168800123", b"1795168800123"):
-        message = Inbound("acme-energy.command.mode", body, {"x-vcp-signature": signature, "x-vcp-timestamp": stamp})
+        message = PartnerMessage("acme-energy.command.mode", body, {"x-vcp-signature": signature, "x-vcp-timestamp": stamp})
         found = verify(message, datetime.fromtimestamp(1795168800, UTC))
         assert isinstance(found, Verified)
         assert found.type == "MODE_CHANGE"
@@ -98,7 +98,7 @@ def test_what_is_missing_or_mistyped_refuses_the_message(kind: str, members: dic
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b"{", b"\xff", b"[" * 70_000, b'{"a":' * 2_000])
 def test_a_body_that_is_no_order_is_refused(body: bytes) -> None:
-    assert verify(Inbound(f"{SLUG}.command.site-setpoint", body, {})) == "MALFORMED"
+    assert verify(PartnerMessage(f"{SLUG}.command.site-setpoint", body, {})) == "MALFORMED"
 
 
 def test_a_body_that_is_too_large_is_refused() -> None:
@@ -163,9 +163,9 @@ def test_no_changed_byte_passes(place: int, change: int) -> None:
     st.text(max_size=80), st.binary(max_size=200), st.dictionaries(st.text(max_size=20), st.one_of(st.text(), st.integers()))
 )
 def test_nothing_but_a_rejection_comes_of_rubbish(kind: str, body: bytes, headers: dict[str, Any]) -> None:
-    assert isinstance(verify(Inbound(f"{SLUG}.{kind}", body, headers)), str)
+    assert isinstance(verify(PartnerMessage(f"{SLUG}.{kind}", body, headers)), str)
     for known in CommandKind:
-        assert isinstance(verify(Inbound(f"{SLUG}.{known}", body, headers)), str)
+        assert isinstance(verify(PartnerMessage(f"{SLUG}.{known}", body, headers)), str)
 
 
 def test_a_device_keeps_its_own_name() -> None:

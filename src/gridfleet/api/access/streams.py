@@ -9,7 +9,7 @@ from uuid import UUID
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.errors import TooManyRequests
 
-__all__ = ["StreamPlaces"]
+__all__ = ["StreamSlots"]
 
 MOST: Final = 4_096
 """Streams of a process."""
@@ -18,11 +18,11 @@ MOST_OF_CALLER: Final = 20
 _RETRY_AFTER_SECONDS: Final = 30
 
 
-class StreamPlaces:
-    """The places for streams.
+class StreamSlots:
+    """The slots for streams.
 
-    An organisation may have half of the places that the others leave, so the first has half of all, and each further one always
-    finds some.
+    An organisation may have half of the slots that the others leave, so the first has half of all, and each further one always
+    gets some.
     """
 
     def __init__(self) -> None:
@@ -34,22 +34,22 @@ class StreamPlaces:
 
     @contextmanager
     def hold(self, org: OrgScope) -> Iterator[None]:
-        """Hold one place until the end of the block.
+        """Hold one slot until the end of the block.
 
         Raises:
-            TooManyRequests: The caller or the organisation has all of its places.
+            TooManyRequests: The caller or the organisation has all of its slots.
         """
         organization_id, caller_id = org.organization_id, org.actor.id
         own = self._of_organizations[organization_id]
         if self._of_callers[caller_id] >= MOST_OF_CALLER or own + len(self) >= MOST:
             raise TooManyRequests(_RETRY_AFTER_SECONDS)
-        places = (self._of_organizations, organization_id), (self._of_callers, caller_id)
-        for counter, key in places:
+        slots = (self._of_organizations, organization_id), (self._of_callers, caller_id)
+        for counter, key in slots:
             counter[key] += 1
         try:
             yield
         finally:
-            for counter, key in places:
+            for counter, key in slots:
                 counter[key] -= 1
                 if not counter[key]:
                     del counter[key]

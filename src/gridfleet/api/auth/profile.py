@@ -104,5 +104,5 @@ async def confirm_email(call: Call, db: Connection, body: EmailConfirmation) -> 
 )
 async def choose_default_organization(caller: UserCaller, db: Connection, body: DefaultOrganization) -> SessionUserResponse:
     """Set the organisation that is selected after login: one of the caller's own, or any for SuperAdmins."""
-    await membership.start_in(db, caller, body.organization_id)
+    await membership.set_default_organization(db, caller, body.organization_id)
     return SessionUserResponse(await session_user(db, await sessions.account_of(db, caller)))

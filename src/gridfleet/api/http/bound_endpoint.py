@@ -38,7 +38,7 @@ from gridfleet.api.state import AppState
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.errors import CodedError, ValidationFailed
 from gridfleet.kernel.ids import look_up_text, parse_uuid
-from gridfleet.kernel.redis_link import RedisAway
+from gridfleet.kernel.redis_link import RedisUnavailable
 
 __all__ = ["BoundEndpoint", "query_pairs"]
 
@@ -93,7 +93,7 @@ class BoundEndpoint:
             return self._refuse(call, RecordBusy(_RETRY_WHEN_BUSY_SECONDS))
         except (PoolTimeout, PoolClosed, psycopg.OperationalError) as error:
             log.error("database unavailable", request_id=call.request_id, error=type(error).__name__)
-        except RedisAway:
+        except RedisUnavailable:
             log.error("cache unavailable", request_id=call.request_id)
         except Exception:
             log.exception("request failed", request_id=call.request_id, route=self._endpoint.path)

@@ -20,7 +20,7 @@ from gridfleet.domains.alerts.models import Severity
 from gridfleet.domains.alerts.publishing import publish_changes
 from gridfleet.domains.alerts.rules import store as rules
 from gridfleet.domains.alerts.states import store as states
-from gridfleet.domains.notifications.queue import Notice, NotificationContent, notify_each
+from gridfleet.domains.notifications.queue import Notification, NotificationContent, notify_each
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection, after_commit
@@ -147,7 +147,7 @@ async def _raise(
         await store.insert(db, alerts)
         # The most severe first: of too many, the last are left out.
         alerts.sort(key=lambda alert: _SEVERITIES.index(alert.severity), reverse=True)
-        await notify_each(db, [_notice(alert) for alert in alerts])
+        await notify_each(db, [_notification(alert) for alert in alerts])
         await publish_changes(db, list(raised.values()))
     return raised
 
@@ -172,7 +172,7 @@ def _new_alert(plant: store.PlantName, watch: Watch, point: Point, cause: dict[s
     )
 
 
-def _notice(alert: store.NewAlert) -> Notice:
+def _notification(alert: store.NewAlert) -> Notification:
     content = NotificationContent(
         subject=f"{alert.severity}: {alert.message}",
         body=f"{alert.message}\nMeasured at {alert.measured_at:%Y-%m-%d %H:%M:%S} UTC.",
@@ -184,7 +184,7 @@ def _notice(alert: store.NewAlert) -> Notice:
             "severity": alert.severity.value,
         },
     )
-    return Notice(alert.organization_id, content, alert.cause, alert.severity)
+    return Notification(alert.organization_id, content, alert.cause, alert.severity)
 
 
 def _log_after_commit(db: Connection, alert: store.NewAlert) -> None:

@@ -17,7 +17,7 @@ from gridfleet.domains.ingest.cached_plants import CachedPlant
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
 from gridfleet.domains.ingest.parsing import parse_acknowledgement, parse_envelope, parse_snapshots, parse_status
 from gridfleet.domains.ingest.plant_cache import PlantCache
-from gridfleet.domains.ingest.snapshots import DeviceFields, Snapshot, add_snapshot, read_snapshot
+from gridfleet.domains.ingest.snapshots import CheckedSnapshot, DeviceFields, add_snapshot, read_snapshot
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
@@ -197,7 +197,7 @@ class Pipeline:
             False if each snapshot of an array was refused.
         """
         payload = message.payload
-        snapshots: list[Snapshot] = []
+        snapshots: list[CheckedSnapshot] = []
         if bytes(payload)[:1] != b"[":
             snapshots.append(read_snapshot(plant, payload, "payload", message.id, batch.now))
         else:

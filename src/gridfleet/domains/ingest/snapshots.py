@@ -19,7 +19,7 @@ from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.protocol import envelope as wire
 from gridfleet.protocol.envelope import RefusalReason
 
-__all__ = ["DeviceFields", "Snapshot", "add_snapshot", "read_snapshot"]
+__all__ = ["CheckedSnapshot", "DeviceFields", "add_snapshot", "read_snapshot"]
 
 EventValues = dict[tuple[str | None, int], dict[str, float]]
 """Values by metric, for each external id, None for the plant itself, and time in microseconds."""
@@ -29,7 +29,7 @@ _Entry = tuple[CachedDevice, int, dict[str, wire.FieldValue], str]
 """Device, time of measurement in microseconds, fields, path in the message. A plain tuple: a batch has thousands."""
 
 
-class Snapshot(NamedTuple):
+class CheckedSnapshot(NamedTuple):
     """A snapshot that is not refused.
 
     `time_us` is its time of measurement in microseconds. `lacking` has the entries whose fields need positions.
@@ -43,7 +43,7 @@ class Snapshot(NamedTuple):
     unregistered: list[str]
 
 
-def read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: str, now: datetime) -> Snapshot:
+def read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: str, now: datetime) -> CheckedSnapshot:
     """Check a snapshot, and find its devices. Neither the plant nor its devices change.
 
     Args:
@@ -54,7 +54,7 @@ def read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: s
     """
     snapshot = parse_snapshot(raw, path, message_id)
     snapshot_us = measurement_time(snapshot.time, f"{path}.time", message_id, now)
-    read = Snapshot(path, snapshot_us, [], [], [], [])
+    read = CheckedSnapshot(path, snapshot_us, [], [], [], [])
     if snapshot.fields:
         check_fields(snapshot.fields, fields_path := f"{path}.fields", message_id)
         read.entries.append((plant.itself, snapshot_us, snapshot.fields, fields_path))
@@ -77,7 +77,9 @@ def read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: s
     return read
 
 
-def add_snapshot(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: Snapshot, message: wire.Envelope) -> None:
+def add_snapshot(
+    batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: CheckedSnapshot, message: wire.Envelope
+) -> None:
     """Add a snapshot to the batch, except names without room."""
     _add_frames(batch, plant, delivery, snapshot, message.id)
     for device, status in snapshot.statuses:
@@ -88,7 +90,7 @@ def add_snapshot(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot:
             own[external_id] = own.get(external_id, 0) + 1
 
 
-def _add_frames(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: Snapshot, message_id: str) -> None:
+def _add_frames(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: CheckedSnapshot, message_id: str) -> None:
     """Add the frames of a snapshot, and the telemetry events of those that are not too old for events."""
     published: EventValues | None = {} if plant.id in batch.subscribed else None
     published_from_us = 0 if published is None else microseconds(batch.now - EVENT_MAX_AGE)

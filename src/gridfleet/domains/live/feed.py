@@ -25,7 +25,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.due_work import wait_at_most
 from gridfleet.kernel.errors import TooManyRequests
 
-__all__ = ["Encode", "Feed", "FeedKey", "Place"]
+__all__ = ["Encode", "Feed", "FeedKey", "ReadPosition"]
 
 log = structlog.get_logger(__name__)
 
@@ -68,8 +68,8 @@ class _Turn(NamedTuple):
     at: float
 
 
-class Place(NamedTuple):
-    """Where a watcher reads on: in the turn with this number, after the first `offset` bytes."""
+class ReadPosition(NamedTuple):
+    """The position of a watcher: in the turn with this number, after the first `offset` bytes."""
 
     turn: int
     offset: int = 0
@@ -156,16 +156,16 @@ class Feed:
         position = int(number)
         return position if self._first <= position <= self.end_position else None
 
-    def has(self, place: Place) -> bool:
+    def has(self, position: ReadPosition) -> bool:
         """Return whether a watcher can continue: not within events that are no longer kept."""
-        return not place.offset or place.turn >= self._first
+        return not position.offset or position.turn >= self._first
 
-    def read(self, place: Place) -> tuple[bytes, Place]:
-        """Return the events from a place on, as many bytes as a piece may hold, and the place after them."""
-        turn, offset = place
+    def read(self, position: ReadPosition) -> tuple[bytes, ReadPosition]:
+        """Return the events from a position on, as many bytes as a piece may hold, and the position after them."""
+        turn, offset = position
         if turn < self._first:
             turn = self.end_position
-            return self.encode("reset", StreamReset("TOO_SLOW"), self._id(turn)), Place(turn)
+            return self.encode("reset", StreamReset("TOO_SLOW"), self._id(turn)), ReadPosition(turn)
         pieces: list[bytes] = []
         room = MOST_PIECE_BYTES
         while turn < self.end_position and room:
@@ -175,7 +175,7 @@ class Feed:
             offset += len(pieces[-1])
             if offset == len(data):
                 turn, offset = turn + 1, 0
-        return b"".join(pieces), Place(turn, offset)
+        return b"".join(pieces), ReadPosition(turn, offset)
 
     async def summary(self, position: int) -> bytes:
         """Return the newest summary, at most SUMMARY_SECONDS old, with the id of a position."""

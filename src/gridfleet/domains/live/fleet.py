@@ -17,7 +17,7 @@ from uuid import UUID
 
 import structlog
 
-from gridfleet.domains.live.feed import Encode, Feed, FeedKey, Place
+from gridfleet.domains.live.feed import Encode, Feed, FeedKey, ReadPosition
 from gridfleet.domains.live.models import StreamReset
 from gridfleet.domains.organizations.actors import may_read_names
 from gridfleet.domains.plants.changes import ChangeKind, ChangeStream
@@ -67,14 +67,14 @@ class FleetChanges:
     ) -> AsyncGenerator[bytes, None]:
         """Yield encoded events, and an empty piece if nothing has changed for some seconds.
 
-        First comes what has happened since the event `last_id`, or a `reset` if that is not known any more, or for a new
+        First comes what has happened since the event `last_id`, or a `reset` if that event is no longer kept, or for a new
         watcher a `summary`. Ends when the process stops.
 
         Args:
             org: The organisation.
             kinds: The kinds of changes to show.
             transaction: Opens a transaction for the reads of the organisation.
-            encode: Makes an event.
+            encode: Encodes an event.
             last_id: The id of the last event that the client received.
 
         Raises:
@@ -86,17 +86,17 @@ class FleetChanges:
         try:
             number = feed.position_after(last_id)
             if number is None:
-                place = Place(feed.end_position)
+                read_on = ReadPosition(feed.end_position)
                 piece = feed.encode("reset", StreamReset("UNKNOWN_ID"), None) if last_id else b""
-                piece += await feed.summary(place.turn)
+                piece += await feed.summary(read_on.turn)
             else:
-                piece, place = feed.read(Place(number))
+                piece, read_on = feed.read(ReadPosition(number))
             yield piece  # at once, possibly empty: the response begins with it
-            while not feed.ended and feed.has(place):
-                piece, place = feed.read(place)
+            while not feed.ended and feed.has(read_on):
+                piece, read_on = feed.read(read_on)
                 if not piece:
                     await feed.woken.wait()
-                    piece, place = feed.read(place)
+                    piece, read_on = feed.read(read_on)
                 yield piece
         finally:
             feed.watchers -= 1

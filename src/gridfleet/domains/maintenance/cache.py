@@ -26,14 +26,14 @@ class CacheStatistics(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def cache_statistics(cache: Cache) -> CacheStatistics:
-    """Return the statistics of the cache, with Redis those of all processes together. Raises RedisAway."""
+    """Return the statistics of the cache, with Redis those of all processes together. Raises RedisUnavailable."""
     reads = await cache.reads()
     share = reads.hits / max(1, reads.hits + reads.misses)
     return CacheStatistics(f"{share:.1%}", reads.hits, reads.misses, reads.keys, _size(reads.size_bytes))
 
 
 async def flush_cache(db: Connection, cache: Cache, actor: Actor, organization_id: UUID | None = None) -> None:
-    """Remove all entries, or those of one organisation, whether it exists or not. Raises RedisAway."""
+    """Remove all entries, or those of one organisation, whether it exists or not. Raises RedisUnavailable."""
     await record(db, Event.CACHE_FLUSHED, actor, organization_id=organization_id)
     await cache.flush(organization_id)
 

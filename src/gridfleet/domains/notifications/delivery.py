@@ -96,11 +96,11 @@ class NotificationWorker:
                 deliveries = await store.claim(db, channel, sender.most, _LEASE)
             if not deliveries:
                 return
-            outcomes = await self._send(sender, await self._hold(deliveries))
+            outcomes = await self._send(sender, await self._delay_for_quiet_hours(deliveries))
             for sent in outcomes:
                 await isolate(Consumer.NOTIFICATIONS, [sent], self._record_outcomes, self._fail)
 
-    async def _hold(self, deliveries: Sequence[Outgoing]) -> list[Outgoing]:
+    async def _delay_for_quiet_hours(self, deliveries: Sequence[Outgoing]) -> list[Outgoing]:
         """Postpone deliveries to users who have quiet hours now to the end of these. Returns the others."""
         now = utc_now()
         ends = {one.id: quiet_until(one.quiet_hours, now) for one in deliveries if one.is_wanted and one.quiet_hours}
@@ -109,7 +109,7 @@ class NotificationWorker:
             async with self._database.transaction() as db:
                 for one in deliveries:
                     if one.id in held:
-                        await store.hold(db, one, held[one.id])
+                        await store.delay_until(db, one, held[one.id])
         return [one for one in deliveries if one.id not in held]
 
     @staticmethod

@@ -38,7 +38,7 @@ async def change_preferences(db: Connection, caller: UserCaller, changes: Prefer
         return await preferences_of(db, caller.user_id)
     changed = await store.save_preferences(db, caller.user_id, columns)
     if "quiet_hours" in columns:
-        await store.release_held(db, caller.user_id)
+        await store.end_delays(db, caller.user_id)
     details = {"changed": sorted(map(to_camel, columns))}
     await record(db, Event.USER_NOTIFICATIONS_CHANGED, caller.as_actor, _subject(caller), details=details)
     return changed

@@ -13,7 +13,7 @@ from gridfleet.domains.notifications.recipients.store import AddressKey
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
 
-__all__ = ["MOST_AT_ONCE", "Notice", "NotificationContent", "notify_each", "notify_members"]
+__all__ = ["MOST_AT_ONCE", "Notification", "NotificationContent", "notify_each", "notify_members"]
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ class NotificationContent(NamedTuple):
     metadata: dict[str, Any]
 
 
-class Notice(NamedTuple):
+class Notification(NamedTuple):
     """A notification for an organisation.
 
     Without a `cause`, its cause is the current one. Without a `severity`, every user gets it, by each of `channels`.
@@ -46,38 +46,44 @@ async def notify_members(
     db: Connection, organization_id: UUID, channels: Sequence[Channel], content: NotificationContent
 ) -> int:
     """Queue one notification without a severity, as `notify_each` does."""
-    return await notify_each(db, [Notice(organization_id, content, None, None, channels)])
+    return await notify_each(db, [Notification(organization_id, content, None, None, channels)])
 
 
-async def notify_each(db: Connection, notices: Sequence[Notice]) -> int:
+async def notify_each(db: Connection, notifications: Sequence[Notification]) -> int:
     """Queue each notification for its organisation's ORG_ADMINs and OPERATORs, by the channels that they want for its severity.
 
     Of each organisation and channel, the first notifications that have at most `MOST_AT_ONCE` deliveries together.
 
     Returns the number of deliveries.
     """
-    if not notices:
+    if not notifications:
         return 0
-    count, addresses = 0, await store.count_addresses(db, list({notice.organization_id for notice in notices}))
+    count, addresses = (
+        0,
+        await store.count_addresses(db, list({notification.organization_id for notification in notifications})),
+    )
     for channel in Channel:
-        if due := _with_room(channel, notices, addresses):
+        if due := _with_room(channel, notifications, addresses):
             rows = [
-                store.NoticeRow(one.organization_id, *one.content, one.cause or current_cause(), one.severity) for one in due
+                store.NotificationRow(one.organization_id, *one.content, one.cause or current_cause(), one.severity)
+                for one in due
             ]
             count += await store.queue_for_members(db, channel, rows, MOST_AT_ONCE)
     return count
 
 
-def _with_room(channel: Channel, notices: Sequence[Notice], addresses: Mapping[AddressKey, int]) -> list[Notice]:
-    """Return the notices that are queued for a channel: those that have recipients and room."""
-    found: list[Notice] = []
+def _with_room(
+    channel: Channel, notifications: Sequence[Notification], addresses: Mapping[AddressKey, int]
+) -> list[Notification]:
+    """Return the notifications that are queued for a channel: those that have recipients and room."""
+    found: list[Notification] = []
     queued: Counter[UUID] = Counter()
     left_out: Counter[UUID] = Counter()
     most: dict[UUID, int] = {}
-    for notice in notices:
-        organization_id = notice.organization_id
-        count = addresses.get((organization_id, channel, notice.severity), 0)
-        if channel not in notice.channels or not count:
+    for notification in notifications:
+        organization_id = notification.organization_id
+        count = addresses.get((organization_id, channel, notification.severity), 0)
+        if channel not in notification.channels or not count:
             continue
         most[organization_id] = max(count, most.get(organization_id, 0))
         # The first is queued in any case, for as many addresses as there is room for.
@@ -85,7 +91,7 @@ def _with_room(channel: Channel, notices: Sequence[Notice], addresses: Mapping[A
             left_out[organization_id] += 1
         else:
             queued[organization_id] += count
-            found.append(notice)
+            found.append(notification)
     for organization_id, count in most.items():
         if count > MOST_AT_ONCE or left_out[organization_id]:
             log.warning(

@@ -167,7 +167,7 @@ async def postpone(db: Connection, delivery_id: UUID, attempts: int, error: str,
     return cursor.rowcount > 0
 
 
-async def hold(db: Connection, delivery: Outgoing, until: datetime) -> None:
+async def delay_until(db: Connection, delivery: Outgoing, until: datetime) -> None:
     """Make a claimed delivery due at `until` without counting the try, unless it was finished or claimed again.
 
     Does nothing if the user's quiet hours were changed meanwhile: the delivery is due when its lease ends. A change that comes
@@ -188,8 +188,8 @@ async def hold(db: Connection, delivery: Outgoing, until: datetime) -> None:
     )
 
 
-async def release_held(db: Connection, user_id: UUID) -> None:
-    """Make a user's deliveries due that wait for the end of quiet hours. Those that wait for another try wait less long."""
+async def end_delays(db: Connection, user_id: UUID) -> None:
+    """Make a user's deliveries due that wait for the end of quiet hours. Those that wait for another try are unchanged."""
     await db.execute(
         "UPDATE notification_log SET due_at = now() WHERE user_id = %s AND status = 'PENDING'"
         " AND due_at > now() + interval '10 minutes'",

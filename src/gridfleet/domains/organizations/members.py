@@ -35,7 +35,7 @@ async def add(db: Connection, actor: Actor, organization_id: UUID, user_id: UUID
     """
     member_id = new_id()
     if await store.insert_member(db, member_id, organization_id, user_id, role):
-        await profile.start_in_first(db, user_id, organization_id)
+        await profile.set_first_default_organization(db, user_id, organization_id)
         subject = Subject(SubjectType.MEMBER, member_id)
         details = {"userId": str(user_id), "role": role}
         await record(db, Event.MEMBER_ADDED, actor, subject, organization_id=organization_id, details=details)

@@ -19,7 +19,7 @@ __all__ = [
     "require_admin",
     "role_in",
     "scope_of",
-    "start_in",
+    "set_default_organization",
 ]
 
 
@@ -64,7 +64,7 @@ def everywhere(caller: UserCaller) -> PlatformScope:
     return PlatformScope(caller)
 
 
-async def start_in(db: Connection, caller: UserCaller, organization_id: UUID) -> None:
+async def set_default_organization(db: Connection, caller: UserCaller, organization_id: UUID) -> None:
     """Set the caller's default organisation: one of their own, or any for a SuperAdmin.
 
     Raises:
@@ -76,7 +76,7 @@ async def start_in(db: Connection, caller: UserCaller, organization_id: UUID) ->
         raise OrganizationNotFound
     if not caller.is_super_admin and (membership is None or membership.role is None):
         raise MembershipRequired
-    await profile.start_in(db, caller, organization_id)
+    await profile.set_default_organization(db, caller, organization_id)
 
 
 async def organizations_of(db: Connection, user_id: UUID) -> list[OwnOrganization]:

@@ -14,7 +14,7 @@ from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.plants.commands.clocks import issue_time
-from gridfleet.domains.plants.commands.models import CommandStatus, NewCommand, Requester
+from gridfleet.domains.plants.commands.models import CommandStatus, NewPlantCommand, Requester
 from gridfleet.domains.plants.commands.relaying import relay, relay_stop
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.acknowledgements import acknowledgement
@@ -22,15 +22,15 @@ from gridfleet.domains.vcp.confirmation import store as confirmation
 from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT
 from gridfleet.domains.vcp.log_entries import LoggedMessage, new_log_entry
 from gridfleet.domains.vcp.models import (
-    Inbound,
     Instruction,
     NewLogEntry,
+    PartnerMessage,
     Rejection,
     Site,
     Verified,
 )
 from gridfleet.domains.vcp.rules import check_site, instruct
-from gridfleet.domains.vcp.scheduler import Selection, steer
+from gridfleet.domains.vcp.scheduler import Selection, issue_due_commands
 from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.domains.vcp.sites.changes import change_site
 from gridfleet.domains.vcp.verification import command_type, prove, read
@@ -59,7 +59,9 @@ _READ_AGAIN: Final = frozenset({CommandKind.MODE, CommandKind.SCHEDULE_SET, Comm
 """Their payload is read again from the log when the plant refuses a later one."""
 
 
-async def take_command(db: Connection, sender: SendingKey, message: Inbound, now: datetime, window_seconds: int) -> PartnerAck:
+async def take_command(
+    db: Connection, sender: SendingKey, message: PartnerMessage, now: datetime, window_seconds: int
+) -> PartnerAck:
     """Process one message in the transaction of `db`.
 
     Returns:
@@ -78,7 +80,7 @@ async def take_command(db: Connection, sender: SendingKey, message: Inbound, now
     if logged.message_id is not None:
         known = await store.find_claim(db, sender.key.organization_id, logged.message_id)
         if known is not None and known.digest == logged.digest:
-            return await _answer_again(db, sender, known)
+            return await _acknowledge_again(db, sender, known)
         if known is not None:
             reused = Rejection(RejectionReason.DUPLICATE, "messageId: belongs to another message")
             return await _refuse(db, logged, reused, now, claims_id=False)
@@ -88,8 +90,8 @@ async def take_command(db: Connection, sender: SendingKey, message: Inbound, now
         site = await _site_of(db, sender, verified)
         check_site(verified, site, now)
         if isinstance(verified.command, SetpointCommand):
-            site = await _steered(db, site, now)
-        instruction = await _weigh(db, verified, site, now)
+            site = await _after_due_commands(db, site, now)
+        instruction = await _instruction_for(db, verified, site, now)
         return await _accept(db, logged, verified, site, instruction, now)
     except Rejection as rejection:
         if site is not None and site.silent_from < now:
@@ -97,7 +99,7 @@ async def take_command(db: Connection, sender: SendingKey, message: Inbound, now
         return await _refuse(db, logged, rejection, now, claims_id=True, plant_id=site.plant_id if site else None)
 
 
-async def refuse_unstorable(db: Connection, sender: SendingKey, message: Inbound, now: datetime) -> PartnerAck:
+async def refuse_unstorable(db: Connection, sender: SendingKey, message: PartnerMessage, now: datetime) -> PartnerAck:
     """Refuse a message that cannot be processed or stored. The command log does not keep its payload."""
     logged = LoggedMessage(message, sender)
     logged.keeps_payload = False
@@ -123,18 +125,18 @@ async def _site_of(db: Connection, sender: SendingKey, verified: Verified) -> Si
     return site
 
 
-async def _steered(db: Connection, site: Site, now: datetime) -> Site:
-    """Return the locked site after what is due there: a setpoint would lose its effect to a step or mode that follows it."""
+async def _after_due_commands(db: Connection, site: Site, now: datetime) -> Site:
+    """Issue what is due at the site, and return the locked site. A due step or mode would replace a new setpoint at once."""
     before = now - A_MOMENT
     is_over = site.override is not None and site.override.expires_at is not None and site.override.expires_at <= now
     if not is_over and site.schedule_ends_at is None and not await confirmation.is_due(db, site.plant_id, before):
         return site
-    await steer(db, before, Selection(only=[site.plant_id]), falls_back=False)
-    [steered] = await sites.read_locked(db, [site.plant_id])
-    return steered
+    await issue_due_commands(db, before, Selection(only=[site.plant_id]), falls_back=False)
+    [changed] = await sites.read_locked(db, [site.plant_id])
+    return changed
 
 
-async def _weigh(db: Connection, verified: Verified, site: Site, now: datetime) -> Instruction:
+async def _instruction_for(db: Connection, verified: Verified, site: Site, now: datetime) -> Instruction:
     device = template = None
     if isinstance(verified.command, DeviceCommand) and verified.device is not None:
         device = await store.find_device(db, site.plant_id, verified.device)
@@ -156,7 +158,7 @@ async def _accept(
     stops = verified.type is CommandType.EMERGENCY
     # An emergency stop withdraws what waits for the plant.
     issued_at = now if stops else await issue_time(db, site.plant_id, now)
-    command = NewCommand(
+    command = NewPlantCommand(
         id=command_id,
         plant_id=site.plant_id,
         sub_device_id=device and device.id,
@@ -214,7 +216,7 @@ async def _named_plant(db: Connection, logged: LoggedMessage) -> UUID | None:
     return plant_id if await store.hold_plant(db, key.organization_id, plant_id) else None
 
 
-async def _answer_again(db: Connection, sender: SendingKey, known: store.EarlierLogEntry) -> PartnerAck:
+async def _acknowledge_again(db: Connection, sender: SendingKey, known: store.EarlierLogEntry) -> PartnerAck:
     """Queue the newest acknowledgement of the first message again, with the same event id, and return its status."""
     event = acknowledgement(sender.key.organization_id, sender.key.id, None, known)
     await queue_events(db, [event])

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.plants.commands.models import CommandStatus
-from gridfleet.domains.vcp.models import Inbound, NewLogEntry
+from gridfleet.domains.vcp.models import NewLogEntry, PartnerMessage
 from gridfleet.domains.vcp.verification import NUL
 from gridfleet.kernel.db import json_size, storable
 from gridfleet.protocol.partner_messages import MAX_BODY_BYTES, PartnerAck, read_heading
@@ -25,7 +25,7 @@ _MOST_STORED: Final = 4 * MAX_BODY_BYTES
 class LoggedMessage:
     """What a log entry contains about its message, whatever the outcome."""
 
-    def __init__(self, message: Inbound, sender: SendingKey) -> None:
+    def __init__(self, message: PartnerMessage, sender: SendingKey) -> None:
         content = read_heading(message.body) if len(message.body) <= _MOST_READ else {}
         self.message = message
         self.sender = sender

@@ -18,11 +18,11 @@ __all__ = [
     "Constraints",
     "Device",
     "Fallback",
-    "Inbound",
     "Instruction",
     "LogEntry",
     "ModeOverride",
     "NewLogEntry",
+    "PartnerMessage",
     "PendingCommand",
     "Rejection",
     "Schedule",
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-class Inbound(NamedTuple):
+class PartnerMessage(NamedTuple):
     """A partner's message as the broker delivers it. `redelivered`: it may have been processed before."""
 
     routing_key: str

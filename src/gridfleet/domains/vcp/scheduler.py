@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from gridfleet.domains.plants.commands.models import LONGEST_WAIT, NewCommand
+from gridfleet.domains.plants.commands.models import LONGEST_WAIT, NewPlantCommand
 from gridfleet.domains.plants.commands.relaying import relay_all
 from gridfleet.domains.vcp.confirmation import store as confirmation
 from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, RETRY, issue_due, own_command
@@ -20,13 +20,13 @@ from gridfleet.domains.vcp.sites.due.store import DueInterval, Selection
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import CommandType
 
-__all__ = ["Selection", "correct_silence", "list_sites", "steer"]
+__all__ = ["Selection", "correct_silence", "issue_due_commands", "list_sites"]
 
 _BATCH: Final = 200
 _ALL: Final = Selection()
 
 
-async def steer(db: Connection, now: datetime, selection: Selection = _ALL, *, falls_back: bool = True) -> int:
+async def issue_due_commands(db: Connection, now: datetime, selection: Selection = _ALL, *, falls_back: bool = True) -> int:
     """Process what is due, at up to a few hundred of the selected sites.
 
     Args:
@@ -75,7 +75,7 @@ async def _step_schedules(db: Connection, now: datetime, selection: Selection) -
     return len(claimed)
 
 
-def _command(step: DueInterval, now: datetime) -> NewCommand:
+def _command(step: DueInterval, now: datetime) -> NewPlantCommand:
     content: dict[str, Any] = {
         "powerKw": step.power_kw,
         "params": {"durationSeconds": max(1, round((step.end_at - now).total_seconds()))},
@@ -84,7 +84,7 @@ def _command(step: DueInterval, now: datetime) -> NewCommand:
     return own_command(step.plant_id, CommandType.SITE_SETPOINT, content, now, min(step.end_at, now + LONGEST_WAIT), now)
 
 
-def _expected(command: NewCommand, issued: Collection[UUID], now: datetime) -> Unconfirmed:
+def _expected(command: NewPlantCommand, issued: Collection[UUID], now: datetime) -> Unconfirmed:
     if command.id in issued:
         return Unconfirmed(plant_id=command.plant_id, kind=Kind.STEP, command_id=command.id, issued_at=now)
     return Unconfirmed(plant_id=command.plant_id, kind=Kind.STEP, command_id=None, issued_at=now, due_at=now + RETRY)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from gridfleet.domains.partners.models import SendingKey
-from gridfleet.domains.vcp.models import Inbound, Rejection, Verified
+from gridfleet.domains.vcp.models import PartnerMessage, Rejection, Verified
 from gridfleet.kernel.broker.decoding import UNDECODABLE
 from gridfleet.protocol import signature
 from gridfleet.protocol.envelope import CommandType
@@ -37,7 +37,7 @@ _LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
 _COPIES: Final = frozenset({"cc", "bcc"})
 
 
-def prove(message: Inbound, sender: SendingKey, message_id: Any, now: datetime, window_seconds: int) -> InboundKey:
+def prove(message: PartnerMessage, sender: SendingKey, message_id: Any, now: datetime, window_seconds: int) -> InboundKey:
     """Check the headers, the scope and the signature of a message. Returns its parsed routing key.
 
     Args:
@@ -78,7 +78,7 @@ def _is_text(body: bytes) -> bool:
     return True
 
 
-def _check_signature(message: Inbound, key: bytes | None, message_id: Any, now: datetime, window_seconds: int) -> None:
+def _check_signature(message: PartnerMessage, key: bytes | None, message_id: Any, now: datetime, window_seconds: int) -> None:
     sent = _text(message.headers.get(SIGNATURE_HEADER))
     stamp = _text(message.headers.get(TIMESTAMP_HEADER))
     if not sent or not stamp:
@@ -109,7 +109,7 @@ def _text(value: Any) -> str | None:
     return None
 
 
-def read(message: Inbound, key: InboundKey) -> Verified:
+def read(message: PartnerMessage, key: InboundKey) -> Verified:
     """Return the command in a proved message. Raises Rejection."""
     try:
         command = open_command(key.kind, message.body)

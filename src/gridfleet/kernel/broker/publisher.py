@@ -11,7 +11,7 @@ from pamqp.header import ContentHeader
 
 from gridfleet.kernel.broker.frames import Confirmation, FrameTransport
 
-__all__ = ["Message", "Publisher"]
+__all__ = ["OutgoingMessage", "Publisher"]
 
 _FRAME_BYTES: Final = 8
 """What a frame has beside its payload."""
@@ -19,7 +19,7 @@ _UNLIMITED_FRAME_BYTES: Final = 131_072
 """Size of the frames for a broker that does not limit them: its `frame_max` is 0."""
 
 
-class Message(NamedTuple):
+class OutgoingMessage(NamedTuple):
     """A message to publish."""
 
     exchange: str
@@ -45,7 +45,7 @@ class Publisher:
         """The call that published each message without an answer, by the number of the message."""
         transport.reader.publishers[channel.number] = self._settle
 
-    async def publish(self, messages: Sequence[Message], seconds: float) -> list[bool]:
+    async def publish(self, messages: Sequence[OutgoingMessage], seconds: float) -> list[bool]:
         """Publish messages and wait for their confirmations.
 
         Args:
@@ -96,7 +96,7 @@ class Publisher:
             if not call.done.done():
                 call.done.set_exception(ConnectionError("the channel was closed before the broker confirmed"))
 
-    def _marshal(self, message: Message) -> bytes:
+    def _marshal(self, message: OutgoingMessage) -> bytes:
         body, size = message.body, self._body_bytes
         frames: list[commands.Basic.Publish | ContentHeader | ContentBody] = [
             commands.Basic.Publish(exchange=message.exchange, routing_key=message.routing_key),

@@ -222,7 +222,7 @@ class Database:
         return dict(self._pool.get_stats())
 
 
-def _has_news(connection: Connection) -> bool:
+def _has_unread_data(connection: Connection) -> bool:
     """Return whether the server has sent data, including the end of the connection.
 
     A live idle connection is silent. A query to check it would cost as much as any small query.
@@ -297,7 +297,7 @@ async def open_database(
             on_notification(notification.payload)
 
     async def check(connection: Connection) -> None:
-        if not _has_news(connection):
+        if not _has_unread_data(connection):
             return
         try:
             await AsyncConnectionPool.check_connection(connection)

@@ -11,7 +11,7 @@ import httpx
 from gridfleet.kernel.cause import outgoing_headers
 from gridfleet.kernel.outbound.addresses import AddressRefused, Resolve, is_local_name, is_public, public_addresses, resolve
 
-__all__ = ["Outbound", "Response", "ResponseTooLarge", "TimedOut", "Unreachable", "Wire"]
+__all__ = ["Outbound", "Response", "ResponseTooLarge", "ServiceClient", "TimedOut", "Unreachable"]
 
 _MAX_RESPONSE_BYTES: Final = 8 * 1024 * 1024
 _SECONDS: Final = 10.0
@@ -38,7 +38,7 @@ class Response(NamedTuple):
 
 
 class Outbound:
-    """Opens wires to services that customers configured."""
+    """Opens clients of services that customers configured."""
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class Outbound:
         await self._addresses(url, private=False)
 
     @asynccontextmanager
-    async def open(self, base: httpx.URL, *, private: bool = False) -> AsyncIterator["Wire"]:
-        """Open a wire to the service at `base`. With `private`, for a service of our own, every address is allowed.
+    async def open(self, base: httpx.URL, *, private: bool = False) -> AsyncIterator["ServiceClient"]:
+        """Open a client of the service at `base`. With `private`, for a service of our own, every address is allowed.
 
         Raises:
             AddressRefused: The host has an address that is not allowed.
@@ -84,7 +84,7 @@ class Outbound:
             TimedOut: The name was not resolved in time.
         """
         addresses = await self._addresses(base, private=private)
-        # Connections are closed with the wire, so two services at the same address never share one.
+        # Connections are closed with the client, so two services at the same address never share one.
         async with httpx.AsyncClient(
             transport=_Pinned(addresses, self._tls),
             timeout=httpx.Timeout(self._seconds),
@@ -92,7 +92,7 @@ class Outbound:
             follow_redirects=False,
             headers={"accept": "application/json", "accept-encoding": "identity", "user-agent": "gridfleet"},
         ) as http:
-            yield Wire(http, base, self._seconds)
+            yield ServiceClient(http, base, self._seconds)
 
     async def _addresses(self, url: httpx.URL, *, private: bool) -> Sequence[str]:
         anywhere = private or self._allow_private
@@ -105,7 +105,7 @@ class Outbound:
             raise TimedOut from None
 
 
-class Wire:
+class ServiceClient:
     """Requests to one service."""
 
     def __init__(self, http: httpx.AsyncClient, base: httpx.URL, seconds: float) -> None:

@@ -29,7 +29,7 @@ from gridfleet.sdk.plant.execution import CommandExecutor, CommandHandler
 from gridfleet.sdk.plant.messages import Batch, MessageIds, current_time, encode_snapshot, pack
 from gridfleet.sdk.plant.options import DEFAULT_OPTIONS, Counters, Options
 from gridfleet.sdk.plant.package import AuthMethod, Package
-from gridfleet.sdk.plant.store import Outbox
+from gridfleet.sdk.plant.store import QueueFile
 from gridfleet.sdk.plant.token import SignedTokens, TokenSource
 
 __all__ = ["PlantClient"]
@@ -94,7 +94,7 @@ class PlantClient:
         self._refusals = 0
 
     async def __aenter__(self) -> Self:
-        self._outbox = Outbox(
+        self._queue = QueueFile(
             self._queue_path,
             self.package.plant_id,
             max_bytes=self._options.max_queue_bytes,
@@ -102,7 +102,7 @@ class PlantClient:
             fsync=self._options.fsync,
         )
         self._executor = CommandExecutor(
-            self.package.plant_id, self._outbox, self._on_command, self._stored[Channel.ACK], self.counters, self._clock
+            self.package.plant_id, self._queue, self._on_command, self._stored[Channel.ACK], self.counters, self._clock
         )
         await self._executor.fail_interrupted()
         self._tasks = (
@@ -127,7 +127,7 @@ class PlantClient:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*self._confirming, return_exceptions=True)
-        await self._outbox.close()
+        await self._queue.close()
         if failure is not None and error is None:
             raise failure
 
@@ -139,12 +139,12 @@ class PlantClient:
     @property
     def waiting(self) -> int:
         """Number of messages in the queue: unconfirmed snapshots and acknowledgements."""
-        return self._outbox.waiting
+        return self._queue.waiting
 
     @property
     def dropped(self) -> int:
         """Number of messages dropped because of the queue's limits, since the file was created."""
-        return self._outbox.dropped
+        return self._queue.dropped
 
     async def send(self, snapshot: Snapshot) -> int:
         """Store a snapshot to be sent as soon as possible. Returns its number in the queue. See `send_all` for errors."""
@@ -162,7 +162,7 @@ class PlantClient:
             NotAuthorized: The client has stopped after refused logins. The snapshots are stored.
         """
         payloads = [encode_snapshot(snapshot, self.package.protocol.max_message_bytes) for snapshot in snapshots]
-        numbers, dropped = await self._outbox.put(Channel.TELEMETRY, payloads)
+        numbers, dropped = await self._queue.put(Channel.TELEMETRY, payloads)
         if dropped:
             self._report(QueueOverflow(dropped))
         self._stored[Channel.TELEMETRY].set()
@@ -285,7 +285,7 @@ class PlantClient:
         async with asyncio.TaskGroup() as publishes:
             while True:
                 self._stored[channel].clear()
-                stored = await self._outbox.read(channel, after, self._options.batch_snapshots)
+                stored = await self._queue.read(channel, after, self._options.batch_snapshots)
                 if not stored:
                     if not waits:
                         break
@@ -307,7 +307,7 @@ class PlantClient:
         window.release()
 
     async def _confirm(self, channel: Channel, batch: Batch) -> None:
-        await self._outbox.remove(batch.numbers)
+        await self._queue.remove(batch.numbers)
         self.counters.messages += 1
         if channel is Channel.TELEMETRY:
             self.counters.snapshots += len(batch.numbers)

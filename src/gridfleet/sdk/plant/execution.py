@@ -11,7 +11,7 @@ from gridfleet.protocol.envelope import AckReason, AckStatus, Command, CommandAc
 from gridfleet.sdk.plant.errors import CommandRejected
 from gridfleet.sdk.plant.messages import current_time
 from gridfleet.sdk.plant.options import Counters
-from gridfleet.sdk.plant.store import Outbox
+from gridfleet.sdk.plant.store import QueueFile
 
 __all__ = ["CommandExecutor", "CommandHandler"]
 
@@ -25,7 +25,7 @@ class CommandExecutor:
 
     Args:
         plant_id: For the log.
-        outbox: Stores acknowledgements, and the ids of the commands that were received.
+        queue: Stores acknowledgements, and the ids of the commands that were received.
         on_command: Executes a command; None rejects all.
         stored: Set whenever an acknowledgement was stored.
         counters: Counts executed commands.
@@ -35,14 +35,14 @@ class CommandExecutor:
     def __init__(
         self,
         plant_id: str,
-        outbox: Outbox,
+        queue: QueueFile,
         on_command: CommandHandler | None,
         stored: asyncio.Event,
         counters: Counters,
         clock: Callable[[], float],
     ) -> None:
         self._plant_id = plant_id
-        self._outbox = outbox
+        self._queue = queue
         self._on_command = on_command
         self._stored = stored
         self._counters = counters
@@ -51,7 +51,7 @@ class CommandExecutor:
 
     async def fail_interrupted(self) -> None:
         """Store FAILED for the commands that a former process began and did not finish."""
-        for command_id in await self._outbox.unfinished_commands():
+        for command_id in await self._queue.unfinished_commands():
             reason = AckReason("INTERRUPTED", "the plant's software ended while it obeyed this command")
             await self._finish(command_id, AckStatus.FAILED, reason)
 
@@ -69,7 +69,7 @@ class CommandExecutor:
             raise
 
     async def _accept(self, command: Command) -> bool:
-        if not await self._outbox.begin_command(command.command_id, self._ack(command.command_id, AckStatus.RECEIVED)):
+        if not await self._queue.begin_command(command.command_id, self._ack(command.command_id, AckStatus.RECEIVED)):
             return False
         self._stored.set()
         self._commands.put_nowait(command)
@@ -105,7 +105,7 @@ class CommandExecutor:
         return AckStatus.APPLIED, None
 
     async def _finish(self, command_id: str, status: AckStatus, reason: AckReason | None) -> None:
-        await self._outbox.finish_command(command_id, self._ack(command_id, status, reason))
+        await self._queue.finish_command(command_id, self._ack(command_id, status, reason))
         self._stored.set()
 
     def _ack(self, command_id: str, status: AckStatus, reason: AckReason | None = None) -> bytes:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 from gridfleet.protocol.topics import Channel
 from gridfleet.sdk.plant.errors import QueueError
 
-__all__ = ["Outbox", "Stored"]
+__all__ = ["QueueFile", "Stored"]
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS message (
@@ -45,7 +45,7 @@ class Stored(NamedTuple):
     payload: bytes
 
 
-class Outbox:
+class QueueFile:
     """The queue of one plant. Methods that read or write are coroutines and raise `QueueError` when the file fails."""
 
     def __init__(self, path: Path, plant_id: str, *, max_bytes: int, max_age_seconds: float, fsync: bool = True) -> None:

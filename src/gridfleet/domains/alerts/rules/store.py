@@ -226,7 +226,7 @@ async def set_units(db: Connection, units: Sequence[tuple[UUID, str, str]]) -> N
     )
 
 
-async def claim_unit_notices(db: Connection, rule_ids: Iterable[UUID]) -> set[UUID]:
+async def claim_unit_notifications(db: Connection, rule_ids: Iterable[UUID]) -> set[UUID]:
     """Return the rules for which no notice about their unit was sent, and record one as sent."""
     cursor = await db.execute(
         "UPDATE alert_rule SET unit_notice_at = now() WHERE id IN (SELECT id FROM alert_rule"

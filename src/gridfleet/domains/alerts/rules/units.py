@@ -9,7 +9,7 @@ from gridfleet.domains.alerts import store as alerts
 from gridfleet.domains.alerts.matches import Watch
 from gridfleet.domains.alerts.models import AlertRule
 from gridfleet.domains.alerts.rules import store
-from gridfleet.domains.notifications.queue import Notice, NotificationContent, notify_each
+from gridfleet.domains.notifications.queue import Notification, NotificationContent, notify_each
 from gridfleet.domains.telemetry.units import converted
 from gridfleet.kernel.db import Connection
 
@@ -46,9 +46,9 @@ async def adopt_units(db: Connection, watches: Sequence[Watch]) -> None:
 async def report_unfit(db: Connection, unfit: Iterable[Watch]) -> None:
     """Notify the members once about each rule that cannot watch a measurement because of its unit."""
     watches = {watch.rule.id: watch for watch in unfit}
-    claimed = [watches[rule_id] for rule_id in sorted(await store.claim_unit_notices(db, watches))]
+    claimed = [watches[rule_id] for rule_id in sorted(await store.claim_unit_notifications(db, watches))]
     plants = await alerts.plant_names(db, {watch.plant_id for watch in claimed}) if claimed else {}
-    notices: list[Notice] = []
+    notifications: list[Notification] = []
     for rule, plant_id, _, metric, unit in claimed:
         plant = plants.get(plant_id)
         name = plant.name if plant else "a plant"
@@ -65,5 +65,5 @@ async def report_unfit(db: Connection, unfit: Iterable[Watch]) -> None:
                 "severity": rule.severity.value,
             },
         )
-        notices.append(Notice(rule.organization_id, content, None, rule.severity))
-    await notify_each(db, notices)
+        notifications.append(Notification(rule.organization_id, content, None, rule.severity))
+    await notify_each(db, notifications)

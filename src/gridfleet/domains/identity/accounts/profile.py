@@ -10,7 +10,14 @@ from gridfleet.domains.identity.accounts import store
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 
-__all__ = ["PHONE_PATTERN", "change_phone", "clear_default_organization", "rename", "start_in", "start_in_first"]
+__all__ = [
+    "PHONE_PATTERN",
+    "change_phone",
+    "clear_default_organization",
+    "rename",
+    "set_default_organization",
+    "set_first_default_organization",
+]
 
 
 PHONE_PATTERN: Final = r"^\+[1-9][0-9]{6,14}$"
@@ -29,7 +36,7 @@ async def change_phone(db: Connection, caller: UserCaller, phone: str | None) ->
     await _record(db, Event.USER_PROFILE_CHANGED, caller, {"changed": "phone"})
 
 
-async def start_in(db: Connection, caller: UserCaller, organization_id: UUID) -> None:
+async def set_default_organization(db: Connection, caller: UserCaller, organization_id: UUID) -> None:
     """Set the caller's default organisation, to which they have the right."""
     await store.set_default_organization(db, caller.user_id, organization_id)
     await _record(db, Event.USER_DEFAULT_ORGANIZATION_CHANGED, caller, {"organizationId": str(organization_id)})
@@ -39,7 +46,7 @@ async def _record(db: Connection, event: Event, caller: UserCaller, details: Map
     await record(db, event, caller.as_actor, Subject(SubjectType.USER, caller.user_id), details=details)
 
 
-async def start_in_first(db: Connection, user_id: UUID, organization_id: UUID) -> None:
+async def set_first_default_organization(db: Connection, user_id: UUID, organization_id: UUID) -> None:
     """Set a user's default organisation if they have none."""
     await store.set_first_default_organization(db, user_id, organization_id)
 

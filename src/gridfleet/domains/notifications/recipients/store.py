@@ -41,7 +41,7 @@ _ADDRESSES: Final = {
 }
 
 
-class NoticeRow(NamedTuple):
+class NotificationRow(NamedTuple):
     """A notification for an organisation, as it is stored."""
 
     organization_id: UUID
@@ -76,31 +76,31 @@ async def count_addresses(db: Connection, organization_ids: Sequence[UUID]) -> d
     return found
 
 
-async def queue_for_members(db: Connection, channel: Channel, notices: Sequence[NoticeRow], most: int) -> int:
-    """Insert PENDING deliveries of each notice for each address of its organisation's ORG_ADMINs and OPERATORs who want its
-    severity by this channel, at most `most` addresses.
+async def queue_for_members(db: Connection, channel: Channel, notifications: Sequence[NotificationRow], most: int) -> int:
+    """Insert PENDING deliveries of each notification for the addresses of its organisation's ORG_ADMINs and OPERATORs who chose
+    its severity for this channel, at most `most` addresses.
 
     Returns how many were inserted.
     """
     cursor = await db.execute(
         f"{_MEMBERS},"
-        " notice AS (SELECT * FROM unnest(%b::uuid[], %b::text[], %b::text[], %b::jsonb[], %b::jsonb[], %b::text[])"
+        " notification AS (SELECT * FROM unnest(%b::uuid[], %b::text[], %b::text[], %b::jsonb[], %b::jsonb[], %b::text[])"
         " WITH ORDINALITY AS n (organization_id, subject, body, metadata, cause, severity, position)),"
         " numbered AS (SELECT *, row_number() OVER (PARTITION BY organization_id ORDER BY user_id) AS number"
         f" FROM ({_ADDRESSES[channel]}) AS a)"
         " INSERT INTO notification_log (id, user_id, channel, address, subject, body, metadata, cause)"
         " SELECT gen_random_uuid(), a.user_id, %b::text, a.address, n.subject, n.body, n.metadata, n.cause"
-        " FROM notice n JOIN numbered AS a USING (organization_id)"
+        " FROM notification n JOIN numbered AS a USING (organization_id)"
         f" WHERE (n.severity IS NULL OR n.severity = ANY ({_SEVERITIES[channel]})) AND a.number <= %b::bigint"
         " ORDER BY n.position",
         (
-            list({notice.organization_id for notice in notices}),
-            [notice.organization_id for notice in notices],
-            [notice.subject for notice in notices],
-            [notice.body for notice in notices],
-            [Jsonb(notice.metadata) for notice in notices],
-            [notice.cause and Jsonb(notice.cause) for notice in notices],
-            [notice.severity for notice in notices],
+            list({notification.organization_id for notification in notifications}),
+            [notification.organization_id for notification in notifications],
+            [notification.subject for notification in notifications],
+            [notification.body for notification in notifications],
+            [Jsonb(notification.metadata) for notification in notifications],
+            [notification.cause and Jsonb(notification.cause) for notification in notifications],
+            [notification.severity for notification in notifications],
             channel,
             most,
         ),

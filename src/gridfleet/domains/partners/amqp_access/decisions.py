@@ -72,7 +72,7 @@ class AdmittedKey(NamedTuple):
 async def log_in(db: Connection, user_name: str, password: str | None) -> AdmittedKey | str:
     """Return the admitted login of the key, or the reason for the refusal. Each refusal is recorded as an audit event."""
     digest = None if password is None else key_text.broker_digest_of(password)
-    key = None if digest is None else await store.find_asked(db, digest)
+    key = None if digest is None else await store.find(db, digest)
     reason = "bad key" if key is None else _refusal(key, user_name)
     if key is not None and reason is None:
         # The login that proves a key is checked less strictly. Its own tag keeps the broker from reusing the cached answer for
@@ -87,7 +87,7 @@ async def enter_vhost(db: Connection, key_id: UUID, user_name: str, vhost: str, 
 
     Refusals and the key's first connection are recorded as audit events.
     """
-    key = await store.find_asked_by_id(db, key_id)
+    key = await store.find_by_id(db, key_id)
     if key is None:
         return "bad key"
     reason = _refusal(key, user_name)

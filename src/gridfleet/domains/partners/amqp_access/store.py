@@ -33,14 +33,14 @@ _ASKED = (
 )
 
 
-async def find_asked(db: Connection, digest: bytes) -> BrokerKey | None:
+async def find(db: Connection, digest: bytes) -> BrokerKey | None:
     """Return the key with this digest in any state, or None."""
     cursor = db.cursor(row_factory=class_row(BrokerKey))
     await cursor.execute(f"{_ASKED} WHERE k.key_hash = %s", (digest,))
     return await cursor.fetchone()
 
 
-async def find_asked_by_id(db: Connection, key_id: UUID) -> BrokerKey | None:
+async def find_by_id(db: Connection, key_id: UUID) -> BrokerKey | None:
     """Return the key with this id in any state, or None."""
     cursor = db.cursor(row_factory=class_row(BrokerKey))
     await cursor.execute(f"{_ASKED} WHERE k.id = %s", (key_id,))

@@ -16,7 +16,7 @@ from gridfleet.domains.device_templates.parameters import find_action, parameter
 from gridfleet.domains.plants.commands import store
 from gridfleet.domains.plants.commands.clocks import issue_time
 from gridfleet.domains.plants.commands.errors import ActionNotInTemplate
-from gridfleet.domains.plants.commands.models import CommandType, NewCommand, Requester
+from gridfleet.domains.plants.commands.models import CommandType, NewPlantCommand, Requester
 from gridfleet.domains.plants.errors import PlantNotFound, SubDeviceNotFound
 from gridfleet.domains.plants.models import Lifecycle
 from gridfleet.domains.plants.registry import get_plant
@@ -59,7 +59,7 @@ async def issue_device_command(
     actor = org.actor.as_actor
     now = utc_now()
     issued_at = _whole_milliseconds(await issue_time(db, plant_id, now))
-    command = NewCommand(
+    command = NewPlantCommand(
         id=new_id(),
         plant_id=plant_id,
         sub_device_id=device.id,

@@ -21,7 +21,7 @@ __all__ = [
     "CommandType",
     "DueCommand",
     "FollowSteps",
-    "NewCommand",
+    "NewPlantCommand",
     "PlantCommand",
     "Requester",
     "Transition",
@@ -76,7 +76,7 @@ class AppliedPower(NamedTuple):
     duration_seconds: float | None
 
 
-class NewCommand(NamedTuple):
+class NewPlantCommand(NamedTuple):
     """A command to store.
 
     Attributes:

@@ -9,7 +9,7 @@ from gridfleet.domains.plants.commands import store
 from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, CLOCK_SECONDS, START_SECONDS
 from gridfleet.domains.plants.commands.dispatch import MAX_WAITING
 from gridfleet.domains.plants.commands.ending.store import withdraw_waiting
-from gridfleet.domains.plants.commands.models import NewCommand, Requester
+from gridfleet.domains.plants.commands.models import NewPlantCommand, Requester
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 
@@ -19,12 +19,12 @@ _HOLD: Final = timedelta(seconds=CLAIM_SECONDS + CLOCK_SECONDS)
 _REPEAT: Final = timedelta(seconds=START_SECONDS + CLOCK_SECONDS)
 
 
-async def relay(db: Connection, command: NewCommand) -> bool:
+async def relay(db: Connection, command: NewPlantCommand) -> bool:
     """Issue a command as `relay_all` does. Returns False if too many other commands wait for the plant."""
     return bool(await relay_all(db, [command]))
 
 
-async def relay_all(db: Connection, commands: Sequence[NewCommand]) -> set[UUID]:
+async def relay_all(db: Connection, commands: Sequence[NewPlantCommand]) -> set[UUID]:
     """Issue commands of different plants, to be sent after the commit.
 
     Returns:
@@ -34,7 +34,7 @@ async def relay_all(db: Connection, commands: Sequence[NewCommand]) -> set[UUID]
     return await store.insert_relayed(db, commands, MAX_WAITING)
 
 
-async def relay_stop(db: Connection, command: NewCommand) -> bool:
+async def relay_stop(db: Connection, command: NewPlantCommand) -> bool:
     """Issue a new emergency stop, and withdraw the commands that the plant has not acknowledged.
 
     Returns:

@@ -13,7 +13,7 @@ from gridfleet.domains.plants.commands.models import (
     CommandLife,
     CommandReason,
     CommandStatus,
-    NewCommand,
+    NewPlantCommand,
     Transition,
 )
 from gridfleet.kernel.caller import OrgScope
@@ -68,7 +68,9 @@ _INSERT = (
 )
 
 
-async def _insert(db: Connection, commands: Sequence[NewCommand], condition: str, values: Mapping[str, object]) -> set[UUID]:
+async def _insert(
+    db: Connection, commands: Sequence[NewPlantCommand], condition: str, values: Mapping[str, object]
+) -> set[UUID]:
     parameters = {
         "ids": [command.id for command in commands],
         "plants": [command.plant_id for command in commands],
@@ -87,13 +89,13 @@ async def _insert(db: Connection, commands: Sequence[NewCommand], condition: str
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def insert(db: Connection, org: OrgScope, command: NewCommand) -> bool:
+async def insert(db: Connection, org: OrgScope, command: NewPlantCommand) -> bool:
     """Insert a PENDING command, due at once. Returns False if the plant is not the organisation's, or not ACTIVE."""
     condition = "organization_id = %(org)s AND lifecycle_status = 'ACTIVE'"
     return bool(await _insert(db, [command], condition, {"org": org.organization_id}))
 
 
-async def insert_relayed(db: Connection, commands: Sequence[NewCommand], most_waiting: int) -> set[UUID]:
+async def insert_relayed(db: Connection, commands: Sequence[NewPlantCommand], most_waiting: int) -> set[UUID]:
     """Insert PENDING commands of different plants.
 
     Args:

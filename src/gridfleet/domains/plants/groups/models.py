@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 
-__all__ = ["BriefPlant", "CountedPlantGroup", "GroupMember", "MemberFilter", "PlantGroup", "PlantGroupChanges"]
+__all__ = ["BriefPlant", "CountedPlantGroup", "GroupMember", "GroupMemberFilter", "PlantGroup", "PlantGroupChanges"]
 
 
 class PlantGroup(msgspec.Struct, frozen=True, rename="camel"):
@@ -52,7 +52,7 @@ class GroupMember(BriefPlant, frozen=True, rename="camel"):
     device_count: int
 
 
-class MemberFilter(msgspec.Struct, frozen=True):
+class GroupMemberFilter(msgspec.Struct, frozen=True):
     """Conditions of a list of a group's plants. None, and an empty set, select all.
 
     Attributes:

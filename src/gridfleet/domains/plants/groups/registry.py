@@ -17,7 +17,7 @@ from gridfleet.domains.plants.groups.models import (
     BriefPlant,
     CountedPlantGroup,
     GroupMember,
-    MemberFilter,
+    GroupMemberFilter,
     PlantGroup,
     PlantGroupChanges,
 )
@@ -120,7 +120,7 @@ async def plants_in(db: Connection, org: OrgScope, group_id: UUID) -> list[Brief
 
 
 async def list_members(
-    db: Connection, org: OrgScope, group_id: UUID, which: MemberFilter, paging: CursorPaging[tuple[UUID]]
+    db: Connection, org: OrgScope, group_id: UUID, which: GroupMemberFilter, paging: CursorPaging[tuple[UUID]]
 ) -> CursorPage[GroupMember]:
     """Return one page of the plants in the group, newest first.
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from psycopg.rows import class_row, kwargs_row
 
 from gridfleet.domains.plants.chosen_plants import ChosenPlants
-from gridfleet.domains.plants.groups.models import BriefPlant, CountedPlantGroup, GroupMember, MemberFilter, PlantGroup
+from gridfleet.domains.plants.groups.models import BriefPlant, CountedPlantGroup, GroupMember, GroupMemberFilter, PlantGroup
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
@@ -146,7 +146,7 @@ _OF_GROUP = (
 )
 
 
-def _members(org: OrgScope, group_id: UUID, which: MemberFilter, after: UUID | None) -> tuple[str, dict[str, Any]]:
+def _members(org: OrgScope, group_id: UUID, which: GroupMemberFilter, after: UUID | None) -> tuple[str, dict[str, Any]]:
     """Return the conditions that a filter adds to `_OF_GROUP`, and all parameters."""
     plants = ChosenPlants(org.plant_ids)
     conditions = [plants.condition("p.id")]
@@ -164,7 +164,7 @@ def _members(org: OrgScope, group_id: UUID, which: MemberFilter, after: UUID | N
 
 
 async def page_members(
-    db: Connection, org: OrgScope, group_id: UUID, which: MemberFilter, paging: CursorPaging[tuple[UUID]]
+    db: Connection, org: OrgScope, group_id: UUID, which: GroupMemberFilter, paging: CursorPaging[tuple[UUID]]
 ) -> list[GroupMember]:
     """Return up to one more than the limit of the group's plants, in the descending order of ids, which is that of creation."""
     members, parameters = _members(org, group_id, which, paging.after and paging.after[0])
@@ -178,7 +178,7 @@ async def page_members(
     return await cursor.fetchall()
 
 
-async def count_members(db: Connection, org: OrgScope, group_id: UUID, which: MemberFilter, most: int) -> int:
+async def count_members(db: Connection, org: OrgScope, group_id: UUID, which: GroupMemberFilter, most: int) -> int:
     """Return the number of the group's plants in the list, at most `most`."""
     members, parameters = _members(org, group_id, which, None)
     return await fetch_count(
@@ -188,7 +188,7 @@ async def count_members(db: Connection, org: OrgScope, group_id: UUID, which: Me
 
 async def count_devices(db: Connection, org: OrgScope, group_id: UUID) -> int:
     """Return the number of sub-devices of the group's plants that the caller may see."""
-    members, parameters = _members(org, group_id, MemberFilter(), None)
+    members, parameters = _members(org, group_id, GroupMemberFilter(), None)
     return await fetch_count(
         db,
         "SELECT count(*) FROM sub_device d WHERE d.organization_id = %(org)s"

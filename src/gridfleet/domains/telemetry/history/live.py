@@ -150,7 +150,7 @@ class LiveValues:
             TooManyRequests: The process or the organisation watches too many plants or values.
         """
         key = (org.organization_id, plant_id)
-        self._forget(time.monotonic() - KEPT_SECONDS)
+        self._remove_unwatched(time.monotonic() - KEPT_SECONDS)
         if (watched := self._plants.get(key)) is not None and watched.gone:
             del self._plants[key]  # its watchers are leaving
             watched = None
@@ -159,7 +159,7 @@ class LiveValues:
             if len(active) >= MOST_PLANTS or active.count(org.organization_id) >= MOST_PLANTS // 2:
                 raise TooManyRequests(_RETRY_AFTER_SECONDS)
             if len(self._plants) >= MOST_PLANTS:
-                self._forget(time.monotonic())
+                self._remove_unwatched(time.monotonic())
             # Of the whole organisation: each watcher's own right is checked by its first read, and others may share this one.
             watched = self._plants.setdefault(key, _Watched(replace(org, plant_ids=None), plant_id))
         watched.watchers += 1
@@ -187,7 +187,7 @@ class LiveValues:
         watched.admitted += 1
         try:
             if self._has_too_many(watched.org.organization_id):
-                self._forget(time.monotonic())
+                self._remove_unwatched(time.monotonic())
                 if self._has_too_many(watched.org.organization_id):
                     raise TooManyRequests(_RETRY_AFTER_SECONDS)
             yield
@@ -207,7 +207,7 @@ class LiveValues:
             if self._has_too_many(watched.org.organization_id):
                 watched.gone = True
 
-    def _forget(self, left_before: float) -> None:
+    def _remove_unwatched(self, left_before: float) -> None:
         """Remove the plants whose last watcher has left before a time of the monotonic clock."""
         for key, watched in tuple(self._plants.items()):
             if not watched.watchers and watched.left_at <= left_before:
@@ -217,7 +217,7 @@ class LiveValues:
         """Read all watched plants once a second until there are none."""
         while self._plants:
             await asyncio.sleep(EVERY_SECONDS)
-            self._forget(time.monotonic() - KEPT_SECONDS)
+            self._remove_unwatched(time.monotonic() - KEPT_SECONDS)
             waiting = deque(one for one in self._plants.values() if one.watchers)
             while waiting:
                 try:
@@ -239,7 +239,7 @@ class LiveValues:
         try:
             watched.update(await latest_points(db, watched.org, watched.plant_id))
             if self._has_too_many(watched.org.organization_id):
-                self._forget(time.monotonic())
+                self._remove_unwatched(time.monotonic())
                 self._end_largest()
         except (PlantNotFound, TooManyRequests):
             watched.gone = True

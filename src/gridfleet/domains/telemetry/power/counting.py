@@ -10,7 +10,7 @@ from gridfleet.domains.telemetry.energy.periods import start_of_day
 from gridfleet.domains.telemetry.energy.quarters import HOUR, QUARTER, QUARTERS
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.history.models import LayoutSource
-from gridfleet.domains.telemetry.power.models import NO_ENERGY, CounterState, Energies, EnergyState, PowerState, Reading
+from gridfleet.domains.telemetry.power.models import NO_ENERGY, CounterState, Energies, EnergyState, PowerState, RoleReading
 from gridfleet.domains.telemetry.power.newest import MOST
 from gridfleet.domains.telemetry.roles import Energy, EnergyMeter, RoleMetric, energy_meters
 from gridfleet.kernel.time_zones import time_zone
@@ -33,7 +33,7 @@ _Parts = list[tuple[int, float]]
 """Energies in kWh, with a time at which each was measured."""
 
 
-def count_energy(state: EnergyState | None, readings: Sequence[Reading], zone: str) -> EnergyState | None:
+def count_energy(state: EnergyState | None, readings: Sequence[RoleReading], zone: str) -> EnergyState | None:
     """Return the state after the newest readings; `state` without any that measure energy.
 
     The power of a source is integrated if it has no counter, or if its counters are a day older. The first reading of a counter
@@ -98,7 +98,7 @@ def _midnight(state: EnergyState) -> int:
     return microseconds(start_of_day(state.day, time_zone(state.time_zone)))
 
 
-def _metrics(readings: Iterable[Reading]) -> list[RoleMetric]:
+def _metrics(readings: Iterable[RoleReading]) -> list[RoleMetric]:
     return [
         RoleMetric(one.role, LayoutSource(one.source_id, one.external_id, ()), one.key)
         for one in readings
@@ -106,7 +106,7 @@ def _metrics(readings: Iterable[Reading]) -> list[RoleMetric]:
     ]
 
 
-def _used(meter: EnergyMeter, by_name: Mapping[tuple[int, str], Reading]) -> list[Reading]:
+def _used(meter: EnergyMeter, by_name: Mapping[tuple[int, str], RoleReading]) -> list[RoleReading]:
     counters, powers = ([by_name[meter.source.id, key] for key in keys] for keys in (meter.counters, meter.powers))
     if not counters or not powers:
         return counters or powers
@@ -114,7 +114,7 @@ def _used(meter: EnergyMeter, by_name: Mapping[tuple[int, str], Reading]) -> lis
     return counters if is_counting else powers
 
 
-def _count(state: CounterState | None, reading: Reading, midnight: int) -> tuple[_Parts, CounterState]:
+def _count(state: CounterState | None, reading: RoleReading, midnight: int) -> tuple[_Parts, CounterState]:
     """Return what a counter's reading changes in the energy of the day, and its state after that."""
     value, moment = reading.value, reading.time
     if state is None or (state.time < midnight - _BEFORE_MIDNIGHT_US and moment > state.time):
@@ -143,7 +143,7 @@ def _spread(energy: float, start: int, end: int) -> _Parts:
     return [(first, energy * ((last - first) / (end - start))) for first, last in pairwise(edges)]
 
 
-def _integrate(state: PowerState | None, reading: Reading, midnight: int, *, positive: bool) -> tuple[_Parts, PowerState]:
+def _integrate(state: PowerState | None, reading: RoleReading, midnight: int, *, positive: bool) -> tuple[_Parts, PowerState]:
     """Return the energy between the last power and the reading, on this day, and the state after that."""
     if state is None:
         return [], PowerState(reading.value, reading.time)

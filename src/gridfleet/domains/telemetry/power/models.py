@@ -10,14 +10,14 @@ import msgspec
 from gridfleet.domains.device_templates.models import SignalRole
 from gridfleet.kernel.time_zones import UTC_NAME
 
-__all__ = ["NO_ENERGY", "CounterState", "Energies", "EnergyState", "NewestPower", "PlantReadings", "PowerState", "Reading"]
+__all__ = ["NO_ENERGY", "CounterState", "Energies", "EnergyState", "NewestPower", "PlantReadings", "PowerState", "RoleReading"]
 
 Energies = tuple[float, float, float, float, float]
 """Energies in kWh in the order of `Energy`: produced, imported, exported, charged, discharged."""
 NO_ENERGY: Final[Energies] = (0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-class Reading(NamedTuple):
+class RoleReading(NamedTuple):
     """The newest value of a metric with a role, in kW, kWh or %.
 
     `role` is None for the capacity of a battery, in kWh. `external_id` is None for the plant itself. `time` is in microseconds
@@ -97,5 +97,5 @@ class PlantReadings(NamedTuple):
     """A plant with its newest readings and the state of its energy; None before the first count."""
 
     plant_id: UUID
-    readings: list[Reading]
+    readings: list[RoleReading]
     energy: EnergyState | None

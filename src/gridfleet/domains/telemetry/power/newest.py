@@ -7,7 +7,7 @@ from typing import Final
 from gridfleet.domains.device_templates.models import SignalRole
 from gridfleet.domains.device_templates.roles import GRID_DEVICE, GRID_ROLES
 from gridfleet.domains.telemetry.frames.models import to_datetime
-from gridfleet.domains.telemetry.power.models import NewestPower, Reading
+from gridfleet.domains.telemetry.power.models import NewestPower, RoleReading
 
 __all__ = ["FRESH", "MOST", "newest_power", "that_count"]
 
@@ -27,7 +27,7 @@ _NOW: Final = (
 )
 
 
-def that_count(readings: Iterable[Reading]) -> list[Reading]:
+def that_count(readings: Iterable[RoleReading]) -> list[RoleReading]:
     """Leave out the grid roles of devices beside a device GRID: they are meters of something else."""
     every = list(readings)
     if any(one.external_id == GRID_DEVICE and one.role in GRID_ROLES for one in every):
@@ -35,7 +35,7 @@ def that_count(readings: Iterable[Reading]) -> list[Reading]:
     return every
 
 
-def newest_power(readings: Iterable[Reading]) -> NewestPower | None:
+def newest_power(readings: Iterable[RoleReading]) -> NewestPower | None:
     """Return the plant's newest power; None if it has no power and no state of charge.
 
     Powers of several devices add up; states of charge and health are averages, weighted by capacity if every battery reports
@@ -57,16 +57,16 @@ def newest_power(readings: Iterable[Reading]) -> NewestPower | None:
     return NewestPower(to_datetime(newest), pv, battery, grid, load, soc, soh, None if known is None else _cut(known))
 
 
-def _that_measure(readings: Sequence[Reading], role: SignalRole) -> list[Reading]:
+def _that_measure(readings: Sequence[RoleReading], role: SignalRole) -> list[RoleReading]:
     found = [one for one in readings if one.role is role]
     return [one for one in found if one.external_id is None] or found
 
 
-def _sum(readings: Sequence[Reading]) -> float | None:
+def _sum(readings: Sequence[RoleReading]) -> float | None:
     return _cut(sum(_cut(one.value) for one in readings)) if readings else None
 
 
-def _average(readings: Sequence[Reading], capacities: dict[int, float]) -> float | None:
+def _average(readings: Sequence[RoleReading], capacities: dict[int, float]) -> float | None:
     if not readings:
         return None
     weights = [_cut(capacities.get(one.source_id, 0.0)) for one in readings]

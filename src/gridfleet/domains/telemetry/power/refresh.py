@@ -18,7 +18,7 @@ from gridfleet.domains.telemetry.energy.periods import start_of_day
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.power import store
 from gridfleet.domains.telemetry.power.counting import count_energy, with_kept_hours
-from gridfleet.domains.telemetry.power.models import EnergyState, Reading
+from gridfleet.domains.telemetry.power.models import EnergyState, RoleReading
 from gridfleet.domains.telemetry.power.newest import newest_power
 from gridfleet.domains.telemetry.power.store import CAPACITY_KEY, PowerRow, ReadingRow
 from gridfleet.domains.telemetry.units import SIZES
@@ -144,7 +144,7 @@ async def refresh_power(db: Connection, plant_ids: Sequence[UUID], *, with_kept:
         with_kept: Whether the energies of closed hours are read, too. They include values that arrived late.
     """
     states = await store.lock(db, plant_ids)
-    readings: dict[UUID, list[Reading]] = {plant_id: [] for plant_id in plant_ids}
+    readings: dict[UUID, list[RoleReading]] = {plant_id: [] for plant_id in plant_ids}
     zones: dict[UUID, str] = {}
     for row in await store.reading_rows(db, plant_ids):
         readings[row.plant_id].extend(_readings(row))
@@ -155,7 +155,7 @@ async def refresh_power(db: Connection, plant_ids: Sequence[UUID], *, with_kept:
     await store.save(db, await _with_kept_hours(db, power) if with_kept else power)
 
 
-def _power_row(plant_id: UUID, state: EnergyState | None, readings: Sequence[Reading], zone: str) -> PowerRow:
+def _power_row(plant_id: UUID, state: EnergyState | None, readings: Sequence[RoleReading], zone: str) -> PowerRow:
     newest = list({(one.source_id, one.key): one for one in sorted(readings, key=lambda one: one.time)}.values())
     return PowerRow(plant_id, newest_power(newest), count_energy(state, newest, zone))
 
@@ -174,7 +174,7 @@ async def _with_kept_hours(db: Connection, rows: Sequence[PowerRow]) -> list[Pow
     ]
 
 
-def _readings(row: ReadingRow) -> Iterator[Reading]:
+def _readings(row: ReadingRow) -> Iterator[RoleReading]:
     roles = signal_roles(None, row.external_id) if row.roles in (None, "{}") else _declared(row.roles)
     has_capacity = SignalRole.SOC in roles.values()
     for key, unit, value, time in zip(row.keys, row.units, row.values, row.times, strict=True):
@@ -182,7 +182,7 @@ def _readings(row: ReadingRow) -> Iterator[Reading]:
         if role is not None or (has_capacity and key == CAPACITY_KEY):
             factor = _factor(role, unit)
             measured = value if factor == 1.0 else limited(value * factor)
-            yield Reading(role, row.source_id, row.external_id, key, measured, microseconds(time))
+            yield RoleReading(role, row.source_id, row.external_id, key, measured, microseconds(time))
 
 
 @lru_cache(maxsize=1_000)

@@ -25,7 +25,7 @@ from gridfleet.domains.trading.esm.messages import (
 )
 from gridfleet.kernel import metrics
 from gridfleet.kernel.outbound.addresses import AddressRefused, NameUnknown, parse_base_url
-from gridfleet.kernel.outbound.sending import Outbound, Response, ResponseTooLarge, TimedOut, Unreachable, Wire
+from gridfleet.kernel.outbound.sending import Outbound, Response, ResponseTooLarge, ServiceClient, TimedOut, Unreachable
 from gridfleet.kernel.tracing import span
 from gridfleet.protocol.envelope import format_time
 from gridfleet.protocol.time_blocks import TimeBlock
@@ -166,16 +166,16 @@ class EsmClient:
         try:
             is_own = access.url == self._own_url
             base = httpx.URL(access.url) if is_own else parse_base_url(access.url)
-            async with asyncio.timeout(_MOST_SECONDS), self._outbound.open(base, private=is_own) as wire:
-                token, is_fresh = await self._token(access, wire)
+            async with asyncio.timeout(_MOST_SECONDS), self._outbound.open(base, private=is_own) as client:
+                token, is_fresh = await self._token(access, client)
                 headers = {"content-type": "application/json"} if content is not None else {}
                 while True:
                     bearer = {**headers, "authorization": f"Bearer {token}"}
-                    response = await self._send(wire, tries, method, path, query=query, content=content, headers=bearer)
+                    response = await self._send(client, tries, method, path, query=query, content=content, headers=bearer)
                     if response.status != 401 or is_fresh:
                         return decode_response(response, kind)
                     self._tokens.pop(access, None)
-                    token, is_fresh = await self._token(access, wire)
+                    token, is_fresh = await self._token(access, client)
         except AddressRefused as error:
             raise EsmFailed("ESM_UNAVAILABLE", f"The ESM's address {error}.") from error
         except NameUnknown as error:
@@ -187,7 +187,7 @@ class EsmClient:
         except (TimedOut, TimeoutError) as error:
             raise EsmFailed("TIMEOUT", "The ESM did not answer in time.") from error
 
-    async def _token(self, access: EsmAccess, wire: Wire) -> tuple[str, bool]:
+    async def _token(self, access: EsmAccess, client: ServiceClient) -> tuple[str, bool]:
         """Return a token, and whether it is new."""
         known = self._tokens.get(access)
         if known is not None and time.monotonic() < known[1]:
@@ -196,7 +196,7 @@ class EsmClient:
         pair = f"{quote_plus(access.client_id)}:{quote_plus(access.client_secret)}"
         headers = {"authorization": f"Basic {b64encode(pair.encode()).decode()}", "content-type": _FORM}
         response = await self._send(
-            wire, _READ_TRIES, "POST", "/oauth/token", content=b"grant_type=client_credentials", headers=headers
+            client, _READ_TRIES, "POST", "/oauth/token", content=b"grant_type=client_credentials", headers=headers
         )
         if response.status in (400, 401, 403):
             raise EsmFailed("ESM_UNAVAILABLE", f"The ESM refused the credentials ({response.status}).")
@@ -210,11 +210,11 @@ class EsmClient:
         self._tokens[access] = (token.access_token, time.monotonic() + token.expires_in - _SPARE_SECONDS)
         return token.access_token, True
 
-    async def _send(self, wire: Wire, tries: int, method: str, path: str, **more: Any) -> Response:
+    async def _send(self, client: ServiceClient, tries: int, method: str, path: str, **more: Any) -> Response:
         """Send one request, up to `tries` times while there is no connection or the status is 500 or above."""
         for number in range(1, tries + 1):
             try:
-                response = await wire.send(method, path, **more)
+                response = await client.send(method, path, **more)
             except Unreachable:
                 if number == tries:
                     raise

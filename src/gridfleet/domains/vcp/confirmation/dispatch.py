@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from gridfleet.domains.plants.commands.models import LONGEST_WAIT, NewCommand, Requester
+from gridfleet.domains.plants.commands.models import LONGEST_WAIT, NewPlantCommand, Requester
 from gridfleet.domains.plants.commands.relaying import relay, relay_all
 from gridfleet.domains.vcp.confirmation import store
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
@@ -97,7 +97,7 @@ async def issue_starts(db: Connection, rows: Sequence[Unconfirmed], now: datetim
         await relay_all(db, commands)
 
 
-def _mode_command(site: Site, row: Unconfirmed, now: datetime) -> NewCommand:
+def _mode_command(site: Site, row: Unconfirmed, now: datetime) -> NewPlantCommand:
     mode = site.mode(now)
     override = site.override if site.override is not None and site.override.mode is mode else None
     content: dict[str, Any] = {"mode": mode.value}
@@ -145,9 +145,9 @@ async def _issue_again(
 
 def own_command(
     plant_id: UUID, kind: CommandType, content: dict[str, Any], issued_at: datetime, expires_at: datetime, now: datetime
-) -> NewCommand:
+) -> NewPlantCommand:
     """Return a command of the service itself, to be issued at `now`; `issued_at` is its place among the plant's commands."""
-    return NewCommand(
+    return NewPlantCommand(
         id=new_id(),
         plant_id=plant_id,
         sub_device_id=None,

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from gridfleet.domains.plants.commands.models import NewCommand
+from gridfleet.domains.plants.commands.models import NewPlantCommand
 from gridfleet.domains.vcp.confirmation import store as confirmation
 from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, issue_modes, issue_starts
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
@@ -27,7 +27,9 @@ from gridfleet.protocol.partner_messages import (
 __all__ = ["change_site"]
 
 
-async def change_site(db: Connection, command: Heading, site: Site, issued: NewCommand, set_by: str, now: datetime) -> None:
+async def change_site(
+    db: Connection, command: Heading, site: Site, issued: NewPlantCommand, set_by: str, now: datetime
+) -> None:
     """Save the locked site as it is after a command that was accepted at `now`.
 
     Args:
@@ -84,7 +86,7 @@ async def _after(db: Connection, command: Heading, site: Site, command_id: UUID,
 
 
 async def _expect_confirmation(
-    db: Connection, command: Heading, before: Site, after: Site, issued: NewCommand, now: datetime
+    db: Connection, command: Heading, before: Site, after: Site, issued: NewPlantCommand, now: datetime
 ) -> None:
     """Insert a mode or schedule that the plant has to confirm.
 
