@@ -213,7 +213,9 @@ class Settings(BaseSettings):
     telemetry_quarter_days: int = Field(
         1096, ge=1, description="Days for which 15-minute roll-ups are kept; hourly and daily ones are kept without limit."
     )
-    ingest_batch_milliseconds: int = Field(50, ge=1, description="How far apart batches that are not full begin, at least.")
+    ingest_batch_milliseconds: int = Field(
+        50, ge=1, description="Minimum time between the starts of batches that are not full."
+    )
 
     @field_validator("trusted_proxies", mode="before")
     @classmethod
