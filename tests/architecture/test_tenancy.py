@@ -142,7 +142,10 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "ingest and a job refresh the powers of all plants",
         "lock reading_rows save plants_after",
     ),
-    "telemetry/history/store": ("roles are read for plants of one organisation, and by jobs for those of all", "_role_sources"),
+    "telemetry/history/store": (
+        "the energy of plants is computed by jobs, and for a plant that the caller may read",
+        "role_sources",
+    ),
     "telemetry/history/values/store": (
         "source ids come from `sources` alone, which takes the scope",
         "values_page values_by_second frames_page count_values count_points extent buckets wide_buckets",

@@ -7,11 +7,12 @@ import pytest
 
 from gridfleet.domains.notifications.logs import list_deliveries
 from gridfleet.domains.notifications.models import Channel
-from gridfleet.domains.notifications.queue import NotificationContent, notify_members
+from gridfleet.domains.notifications.queue import NotificationContent
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.pagination import Paging
 from support.builders.accounts import add_member, add_user
+from support.builders.notifications import notify_members
 from support.builders.telemetry_records import RecordedPlant
 from support.clients.open_stream import OpenStream
 from support.clients.people import PASSWORD, People, refused

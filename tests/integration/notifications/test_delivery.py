@@ -26,13 +26,14 @@ from gridfleet.domains.notifications.delivery import NotificationWorker
 from gridfleet.domains.notifications.logs import list_deliveries
 from gridfleet.domains.notifications.models import Channel, NotificationLog, NotificationStatus, Outgoing
 from gridfleet.domains.notifications.push_tokens.registration import delete_token, register_token
-from gridfleet.domains.notifications.queue import NotificationContent, notify_members
+from gridfleet.domains.notifications.queue import NotificationContent
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.mail.delivery import SmtpDelivery
 from gridfleet.kernel.pagination import Paging
 from support.builders.accounts import add_member, add_organization, add_user, caller_of
+from support.builders.notifications import notify_members
 from support.servers.expo_server import ExpoServer, expo_server
 from support.servers.free_ports import free_ports
 from support.servers.running_task import running

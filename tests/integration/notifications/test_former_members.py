@@ -13,12 +13,13 @@ from gridfleet.domains.notifications.delivery import NotificationWorker
 from gridfleet.domains.notifications.logs import list_deliveries
 from gridfleet.domains.notifications.models import Channel, NotificationLog
 from gridfleet.domains.notifications.push_tokens.registration import register_token
-from gridfleet.domains.notifications.queue import NotificationContent, notify_members
+from gridfleet.domains.notifications.queue import NotificationContent
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.mail.delivery import FolderDelivery
 from gridfleet.kernel.pagination import Paging
 from support.builders.accounts import add_member, add_organization, add_user, caller_of
+from support.builders.notifications import notify_members
 from support.servers.expo_server import expo_server
 from support.servers.postbox import delivered
 from support.servers.running_task import running

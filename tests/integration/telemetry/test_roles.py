@@ -14,7 +14,7 @@ from gridfleet.domains.telemetry.roles import energy_meters, meters_of_plants, r
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
-from support.builders.telemetry_records import RecordedPlant, member
+from support.builders.telemetry_records import RecordedPlant
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 POWER_AND_ENERGY = [Metric("active_power", "kW"), Metric("energy_produced", "kWh", counter=True)]
@@ -57,13 +57,13 @@ async def set_template(plant: RecordedPlant, external_id: str | None, template_i
 
 async def found(plant: RecordedPlant) -> set[tuple[str | None, str, str]]:
     async with plant.database.transaction() as db:
-        metrics = (await role_metrics(db, plant.org, [plant.id])).get(plant.id, [])
+        metrics = (await role_metrics(db, [plant.id])).get(plant.id, [])
     return {(one.source.external_id, one.key, str(one.role)) for one in metrics}
 
 
 async def meters(plant: RecordedPlant) -> list[Any]:
     async with plant.database.transaction() as db:
-        metrics = (await role_metrics(db, plant.org, [plant.id])).get(plant.id, [])
+        metrics = (await role_metrics(db, [plant.id])).get(plant.id, [])
     return sorted((str(one.energy), one.source.external_id, one.counters, one.powers) for one in energy_meters(metrics))
 
 
@@ -137,17 +137,6 @@ async def test_the_plants_own_power_counts_unless_devices_have_counters(plant: R
         ("discharged", None, (), ("bat",)),
         ("produced", "PV1", ("energy_produced",), ("active_power",)),
     ]
-
-
-async def test_a_scope_reaches_its_own_plants_alone(plant: RecordedPlant) -> None:
-    await plant.add_device("PV1")
-    await plant.write("PV1", POWER_AND_ENERGY, {NOW: [1.0, 2.0]})
-    other = await RecordedPlant.create(plant.database)
-
-    async with plant.database.transaction() as db:
-        assert await role_metrics(db, other.org, [plant.id, other.id]) == {}
-        assert await role_metrics(db, member(plant.organization_id, frozenset()), [plant.id]) == {}
-        assert (await role_metrics(db, plant.org, [plant.id, other.id])).keys() == {plant.id}
 
 
 async def test_what_is_held_does_not_grow_with_the_names_of_other_metrics(database: Database) -> None:

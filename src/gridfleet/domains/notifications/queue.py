@@ -13,7 +13,7 @@ from gridfleet.domains.notifications.recipients.store import AddressKey
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
 
-__all__ = ["MOST_AT_ONCE", "Notification", "NotificationContent", "notify_each", "notify_members"]
+__all__ = ["MOST_AT_ONCE", "Notification", "NotificationContent", "notify_each"]
 
 log = structlog.get_logger(__name__)
 
@@ -40,13 +40,6 @@ class Notification(NamedTuple):
     cause: dict[str, str] | None
     severity: Severity | None
     channels: Sequence[Channel] = tuple(Channel)
-
-
-async def notify_members(
-    db: Connection, organization_id: UUID, channels: Sequence[Channel], content: NotificationContent
-) -> int:
-    """Queue one notification without a severity, as `notify_each` does."""
-    return await notify_each(db, [Notification(organization_id, content, None, None, channels)])
 
 
 async def notify_each(db: Connection, notifications: Sequence[Notification]) -> int:

@@ -10,7 +10,6 @@ from gridfleet.domains.device_templates.models import SignalRole
 from gridfleet.domains.device_templates.roles import GRID_DEVICE, GRID_ROLES, signal_roles
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.models import LayoutIndex, LayoutSource
-from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
 __all__ = ["Energy", "EnergyMeter", "RoleMetric", "energy_meters", "meters_of_plants", "role_metrics"]
@@ -59,25 +58,20 @@ _COUNTERS_AND_POWERS: Final = {
 }
 
 
-async def role_metrics(db: Connection, org: OrgScope, plant_ids: Sequence[UUID]) -> dict[UUID, list[RoleMetric]]:
-    """Return the metrics with a role of those plants that have any, newest sources first.
+async def meters_of_plants(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[EnergyMeter]]:
+    """Return what measures the energy of plants of any organisation."""
+    return {plant_id: energy_meters(found) for plant_id, found in (await role_metrics(db, plant_ids)).items()}
+
+
+async def role_metrics(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[RoleMetric]]:
+    """Return the metrics with a role of those plants of any organisation that have one, newest sources first.
 
     The metrics of deleted sub-devices are included. A metric has the role that the template of the sub-device with its external
     id gives to its key now, also for values of earlier templates.
     """
-    return _by_plant(await store.role_sources(db, org, plant_ids))
-
-
-async def meters_of_plants(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[EnergyMeter]]:
-    """Return what measures the energy of plants of any organisation."""
-    metrics = _by_plant(await store.role_sources_of_all(db, plant_ids))
-    return {plant_id: energy_meters(found) for plant_id, found in metrics.items()}
-
-
-def _by_plant(rows: Sequence[store.RoleSourceRow]) -> dict[UUID, list[RoleMetric]]:
     layouts: dict[tuple[int, tuple[str, ...]], LayoutIndex] = {}
     by_source: dict[int, list[store.RoleSourceRow]] = {}
-    for row in rows:
+    for row in await store.role_sources(db, plant_ids):
         by_source.setdefault(row.source_id, []).append(row)
     found: dict[UUID, list[RoleMetric]] = {}
     for source_id, group in by_source.items():

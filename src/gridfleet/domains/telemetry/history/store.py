@@ -1,7 +1,7 @@
 """SQL that reads the sources of plants and their layouts."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -85,24 +85,8 @@ async def usual_seconds(db: Connection, org: OrgScope, plant_id: UUID, external_
     )
 
 
-async def role_sources(db: Connection, org: OrgScope, plant_ids: Sequence[UUID]) -> list[RoleSourceRow]:
-    """Return the sources of plants with their layouts that have a metric with a role, newest first."""
-    return await _role_sources(
-        db,
-        plant_ids,
-        " AND p.organization_id = %(org)s AND (%(allowed)s::uuid[] IS NULL OR p.id = ANY(%(allowed)s))",
-        {"org": org.organization_id, "allowed": None if org.plant_ids is None else list(org.plant_ids)},
-    )
-
-
-async def role_sources_of_all(db: Connection, plant_ids: Sequence[UUID]) -> list[RoleSourceRow]:
-    """Return the same of plants of any organisation."""
-    return await _role_sources(db, plant_ids, "", {})
-
-
-async def _role_sources(
-    db: Connection, plant_ids: Sequence[UUID], condition: str, parameters: dict[str, Any]
-) -> list[RoleSourceRow]:
+async def role_sources(db: Connection, plant_ids: Sequence[UUID]) -> list[RoleSourceRow]:
+    """Return the sources of plants of any organisation, with their layouts that have a metric with a role, newest first."""
     # The metrics are chosen here, because a plant decides how many others are beside them: 200 in each layout, each with a name
     # of its own.
     cursor = db.cursor(row_factory=class_row(RoleSourceRow), binary=True)
@@ -118,10 +102,9 @@ async def _role_sources(
         " ELSE u.key = ANY(%(standard)s::text[]) END) AS v"
         " WHERE p.id = ANY(%(wanted)s::uuid[]) AND CASE WHEN m.roles <> '{}'"
         " THEN m.roles ?| l.metrics ELSE (s.external_id = %(grid)s OR starts_with(s.external_id, %(pv)s))"
-        f" AND l.metrics && %(standard)s::text[] END AND v.keys IS NOT NULL{condition} ORDER BY s.id DESC, l.id DESC",
+        " AND l.metrics && %(standard)s::text[] END AND v.keys IS NOT NULL ORDER BY s.id DESC, l.id DESC",
         {
             "wanted": list(plant_ids),
-            **parameters,
             "grid": GRID_DEVICE,
             "pv": PV_PREFIX,
             "standard": list(STANDARD_KEYS),

@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Final, NamedTuple
-from uuid import UUID
 
 import msgspec
 
 from gridfleet.domains.device_templates.models import SignalRole
 from gridfleet.kernel.time_zones import UTC_NAME
 
-__all__ = ["NO_ENERGY", "CounterState", "Energies", "EnergyState", "NewestPower", "PlantReadings", "PowerState", "RoleReading"]
+__all__ = ["NO_ENERGY", "CounterState", "Energies", "EnergyState", "NewestPower", "PowerState", "RoleReading"]
 
 Energies = tuple[float, float, float, float, float]
 """Energies in kWh in the order of `Energy`: produced, imported, exported, charged, discharged."""
@@ -91,11 +90,3 @@ class EnergyState(msgspec.Struct, frozen=True):
     powers: Mapping[str, PowerState] = {}
     time_zone: str = UTC_NAME
     hours: Mapping[int, Energies] = {}
-
-
-class PlantReadings(NamedTuple):
-    """A plant with its newest readings and the state of its energy; None before the first count."""
-
-    plant_id: UUID
-    readings: list[RoleReading]
-    energy: EnergyState | None
