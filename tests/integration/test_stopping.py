@@ -12,6 +12,7 @@ import psutil
 import psycopg
 
 from support.servers.api_process import api_command
+from support.servers.suspended import suspended
 
 
 @contextlib.contextmanager
@@ -20,15 +21,8 @@ def hanging_server(database_url: str) -> Iterator[None]:
     with psycopg.connect(database_url) as connection:
         server = psutil.Process(connection.info.backend_pid).parent()
     assert server is not None
-    processes = [server, *server.children(recursive=True)]
-    for process in processes:
-        process.suspend()
-    try:
+    with suspended(server):
         yield
-    finally:
-        for process in processes:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.resume()
 
 
 def test_serve_ends_within_ten_seconds_while_the_database_hangs(database_url: str, home: Path) -> None:

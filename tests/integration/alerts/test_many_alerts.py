@@ -1,16 +1,15 @@
 """A rule that has raised many alerts, and many rules that raise one at once."""
 
 import asyncio
-from typing import Any
 
 import pytest
-from psycopg import AsyncCursor
 
 from gridfleet.domains.alerts.models import Severity
 from gridfleet.domains.alerts.rules.registry import delete_rule
 from gridfleet.kernel.caller import OrgRole
 from support.builders.accounts import add_member, add_user
 from support.builders.alerting import add_rule, ago, alerts_of, operator, snapshot
+from support.clients.executed_statements import executed_statements
 from support.clients.ingest_bench import Bench
 
 
@@ -28,16 +27,8 @@ async def test_a_rule_is_deleted_without_a_change_of_its_alerts(bench: Bench) ->
     assert await alerts_of(bench.database, plant.organization_id) == [alert]
 
 
-async def test_alerts_of_a_batch_are_written_together(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_alerts_of_a_batch_are_written_together(bench: Bench) -> None:
     """Alone, each alert took three statements and 3 ms. A message may raise 500, and the messages of all plants wait."""
-    statements = 0
-    execute = AsyncCursor.execute
-
-    async def counted(self: Any, *arguments: Any, **more: Any) -> Any:
-        nonlocal statements
-        statements += 1
-        return await execute(self, *arguments, **more)
-
     taken = []
     for count in (1, 20):
         plant = await bench.plant()
@@ -47,11 +38,9 @@ async def test_alerts_of_a_batch_are_written_together(bench: Bench, monkeypatch:
             await add_rule(bench.database, plant.organization_id, plant_id=plant.id, severity=Severity.CRITICAL)
         batch = await bench.pipeline.prepare([plant.message(snapshot(ago(5), {"soc": 5}))])
         async with bench.database.transaction() as db:
-            statements = 0
-            with monkeypatch.context() as patch:
-                patch.setattr(AsyncCursor, "execute", counted)
+            with executed_statements() as statements:
                 await bench.pipeline.store(db, batch)
-            taken.append(statements)
+            taken.append(len(statements))
         assert len(await alerts_of(bench.database, plant.organization_id)) == count
         sent = (
             "SELECT count(*), count(DISTINCT metadata->>'alertId') FROM notification_log WHERE metadata->>'plantId' = %s::text"

@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from psycopg import AsyncCursor
 
 from gridfleet.domains.alerts import evaluation, rule_cache
 from gridfleet.domains.alerts import store as alerts
@@ -14,6 +13,7 @@ from gridfleet.domains.alerts.models import AlertRule
 from gridfleet.domains.alerts.rules import store
 from gridfleet.kernel.clock import utc_now
 from support.builders.alerting import add_rule, ago, operator, snapshot
+from support.clients.executed_statements import executed_statements
 from support.clients.ingest_bench import Bench
 from support.servers.running_task import running
 
@@ -145,27 +145,17 @@ async def test_an_organisation_has_a_bounded_number_of_states(bench: Bench, monk
     assert len(await neighbour.rows("SELECT FROM alert WHERE plant_id = %s")) == 20
 
 
-async def test_rules_get_their_units_together(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rules_get_their_units_together(bench: Bench) -> None:
     """Alone, each of 500 rules read every newest value of its organisation again."""
-    statements = 0
-    execute = AsyncCursor.execute
-
-    async def counted(self: Any, *arguments: Any, **more: Any) -> Any:
-        nonlocal statements
-        statements += 1
-        return await execute(self, *arguments, **more)
-
     taken = []
     for count in (1, 20):
         plant = await bench.plant()
         await plant.add_device("inv", [{"key": "x", "field": "x", "unit": "W"}])
         rules = [await add_rule(bench.database, plant.organization_id, metric="x") for _ in range(count)]
         rules += [await add_rule(bench.database, plant.organization_id, metric="inv.x", plant_id=plant.id)]
-        statements = 0
-        with monkeypatch.context() as patch:
-            patch.setattr(AsyncCursor, "execute", counted)
+        with executed_statements() as statements:
             await bench.take(plant.message(snapshot(ago(5), inv={"x": 900})))
-        taken.append(statements)
+        taken.append(len(statements))
         async with bench.database.transaction() as db:
             found = [await store.find(db, operator(plant.organization_id), rule.id) for rule in rules]
         assert [rule and rule.unit for rule in found] == ["W"] * (count + 1)

@@ -1,7 +1,6 @@
 """Columns for charts: several metrics of a plant in the same buckets."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -16,13 +15,12 @@ from gridfleet.domains.telemetry.history import columns
 from gridfleet.domains.telemetry.history.models import ColumnBucket
 from gridfleet.domains.telemetry.history.values import store
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
-from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import format_time
-from support.builders.accounts import add_member, add_user, session_of
+from support.builders.accounts import add_user
 from support.builders.telemetry_records import RecordedPlant, add_plant
-from support.servers.api_service import ApiService, api_service, bearer
+from support.clients.plant_reader import PlantReader
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -32,13 +30,8 @@ FAR_AHEAD = timedelta(hours=-30)
 """A grace that closes hours before they have begun."""
 
 
-@dataclass(frozen=True)
-class Reader:
+class Reader(PlantReader):
     """A VIEWER and the plant they may read."""
-
-    service: ApiService
-    plant: RecordedPlant
-    headers: dict[str, str]
 
     async def ask(self, *metrics: str, start: datetime = DAY, end: datetime = DAY + HOUR, **query: Any) -> httpx.Response:
         """The response to a query of columns of the plant."""
@@ -66,12 +59,8 @@ class Reader:
 
 @pytest.fixture
 async def reader(database_url: str, home: Path) -> AsyncIterator[Reader]:
-    async with api_service(database_url, home) as service:
-        plant = await RecordedPlant.create(service.state.database)
-        user = await add_user(service.state.database)
-        await add_member(service.state.database, plant.organization_id, user.id, OrgRole.VIEWER)
-        token = await session_of(service.state.database, service.state.access_tokens, user)
-        yield Reader(service, plant, {**bearer(token), "x-org-id": str(plant.organization_id)})
+    async with Reader.open(database_url, home) as opened:
+        yield opened
 
 
 def complaints(answer: httpx.Response, code: str = "VALIDATION_ERROR") -> list[str]:

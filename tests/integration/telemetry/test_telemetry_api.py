@@ -1,7 +1,6 @@
 """Telemetry over HTTP: forms, codes, and what is answered to whom."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,25 +14,18 @@ from gridfleet.domains.telemetry.history import raw
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
 from gridfleet.domains.telemetry.history.models import HistoryQuery
 from gridfleet.domains.telemetry.history.queries import open_history
-from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import format_time
-from support.builders.accounts import add_member, add_user, session_of
 from support.builders.telemetry_records import RecordedPlant, allowed, reading_from
-from support.servers.api_service import ApiService, api_service, bearer
+from support.clients.plant_reader import PlantReader
 
 NOW = utc_now().replace(microsecond=0)
 MINUTE = timedelta(minutes=1)
 
 
-@dataclass(frozen=True)
-class Reader:
+class Reader(PlantReader):
     """A VIEWER and the plant they may read."""
-
-    service: ApiService
-    plant: RecordedPlant
-    headers: dict[str, str]
 
     async def get(self, path: str, headers: dict[str, str] | None = None, **query: str) -> httpx.Response:
         """The answer to a GET below `/api/v1`."""
@@ -47,12 +39,8 @@ class Reader:
 
 @pytest.fixture
 async def reader(database_url: str, home: Path) -> AsyncIterator[Reader]:
-    async with api_service(database_url, home) as service:
-        plant = await RecordedPlant.create(service.state.database)
-        user = await add_user(service.state.database)
-        await add_member(service.state.database, plant.organization_id, user.id, OrgRole.VIEWER)
-        token = await session_of(service.state.database, service.state.access_tokens, user)
-        yield Reader(service, plant, {**bearer(token), "x-org-id": str(plant.organization_id)})
+    async with Reader.open(database_url, home) as opened:
+        yield opened
 
 
 def refusal(answer: httpx.Response) -> tuple[int, str]:

@@ -17,7 +17,7 @@ async def test_a_setpoint_comes_after_the_step_that_began_before_it(site: Partne
     step = {"start": start.isoformat(), "durationSeconds": 900, "powerKw": 2}
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
     assert await site.send("command.site-setpoint", now=start + timedelta(seconds=0.3), powerKw=5) == "ACCEPTED"
-    await site.steer(now=start + timedelta(seconds=1))
+    await site.issue_due(now=start + timedelta(seconds=1))
     assert await sent_in_order(site) == [None, 2, 5]
 
 
@@ -27,7 +27,7 @@ async def test_a_setpoint_comes_after_the_end_of_the_mode_that_held_before(site:
     await site.acknowledge_newest("APPLIED")
     at = end + timedelta(seconds=0.3)
     assert await site.send("command.site-setpoint", now=at, powerKw=5, durationSeconds=600) == "ACCEPTED"
-    await site.steer(now=end + timedelta(seconds=1))
+    await site.issue_due(now=end + timedelta(seconds=1))
     assert await sent_in_order(site) == ["STANDBY", "AUTO", 5]
     assert await site.site("setpoint_ends_at") == (at + timedelta(seconds=600),)
 
@@ -37,9 +37,9 @@ async def test_a_setpoint_during_a_mode_leaves_the_step_for_the_end_of_the_mode(
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(300))
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
     assert await site.send("command.site-setpoint", powerKw=5) == "ACCEPTED"
-    await site.steer()
+    await site.issue_due()
     assert await sent_in_order(site) == ["STANDBY", None, 5]
-    await site.steer(301)
+    await site.issue_due(301)
     assert await sent_in_order(site) == ["STANDBY", None, 5, "AUTO", 2]
 
 
@@ -49,7 +49,7 @@ async def test_a_setpoint_comes_after_the_mode_that_replaces_one_that_failed(sit
     await site.acknowledge_newest("FAILED")
     assert await site.send("command.site-setpoint", powerKw=5) == "ACCEPTED"
     sent = await site.send_commands()
-    await site.steer(1)
+    await site.issue_due(1)
     sent += await site.send_commands(1) + await site.send_commands(2)
     contents: dict[Any, Any] = dict(await site.rows("SELECT id, instruction FROM plant_command"))
     assert [contents[one].get("mode", contents[one].get("powerKw")) for one in sent] == ["AUTO", 5]
@@ -60,7 +60,7 @@ async def test_a_refused_mode_does_not_leave_the_plant_in_the_mode_that_has_just
     await site.send("command.mode", mode="CHARGE", powerKw=3, expiresAt=end.isoformat())
     await site.acknowledge_newest("APPLIED")
     await site.send("command.mode", now=end + timedelta(seconds=0.3), mode="DISCHARGE", expiresAt=soon(600))
-    await site.steer(now=end + timedelta(seconds=1))
+    await site.issue_due(now=end + timedelta(seconds=1))
     await site.acknowledge({await site.newest(): "REJECTED"}, seconds=61)
-    await site.steer(now=end + timedelta(seconds=2))
+    await site.issue_due(now=end + timedelta(seconds=2))
     assert await sent_in_order(site) == ["CHARGE", "DISCHARGE", "AUTO"]

@@ -24,7 +24,7 @@ def step(start: float, length: int = 900, power: float = 1) -> dict[str, Any]:
 async def open_at(site: PartnerSite, seconds: float) -> list[Any]:
     """Modes, powers and schedules of the commands that an offline plant would get if it came back then, in their order."""
     await site.expire(seconds)
-    await site.steer(seconds)
+    await site.issue_due(seconds)
     return [
         content.get("mode") or content.get("powerKw") or content["schedule"]["revision"]
         for kind, content, status in await site.commands()
@@ -97,7 +97,7 @@ async def test_a_mode_that_finds_no_room_is_issued_once_there_is_some(site: Part
         " now() + interval '70 seconds', now() FROM generate_series(1, 1000)"
     )
     assert "AUTO" not in await open_at(site, 61)
-    assert await site.steer(62) == 0
+    assert await site.issue_due(62) == 0
     assert await open_at(site, 71) == ["AUTO"]
 
 
@@ -117,7 +117,7 @@ async def test_a_plant_that_missed_a_schedule_drops_the_step_of_the_one_before(s
     """The replaced schedule's step holds for hours, and the replacement is over when the plant comes back."""
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(-60, 6 * HOUR, 5)])
     await site.acknowledge_newest("APPLIED")
-    await site.steer()
+    await site.issue_due()
     if applied:
         await site.acknowledge_newest("APPLIED")
     await site.send("schedule.set", scheduleId="s", revision=2, intervals=[step(0, 600)])
@@ -153,7 +153,7 @@ async def test_a_cancellation_comes_after_the_auto_that_ends_an_emergency_stop(s
     await site.expire(1)
     await site.acknowledge({await site.newest(): "APPLIED"})
     await site.send("command.mode", mode="AUTO")
-    await site.steer(2)
+    await site.issue_due(2)
     sent = await site.send_commands(3) + await site.send_commands(3)
     modes: dict[Any, Any] = dict(await site.rows("SELECT id, instruction->>'mode' FROM plant_command"))
     assert [modes[command] for command in sent] == ["AUTO", None]
@@ -201,7 +201,7 @@ async def test_a_long_step_is_issued_again(site: PartnerSite) -> None:
     await site.acknowledge_newest("APPLIED")
     assert await open_at(site, 1) == [7.0]
     await site.expire(25 * HOUR)
-    await site.steer(25 * HOUR)
+    await site.issue_due(25 * HOUR)
     assert await open_at(site, 25 * HOUR + 1) == [7.0]
 
 
@@ -209,7 +209,7 @@ async def test_a_long_step_is_issued_again(site: PartnerSite) -> None:
 async def test_what_the_plant_refused_is_tried_again_when_it_connects(site: PartnerSite, answer: str) -> None:
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(60))
     await site.acknowledge_newest("APPLIED")
-    await site.steer(61)
+    await site.issue_due(61)
     await site.acknowledge({await site.newest(): answer})
     assert await open_at(site, 5 * HOUR) == []
     await site.acknowledge({}, connects=True)
@@ -289,7 +289,7 @@ async def test_a_refused_auto_leaves_the_emergency_stop(site: PartnerSite) -> No
 async def test_a_fallback_ended_by_a_mode_that_the_plant_refused_is_undone(site: PartnerSite) -> None:
     await site.send("config.fallback", fallback={"mode": "BACKUP", "afterSeconds": 60})
     await site.acknowledge_newest("APPLIED")
-    await site.steer(61)
+    await site.issue_due(61)
     await site.acknowledge({await site.newest(): "APPLIED"}, seconds=62)
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
     [(standby,)] = await site.rows("SELECT override_command_id FROM vcp_site")
@@ -319,7 +319,7 @@ async def test_the_schedule_before_a_refused_revision_holds_again(site: PartnerS
 
 async def take_all(site: PartnerSite, seconds: float, **answers: str) -> None:
     """Answer what waits for the plant after a run of the scheduler with APPLIED, or with the answer for its type."""
-    await site.steer(seconds)
+    await site.issue_due(seconds)
     while sent := await site.send_commands(seconds):
         types: dict[Any, str] = dict(await site.rows("SELECT id, type FROM plant_command"))
         await site.acknowledge({one: answers.get(types[one], "APPLIED") for one in sent}, seconds=seconds)
@@ -329,7 +329,7 @@ async def take_all(site: PartnerSite, seconds: float, **answers: str) -> None:
 async def test_a_step_of_a_refused_schedule_ends_at_the_plant(site: PartnerSite, answer: str) -> None:
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(-60, DAY, 7)])
     schedule = await site.newest()
-    await site.steer(1)
+    await site.issue_due(1)
     await site.acknowledge({schedule: answer, await site.newest(): "APPLIED"}, seconds=2)
     assert await open_at(site, 3) == ["AUTO"]
 

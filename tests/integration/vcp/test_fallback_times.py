@@ -26,7 +26,7 @@ async def waiting(site: PartnerSite) -> PartnerSite:
 
 
 async def falls_back(site: PartnerSite, seconds: float) -> bool:
-    await site.steer(seconds)
+    await site.issue_due(seconds)
     return (await site.site("fallback_since"))[0] is not None
 
 

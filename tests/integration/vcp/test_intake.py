@@ -206,8 +206,8 @@ async def test_what_an_offline_plant_was_sent_before_an_emergency_stop_is_not_se
 async def test_an_override_ends_by_itself_and_once(site: PartnerSite) -> None:
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(60))
     assert (await site.site("override_mode"))[0] == "STANDBY"
-    assert await site.steer(59) == 0
-    assert [await site.steer(61), await site.steer(61)] == [1, 0]
+    assert await site.issue_due(59) == 0
+    assert [await site.issue_due(61), await site.issue_due(61)] == [1, 0]
     assert (await site.site("override_mode"))[0] is None
     assert [command[:2] for command in await site.commands()] == [
         ("MODE_CHANGE", {"mode": "STANDBY"}),
@@ -224,14 +224,14 @@ async def test_an_override_that_the_plant_refuses_is_withdrawn(site: PartnerSite
 async def test_a_schedule_steps_on_in_time_and_once(site: PartnerSite) -> None:
     steps = [interval(-10, 70, 1), interval(100, 60, 2), interval(160, 60, 3)]
     assert await site.send("schedule.set", scheduleId="s", revision=1, intervals=steps) == "ACCEPTED"
-    done = [await site.steer(second) for second in (0, 0, 90, 105, 105, 165, 165)]
+    done = [await site.issue_due(second) for second in (0, 0, 90, 105, 105, 165, 165)]
     assert done == [1, 0, 0, 1, 0, 1, 0]
     setpoints = [content for kind, content, _ in await site.commands() if kind == "SITE_SETPOINT"]
     assert [one["powerKw"] for one in setpoints] == [1, 2, 3]
     assert [one["params"]["durationSeconds"] for one in setpoints] == pytest.approx([60, 55, 55], abs=2)
     assert setpoints[0]["schedule"] == {"scheduleId": "s", "revision": 1}
     assert (await site.site("schedule_active"))[0]
-    assert await site.steer(400) > 0
+    assert await site.issue_due(400) > 0
     assert not (await site.site("schedule_active"))[0]
 
 
@@ -239,16 +239,16 @@ async def test_steps_missed_or_beyond_the_limits_are_passed_over(site: PartnerSi
     steps = [interval(0, 10, 1), interval(10, 10, 9), interval(20, 10, 2)]
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=steps)
     await site.send("config.constraints", constraints={"importLimitKw": 5})
-    await site.steer(15)
-    await site.steer(25)
+    await site.issue_due(15)
+    await site.issue_due(25)
     assert [content["powerKw"] for kind, content, _ in await site.commands() if kind == "SITE_SETPOINT"] == [2]
 
 
 async def test_an_override_holds_a_schedule_up(site: PartnerSite) -> None:
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[interval(0, 100, 4)])
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(30))
-    assert await site.steer(5) == 0
-    await site.steer(31)
+    assert await site.issue_due(5) == 0
+    await site.issue_due(31)
     assert [kind for kind, _, _ in await site.commands()] == ["SCHEDULE", "MODE_CHANGE", "MODE_CHANGE", "SITE_SETPOINT"]
     [(apart,)] = await site.rows("SELECT count(DISTINCT issued_at) = 4 FROM plant_command")
     assert apart, "commands leave in the order of their issue; AUTO after the setpoint would undo it"
@@ -257,11 +257,11 @@ async def test_an_override_holds_a_schedule_up(site: PartnerSite) -> None:
 async def test_a_step_that_an_override_interrupted_goes_on_after_it(site: PartnerSite) -> None:
     """The plant has forgotten its setpoint: the mode took its place."""
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[interval(-10, 3600, 4), interval(3590, 900, 5)])
-    assert await site.steer() == 1
+    assert await site.issue_due() == 1
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(30))
-    assert await site.steer(29) == 0
-    await site.steer(31)
-    assert [await site.steer(32), await site.steer(33)] == [0, 0]
+    assert await site.issue_due(29) == 0
+    await site.issue_due(31)
+    assert [await site.issue_due(32), await site.issue_due(33)] == [0, 0]
     own = await site.rows(
         "SELECT coalesce(instruction->>'mode', instruction->>'powerKw') FROM plant_command"
         " WHERE requester_type = 'SYSTEM' ORDER BY issued_at"
@@ -269,9 +269,11 @@ async def test_a_step_that_an_override_interrupted_goes_on_after_it(site: Partne
     assert own == [("4.0",), ("AUTO",), ("4.0",)]
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(3600))
     await site.send("command.mode", mode="AUTO")
-    assert [await site.steer(34), await site.steer(35)] == [1, 0]
+    assert [await site.issue_due(34), await site.issue_due(35)] == [1, 0]
     await site.send("command.mode", mode="AUTO")
-    assert [await site.steer(36), await site.steer(37)] == [1, 0], "the plant drops its setpoint when it receives any mode"
+    assert [await site.issue_due(36), await site.issue_due(37)] == [1, 0], (
+        "the plant drops its setpoint when it receives any mode"
+    )
     assert len([kind for kind, _, _ in await site.commands() if kind == "SITE_SETPOINT"]) == 4
     assert await site.rows("SELECT done_at IS NULL FROM vcp_interval WHERE plant_id = %(plant)s ORDER BY start_at") == [
         (False,),
@@ -287,31 +289,31 @@ async def test_schedules_are_replaced_and_cancelled(site: PartnerSite) -> None:
     assert await site.rows("SELECT power_kw FROM vcp_interval") == [(2.0,)]
     assert await site.send("schedule.cancel", scheduleId="t") == "SCHEDULE_INVALID"
     assert await site.send("schedule.cancel", scheduleId="s") == "ACCEPTED"
-    assert await site.steer(5) == 0
+    assert await site.issue_due(5) == 0
     assert (await site.commands())[-1][:2] == ("SCHEDULE", {"schedule": {"scheduleId": "s", "revision": 3, "intervals": []}})
 
 
 async def test_a_schedule_that_the_plant_refuses_is_withdrawn(site: PartnerSite) -> None:
     await site.send("schedule.set", scheduleId="s", revision=2, intervals=[interval(0, 100, 1)])
     await site.acknowledge_newest("FAILED")
-    assert await site.steer(5) == 0
+    assert await site.issue_due(5) == 0
     assert await site.rows("SELECT 1 FROM vcp_interval") == []
 
 
 async def test_a_silent_partner_loses_the_site_to_its_fallback(site: PartnerSite) -> None:
     await site.send("config.fallback", fallback={"mode": "SELF_CONSUMPTION", "afterSeconds": 60})
-    assert [await site.steer(59), await site.steer(61), await site.steer(61)] == [0, 1, 0]
+    assert [await site.issue_due(59), await site.issue_due(61), await site.issue_due(61)] == [0, 1, 0]
     assert await site.send("command.site-setpoint", powerKw=3) == "ACCEPTED"
     issued = [command[1].get("mode", command[0]) for command in await site.commands()]
     assert issued == ["CONFIG", "SELF_CONSUMPTION", "AUTO", "SITE_SETPOINT"]
-    assert await site.steer(50) == 0
-    assert await site.steer(70) == 1
+    assert await site.issue_due(50) == 0
+    assert await site.issue_due(70) == 1
 
 
 async def test_what_was_ordered_for_a_time_is_no_silence(site: PartnerSite) -> None:
     await site.send("config.fallback", fallback={"mode": "STANDBY", "afterSeconds": 60})
     await site.send("command.site-setpoint", powerKw=3, durationSeconds=600)
-    assert [await site.steer(300), await site.steer(661)] == [0, 1]
+    assert [await site.issue_due(300), await site.issue_due(661)] == [0, 1]
 
 
 async def test_unreadable_messages_end_in_the_log_too(site: PartnerSite) -> None:

@@ -113,8 +113,8 @@ async def test_an_override_accepted_while_the_one_before_ends_holds(site: Partne
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(600))
     async with site.database.transaction() as db:
         await take(db, site, written(site, "command.mode", mode="CHARGE", expiresAt=soon(6000)))
-        assert await site.steer(601) == 0, "the site is locked"
-    assert await site.steer(602) == 0
+        assert await site.issue_due(601) == 0, "the site is locked"
+    assert await site.issue_due(602) == 0
     assert await site.site("override_mode") == ("CHARGE",)
 
 

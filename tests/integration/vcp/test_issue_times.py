@@ -44,7 +44,7 @@ async def test_what_is_issued_with_a_command_keeps_its_place(site: PartnerSite) 
     """The mode that ends a fallback is issued before the setpoint, which it would end."""
     now = datetime.now(UTC)
     await site.send("config.fallback", now=now, fallback={"mode": "BACKUP", "afterSeconds": 60})
-    await site.steer(now=now + 61 * SECOND)
+    await site.issue_due(now=now + 61 * SECOND)
     await site.send("command.device.BAT1", now=now + 100 * SECOND, action="stop", expiresAt=soon(3600))
     waits = await site.newest()
     await site.set_site(fallback_since=now + 61 * SECOND)

@@ -31,7 +31,7 @@ async def test_an_emergency_stop_holds_when_the_plant_refuses_auto(site: Partner
     await site.acknowledge_newest(answer)
     assert await site.site("override_mode") == ("EMERGENCY_STOP",)
     await site.acknowledge({}, connects=True)
-    await site.steer(1)
+    await site.issue_due(1)
     assert {content["mode"] for _, content, status in await site.commands() if status == "PENDING"} <= {"EMERGENCY_STOP"}
 
 
@@ -92,7 +92,7 @@ async def test_a_mode_holds_when_the_plant_refuses_the_next(site: PartnerSite) -
     await apply_and_age(site, "command.mode", mode="STANDBY", expiresAt=soon(HOUR))
     await site.send("command.mode", mode="CHARGE", expiresAt=soon(HOUR))
     await site.acknowledge_newest("REJECTED")
-    await site.steer(1)
+    await site.issue_due(1)
     assert await site.site("override_mode") == ("STANDBY",)
     assert [content["mode"] for _, content, _ in await site.commands()] == ["CHARGE"], "the plant still has STANDBY"
 

@@ -24,7 +24,7 @@ async def test_a_step_of_a_schedule_ends_in_time(site: PartnerSite) -> None:
     step = {"start": soon(-60), "durationSeconds": HOUR, "powerKw": 2}
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
     await site.acknowledge_newest("APPLIED")
-    await site.steer()
+    await site.issue_due()
     for seconds, left in ((0, HOUR - 60), (HOUR / 2, HOUR / 2 - 60), (HOUR - 90, 30)):
         [setpoint] = await sent_after(site, seconds)
         assert abs(setpoint["params"]["durationSeconds"] - left) < 5

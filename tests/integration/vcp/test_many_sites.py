@@ -1,12 +1,10 @@
 """Many sites at which something is due at the same time."""
 
-from typing import Any
-
 import pytest
-from psycopg import AsyncCursor
 
 from gridfleet.kernel.db import Database
 from support.builders.partner_site import PartnerSite, partner_site
+from support.clients.executed_statements import executed_statements
 
 SITES = 20
 DUE = {
@@ -30,22 +28,8 @@ COPIES = (
 )
 
 
-@pytest.fixture
-def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every statement that is executed."""
-    executed: list[str] = []
-    execute = AsyncCursor.execute
-
-    async def recorded(self: Any, query: Any, *arguments: Any, **more: Any) -> Any:
-        executed.append(str(query))
-        return await execute(self, query, *arguments, **more)
-
-    monkeypatch.setattr(AsyncCursor, "execute", recorded)
-    return executed
-
-
 @pytest.mark.parametrize("what", DUE)
-async def test_sites_are_steered_together(database: Database, statements: list[str], what: str) -> None:
+async def test_what_is_due_at_sites_is_issued_together(database: Database, what: str) -> None:
     """Two statements or more for each site took 1 to 3 ms, and the other sites waited for ten thousand."""
     taken = []
     site: PartnerSite = await partner_site(database)
@@ -55,8 +39,8 @@ async def test_sites_are_steered_together(database: Database, statements: list[s
         await site.execute(COPIES.format(count))
         for statement in DUE[what]:
             await site.execute(statement)
-        statements.clear()
-        await site.steer()
+        with executed_statements() as statements:
+            await site.issue_due()
         taken.append(len(statements))
         assert await site.rows("SELECT count(DISTINCT plant_id), count(*) FROM plant_command") == [(count, count)]
         [(expected,)] = await site.rows(

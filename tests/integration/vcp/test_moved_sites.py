@@ -34,7 +34,7 @@ async def move(site: PartnerSite) -> UUID:
 
 async def orders(site: PartnerSite, seconds: float = 1) -> list[tuple[str, dict[str, Any]]]:
     """Return type and content of the commands that wait for the plant after a run of the scheduler."""
-    await site.steer(seconds)
+    await site.issue_due(seconds)
     return [(kind, content) for kind, content, status in await site.commands() if status == "PENDING"]
 
 

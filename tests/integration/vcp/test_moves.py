@@ -91,7 +91,7 @@ async def test_a_partner_s_command_waits_for_a_plant_a_day_at_most(site: Partner
 async def test_a_step_of_weeks_is_a_command_of_a_day(site: PartnerSite) -> None:
     week = {"start": soon(-60), "durationSeconds": 7 * 86_400, "powerKw": 2}
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[week])
-    assert await site.steer() == 1
+    assert await site.issue_due() == 1
     [(life,)] = await site.rows("SELECT expires_at - issued_at FROM plant_command WHERE type = 'SITE_SETPOINT'")
     assert life == timedelta(days=1)
 
@@ -139,8 +139,8 @@ async def test_a_site_whose_plant_is_being_changed_is_passed_over(site: PartnerS
     async with site.database.transaction() as db:
         await db.execute("SELECT FROM plant WHERE id = %s FOR UPDATE", (site.plant.id,))
         async with asyncio.timeout(5):
-            assert await site.steer() == 0
-    assert await site.steer() == 1
+            assert await site.issue_due() == 0
+    assert await site.issue_due() == 1
 
 
 async def test_a_command_to_a_device_that_is_issued_while_the_plant_moves_is_refused(site: PartnerSite, buyer: UUID) -> None:

@@ -155,7 +155,7 @@ class SiteMachine(RuleBasedStateMachine):
             speaks = self.last_command_at
         if not busy and self.now >= speaks + timedelta(seconds=AFTER):
             self.fallen = True
-        while self.runner.run(self.site.steer(now=self.now)):
+        while self.runner.run(self.site.issue_due(now=self.now)):
             pass
 
     def lose_setpoint(self, *, to_step: bool = False) -> None:

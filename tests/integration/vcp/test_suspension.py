@@ -34,9 +34,9 @@ async def scheduled(site: PartnerSite) -> PartnerSite:
 
 async def test_the_current_step_is_issued_when_the_plant_is_reactivated(scheduled: PartnerSite) -> None:
     await set_lifecycle(scheduled, "SUSPENDED")
-    assert await scheduled.steer(120) == 0
+    assert await scheduled.issue_due(120) == 0
     await set_lifecycle(scheduled, "ACTIVE")
-    await scheduled.steer(60 + HOUR / 2)
+    await scheduled.issue_due(60 + HOUR / 2)
     assert await setpoints(scheduled) == [2]
     [(left,)] = await scheduled.rows(
         "SELECT (instruction #>> '{params,durationSeconds}')::int FROM plant_command WHERE type = 'SITE_SETPOINT'"
@@ -46,16 +46,16 @@ async def test_the_current_step_is_issued_when_the_plant_is_reactivated(schedule
 
 async def test_a_step_that_ended_during_the_suspension_is_skipped(scheduled: PartnerSite) -> None:
     await set_lifecycle(scheduled, "SUSPENDED")
-    await scheduled.steer(120)
-    await scheduled.steer(120 + HOUR)
+    await scheduled.issue_due(120)
+    await scheduled.issue_due(120 + HOUR)
     await set_lifecycle(scheduled, "ACTIVE")
-    await scheduled.steer(180 + HOUR)
+    await scheduled.issue_due(180 + HOUR)
     assert await setpoints(scheduled) == [3]
 
 
 async def test_the_schedule_of_a_suspended_plant_ends_in_time(scheduled: PartnerSite) -> None:
     await set_lifecycle(scheduled, "SUSPENDED")
-    await scheduled.steer(120 + 2 * HOUR)
+    await scheduled.issue_due(120 + 2 * HOUR)
     assert await scheduled.site("schedule_active") == (False,)
     assert await scheduled.rows("SELECT FROM vcp_interval") == []
 
@@ -68,5 +68,5 @@ async def test_a_stop_that_waits_for_a_connection_is_issued_again_when_the_plant
     user = UserCaller(new_id(), new_id(), "admin@example.com", "Admin", False, None)
     async with site.database.transaction() as db:
         await reactivate_plant(OrgScope(site.plant.organization_id, OrgRole.ORG_ADMIN, user), db, site.plant.id)
-    await site.steer(1)
+    await site.issue_due(1)
     assert [status for kind, _, status in await site.commands() if kind == "EMERGENCY"] == ["FAILED", "PENDING"]

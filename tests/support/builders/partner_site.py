@@ -107,7 +107,7 @@ class PartnerSite:
             await record_published(db, now, [(encrypted.command, True) for encrypted in due], follow_commands)
         return [encrypted.command.id for encrypted in due]
 
-    async def steer(self, seconds: float = 0, *, now: datetime | None = None) -> int:
+    async def issue_due(self, seconds: float = 0, *, now: datetime | None = None) -> int:
         """Run the executor as of `seconds` from now."""
         async with self.database.transaction() as db:
             return await issue_due_commands(db, now or datetime.now(UTC) + timedelta(seconds=seconds))

@@ -19,6 +19,7 @@ from gridfleet.local.postgres import EmbeddedPostgres
 from gridfleet.local.processes import Program, spawn
 from support.servers.free_ports import free_port_settings
 from support.servers.secrets_in_logs import SEARCH
+from support.servers.suspended import suspended
 
 ADMIN_EMAIL = "admin@example.com"
 ADMIN_PASSWORD = "Correct-horse-7"
@@ -113,16 +114,8 @@ class RunningStack:
     @contextlib.contextmanager
     def hung(self, name: str) -> Iterator[None]:
         """Suspend one process and its children until the block ends."""
-        parent = psutil.Process(self.state["processes"][name])
-        processes = [parent, *parent.children(recursive=True)]
-        for process in processes:
-            process.suspend()
-        try:
+        with suspended(psutil.Process(self.state["processes"][name])):
             yield
-        finally:
-            for process in processes:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.resume()
 
     def wait_for_restart(self, name: str, old_pid: int, seconds: float = 300) -> int:
         """Wait until `name` runs with another process id, and return it."""

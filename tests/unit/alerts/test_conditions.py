@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from gridfleet.domains.alerts.conditions import MAX_AGE_SECONDS, Point, RuleState, advance, complaint_about, has_cleared, holds
 from gridfleet.domains.alerts.messages import alert_message
-from gridfleet.domains.alerts.models import AlertRule, Condition, Severity
+from gridfleet.domains.alerts.models import AlertRule, Condition
 from gridfleet.kernel.ids import new_id
+from support.builders.alerting import rule_columns
 
 SECOND = 1_000_000
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -20,23 +21,11 @@ def rule(**changes: object) -> AlertRule:
     members: dict[str, object] = {
         "id": new_id(),
         "organization_id": new_id(),
-        "plant_id": None,
-        "name": "Low battery",
-        "metric": "soc",
-        "condition": Condition.LT,
-        "threshold": 10.0,
-        "severity": Severity.WARNING,
-        "cooldown_minutes": 15,
-        "enabled": True,
-        "for_seconds": 0,
-        "clear_threshold": None,
-        "auto_resolve": False,
-        "unit": None,
         "last_triggered_at": None,
         "created_at": NOW,
         "updated_at": NOW,
     }
-    return AlertRule(**{**members, **changes})  # type: ignore[arg-type]
+    return AlertRule(**{**members, **rule_columns(**changes)})  # type: ignore[arg-type]
 
 
 rules = st.builds(
