@@ -22,11 +22,11 @@ async def load_empty_at(db: Connection, shard: int) -> int:
     a clock that was ahead stored it, and messages of the present would be refused as too old.
     """
     now = utc_now()
-    drained = (await store.drained_at(db)).get(shard, now)
-    return int(min(drained, now).timestamp() * 1000)
+    empty_at = (await store.empty_times(db)).get(shard, now)
+    return int(min(empty_at, now).timestamp() * 1000)
 
 
 async def save_empty_at(db: Connection, moments: Mapping[int, int]) -> None:
     """Store times by shard (epoch milliseconds). A stored time moves back only if it is in the future."""
-    drained = {shard: datetime.fromtimestamp(moment / 1000, UTC) for shard, moment in moments.items()}
-    await store.record_drained(db, drained)
+    times = {shard: datetime.fromtimestamp(moment / 1000, UTC) for shard, moment in moments.items()}
+    await store.save_empty_times(db, times)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
 from yarl import URL
 
-__all__ = ["Confirmation", "FrameReader", "FrameTransport", "Settle", "TaggedMessage", "Take"]
+__all__ = ["Confirmation", "FrameReader", "FrameTransport", "TaggedMessage", "Take", "TakeConfirmation"]
 
 _METHOD, _HEADER, _BODY, _HEARTBEAT = 1, 2, 3, 8
 _KINDS: Final = frozenset((_METHOD, _HEADER, _BODY, _HEARTBEAT))
@@ -53,7 +53,7 @@ class Confirmation(NamedTuple):
 
 
 Take = Callable[[TaggedMessage], None]
-Settle = Callable[[Confirmation], None]
+TakeConfirmation = Callable[[Confirmation], None]
 
 
 class FrameReader:
@@ -71,7 +71,7 @@ class FrameReader:
         self._message: _Message | None = None
         self.consumers: dict[bytes, Take] = {}
         """What takes the messages of each consumer, by its tag. All are on one channel of the connection."""
-        self.publishers: dict[int, Settle] = {}
+        self.publishers: dict[int, TakeConfirmation] = {}
         """What takes the confirmations of each channel, by its number."""
 
     def at_eof(self) -> bool:

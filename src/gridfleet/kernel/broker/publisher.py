@@ -43,7 +43,7 @@ class Publisher:
         self._closed = False
         self._waiting: dict[int, _Call] = {}
         """The call that published each message without an answer, by the number of the message."""
-        transport.reader.publishers[channel.number] = self._settle
+        transport.reader.publishers[channel.number] = self._take_confirmation
 
     async def publish(self, messages: Sequence[OutgoingMessage], seconds: float) -> list[bool]:
         """Publish messages and wait for their confirmations.
@@ -105,12 +105,12 @@ class Publisher:
         ]
         return b"".join(frame.marshal(one, self._number) for one in frames)
 
-    def _settle(self, answer: Confirmation) -> None:
+    def _take_confirmation(self, answer: Confirmation) -> None:
         tags = [tag for tag in self._waiting if tag <= answer.tag] if answer.multiple else [answer.tag]
         for tag in tags:
             call = self._waiting.pop(tag, None)  # None: its call has ended
             if call is not None:
-                call.settle(tag, confirmed=answer.confirmed)
+                call.complete(tag, confirmed=answer.confirmed)
 
 
 class _Call:
@@ -123,7 +123,7 @@ class _Call:
         self.confirmed: set[int] = set()
         self.done = done
 
-    def settle(self, tag: int, *, confirmed: bool) -> None:
+    def complete(self, tag: int, *, confirmed: bool) -> None:
         self.unanswered.discard(tag)
         if confirmed:
             self.confirmed.add(tag)
