@@ -9,8 +9,9 @@ from pydantic import Field
 
 from gridfleet.api.http import Input, PageQuery, S, endpoint, org_member
 from gridfleet.domains.vcp import site_queries
-from gridfleet.domains.vcp.models import Adherence, LogEntry, SiteConfiguration, SiteFilter, SiteOverview, SitePast
+from gridfleet.domains.vcp.models import LogEntry
 from gridfleet.domains.vcp.site_queries import MeterReading
+from gridfleet.domains.vcp.sites.models import Adherence, SiteConfiguration, SiteFilter, SiteOverview, SitePast
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection

@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 from psycopg.types.json import Jsonb
 
-from gridfleet.domains.vcp.models import SiteFilter
 from gridfleet.domains.vcp.site_queries import list_sites, read_adherence, read_past
+from gridfleet.domains.vcp.sites.models import SiteFilter
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.ids import new_id

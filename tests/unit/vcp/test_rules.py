@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.domains.vcp.models import Constraints, Fallback, Instruction, ModeOverride, Rejection, Site, Verified
+from gridfleet.domains.vcp.models import Instruction, Rejection, Verified
 from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback, check_site, instruct, power_fits
+from gridfleet.domains.vcp.sites.models import Constraints, Fallback, ModeOverride, Site
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_messages import MESSAGE_TYPES, ConstraintChanges, FallbackChanges, Heading, Mode

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from gridfleet.domains.plants.commands.models import AppliedPower
 from gridfleet.domains.telemetry.energy.arithmetic import limited
-from gridfleet.domains.vcp.models import AdherenceQuarter
+from gridfleet.domains.vcp.sites.models import AdherenceQuarter
 
 __all__ = ["PowerOrder", "compared", "orders_of", "quarters_between"]
 

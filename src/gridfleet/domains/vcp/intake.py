@@ -21,18 +21,12 @@ from gridfleet.domains.vcp.acknowledgements import acknowledgement
 from gridfleet.domains.vcp.confirmation import store as confirmation
 from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT
 from gridfleet.domains.vcp.log_entries import LoggedMessage, new_log_entry
-from gridfleet.domains.vcp.models import (
-    Instruction,
-    NewLogEntry,
-    PartnerMessage,
-    Rejection,
-    Site,
-    Verified,
-)
+from gridfleet.domains.vcp.models import Instruction, NewLogEntry, PartnerMessage, Rejection, Verified
 from gridfleet.domains.vcp.rules import check_site, instruct
 from gridfleet.domains.vcp.scheduler import Selection, issue_due_commands
 from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.domains.vcp.sites.changes import change_site
+from gridfleet.domains.vcp.sites.models import Site
 from gridfleet.domains.vcp.verification import command_type, prove, read
 from gridfleet.kernel.db import Connection, storable
 from gridfleet.kernel.ids import new_id

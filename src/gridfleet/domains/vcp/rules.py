@@ -14,7 +14,8 @@ from msgspec import UNSET
 from gridfleet.domains.device_templates.models import DeviceTemplate
 from gridfleet.domains.device_templates.parameters import find_action, parameter_complaints
 from gridfleet.domains.plants.commands.models import LONGEST_WAIT
-from gridfleet.domains.vcp.models import Constraints, Device, Fallback, Instruction, Rejection, ScheduleInterval, Site, Verified
+from gridfleet.domains.vcp.models import Device, Instruction, Rejection, Verified
+from gridfleet.domains.vcp.sites.models import Constraints, Fallback, ScheduleInterval, Site
 from gridfleet.protocol.envelope import format_time
 from gridfleet.protocol.partner_messages import (
     MAX_INTERVALS,

@@ -15,9 +15,10 @@ from gridfleet.domains.telemetry.energy.metering import metered_energy
 from gridfleet.domains.trading.plans import accepted_before
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.adherence import PowerOrder, compared, orders_of, quarters_between
-from gridfleet.domains.vcp.models import (
+from gridfleet.domains.vcp.models import LogEntry
+from gridfleet.domains.vcp.sites import store as sites
+from gridfleet.domains.vcp.sites.models import (
     Adherence,
-    LogEntry,
     ModeOverride,
     Schedule,
     ScheduleState,
@@ -28,7 +29,6 @@ from gridfleet.domains.vcp.models import (
     SiteOverview,
     SitePast,
 )
-from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import Forbidden, ValidationFailed

@@ -9,7 +9,8 @@ import msgspec
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from gridfleet.domains.vcp.models import Device, LogEntry, NewLogEntry, PendingCommand, ScheduleInterval, SetSchedule
+from gridfleet.domains.vcp.models import Device, LogEntry, NewLogEntry, PendingCommand
+from gridfleet.domains.vcp.sites.models import ScheduleInterval, SetSchedule
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count

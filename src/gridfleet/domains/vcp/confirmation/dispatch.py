@@ -11,10 +11,10 @@ from gridfleet.domains.plants.commands.models import LONGEST_WAIT, NewPlantComma
 from gridfleet.domains.plants.commands.relaying import relay, relay_all
 from gridfleet.domains.vcp.confirmation import store
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
-from gridfleet.domains.vcp.models import Site
 from gridfleet.domains.vcp.rules import written_intervals
 from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.domains.vcp.sites.due.store import Selection
+from gridfleet.domains.vcp.sites.models import Site
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from gridfleet.domains.plants.commands.models import OPEN, CommandStatus, Transition
 from gridfleet.domains.vcp.confirmation import store
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
-from gridfleet.domains.vcp.models import ModeOverride, ScheduleInterval, Site
 from gridfleet.domains.vcp.sites import store as sites
+from gridfleet.domains.vcp.sites.models import ModeOverride, ScheduleInterval, Site
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import CommandType

@@ -9,9 +9,9 @@ from gridfleet.domains.plants.commands.models import NewPlantCommand
 from gridfleet.domains.vcp.confirmation import store as confirmation
 from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, issue_modes, issue_starts
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
-from gridfleet.domains.vcp.models import ModeOverride, ScheduleInterval, Site
 from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback
 from gridfleet.domains.vcp.sites import store
+from gridfleet.domains.vcp.sites.models import ModeOverride, ScheduleInterval, Site
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_messages import (
     ConstraintsCommand,

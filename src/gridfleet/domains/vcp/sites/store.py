@@ -14,7 +14,7 @@ import msgspec
 from psycopg.rows import class_row, dict_row, kwargs_row
 from psycopg.types.json import Jsonb
 
-from gridfleet.domains.vcp.models import Constraints, Fallback, ModeOverride, ScheduleInterval, Site, SiteFilter
+from gridfleet.domains.vcp.sites.models import Constraints, Fallback, ModeOverride, ScheduleInterval, Site, SiteFilter
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import containing, fetch_count

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 from psycopg.rows import kwargs_row
 
-from gridfleet.domains.vcp.models import Constraints
+from gridfleet.domains.vcp.sites.models import Constraints
 from gridfleet.kernel.db import Connection
 
 _SKIP = "FOR KEY SHARE OF p SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED"
