@@ -31,4 +31,4 @@ def test_the_soft_limit_of_open_files_is_raised_as_far_as_the_hard_one_allows() 
 
     done = subprocess.run([sys.executable, "-c", script], preexec_fn=lower, capture_output=True, text=True, check=True)
     assert [line for line in done.stdout.split() if line.isdigit()] == ["500", "500", "800"]
-    assert "few open files allowed" in done.stdout + done.stderr
+    assert "limit of open files is low" in done.stdout + done.stderr

@@ -76,7 +76,7 @@ def use_newest() -> None:
     settings = load_settings()
     keyring = _keyring(settings)
     if settings.keys is not None:
-        _fail("GRIDFLEET_KEYS is set: take :current out of it there")
+        _fail("GRIDFLEET_KEYS is set: remove `:current` from it there")
     text = settings.secret("keys").get_secret_value()
     write_private(settings.home / "secrets" / "keys", text.replace(":current", "") + "\n")
     typer.echo(f"version {max(keyring.versions)} encrypts from the next start on. Restart the service.")

@@ -19,4 +19,4 @@ def allow_open_files(wanted: int) -> None:
         except (OSError, ValueError):  # a sandbox may forbid it
             allowed = soft
     if allowed < wanted:
-        log.warning("few open files allowed", wanted=wanted, allowed=allowed)
+        log.warning("limit of open files is low", wanted=wanted, allowed=allowed)

@@ -67,7 +67,7 @@ async def test_a_plant_has_at_most_500_rules_and_an_organisation_as_many_for_all
     assert status == 201
     status, refusal = await desk.call("POST", "/alert-rules", NEW)
     assert (status, refusal["code"]) == (400, "VALIDATION_ERROR")
-    assert refusal["details"] == ["plantId: there are 500 rules for all plants, which is the most"]
+    assert refusal["details"] == ["plantId: there are 500 rules for all plants, the maximum"]
     status, own = await desk.call("POST", "/alert-rules", {**NEW, "plantId": str(desk.plant.id)})
     assert status == 201
     status, refusal = await desk.call("PATCH", f"/alert-rules/{own['id']}", {"plantId": None})
@@ -83,7 +83,7 @@ async def test_an_organisation_has_a_bounded_number_of_rules(desk: Desk, monkeyp
     assert [status for status, _ in made] == [201, 201]
     for rule in (NEW, own):
         status, refusal = await desk.call("POST", "/alert-rules", rule)
-        assert (status, refusal["details"]) == (400, ["plantId: the organisation has 2 rules, which is the most"])
+        assert (status, refusal["details"]) == (400, ["plantId: the organisation has 2 rules, the maximum"])
     path = f"/alert-rules/{made[0][1]['id']}"
     assert (await desk.call("PATCH", path, {"plantId": str(desk.plant.id)}))[0] == 200
     assert (await desk.call("DELETE", path))[0] == 200

@@ -157,8 +157,8 @@ async def test_plants_that_are_refused(fleet: Fleet) -> None:
     refused: list[tuple[dict[str, Any], str]] = [
         ({"clientId": "unbound"}, "clientId: is not a client of the sandbox"),
         ({"externalPlantId": "P1"}, "externalPlantId: the client already has a plant with this id"),
-        ({"externalPlantId": "a/b"}, "externalPlantId: must be able to stand in a URL: no slashes, and not only dots"),
-        ({"externalPlantId": ".."}, "externalPlantId: must be able to stand in a URL: no slashes, and not only dots"),
+        ({"externalPlantId": "a/b"}, "externalPlantId: must fit into a URL: no slashes, and not only dots"),
+        ({"externalPlantId": ".."}, "externalPlantId: must fit into a URL: no slashes, and not only dots"),
         ({"name": ""}, "name: must have 1 to 255 characters"),
         ({"capacityKwh": -1}, "capacityKwh: must be a number >= 0"),
         ({"timeConfigs": [BLOCK, BLOCK]}, "timeConfigs.1: overlaps timeConfigs.0"),

@@ -51,7 +51,7 @@ def test_a_broken_signal_is_named(signals: list[dict[str, Any]], complaint: str)
         ([{"name": "p", "type": "string", "min": 1}], "min: only for type number or integer"),
         ([{"name": "p", "type": "number", "min": 2, "max": 1}], "min: must not exceed max"),
         ([{"name": "p", "type": "number", "maxLength": 3}], "maxLength: only for type string"),
-        ([{"name": "p", "type": "enum"}], "enum: goes with type enum, and type enum needs it"),
+        ([{"name": "p", "type": "enum"}], "enum: is required for type enum, and not allowed for others"),
         ([{"name": "p", "type": "enum", "enum": ["a", "a"]}], "enum: values must be unique"),
     ],
 )

@@ -20,7 +20,7 @@ Id = Annotated[str, Field(min_length=1, max_length=120)]
 ExternalId = Annotated[
     str,
     Field(min_length=1, max_length=120),
-    Pattern(r"^(?!\.{1,2}$)[^/\\]*$", "must be able to stand in a URL: no slashes, and not only dots"),
+    Pattern(r"^(?!\.{1,2}$)[^/\\]*$", "must fit into a URL: no slashes, and not only dots"),
 ]
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 Description = Annotated[str, Field(max_length=500)]

@@ -94,7 +94,7 @@ def _server(facts: ServerFacts) -> list[Finding]:
         else fail("database", answers, "upgrade the server to PostgreSQL 15 or newer")
     ]
     if not facts.fsync:
-        remedy = "set fsync and full_page_writes to on: a power cut may destroy the database as it is"
+        remedy = "set fsync and full_page_writes to on: otherwise a power cut may destroy the database"
         found.append(fail("database durability", "fsync or full_page_writes is off", remedy))
     elif not facts.synchronous:
         remedy = "set synchronous_commit to on: messages are confirmed before they are safe"

@@ -44,7 +44,7 @@ def check_authority_file(examined: Examination) -> list[Finding]:
     try:
         ssl.create_default_context(cafile=path)
     except OSError as error:
-        remedy = "let GRIDFLEET_CA_FILE name the certificate (PEM) that our servers' stand below, readable by the service"
+        remedy = "set GRIDFLEET_CA_FILE to a file (PEM) of the authorities of our servers that the service can read"
         return [fail("authority of the servers", f"{path}: {error.strerror or 'contains no certificate'}", remedy)]
     return [ok("authority of the servers", f"{path} contains certificates")]
 
@@ -114,7 +114,7 @@ async def check_mail(examined: Examination) -> Finding:
     except aiosmtplib.SMTPAuthenticationError as error:
         return fail("mail", f"the login is refused with {error.code}", "check user and password in GRIDFLEET_SMTP_URL")
     except (aiosmtplib.SMTPException, OSError) as error:
-        remedy = "check host, port and kind of TLS in GRIDFLEET_SMTP_URL, and whether a firewall is between"
+        remedy = "check host, port and kind of TLS in GRIDFLEET_SMTP_URL, and whether a firewall blocks the connection"
         return fail("mail", f"{delivery.address} does not work: {type(error).__name__}: {error}", remedy)
     return ok("mail", f"{delivery.address} accepts connection and login")
 
@@ -146,7 +146,7 @@ async def check_disk(examined: Examination) -> Finding:
     folder = examined.home if examined.home.exists() else examined.home.parent
     free = shutil.disk_usage(folder).free
     text = f"{free / _GIB:.1f} GiB free for {examined.home}"
-    remedy = "make room or shorten GRIDFLEET_TELEMETRY_RAW_DAYS: below 200 MB the broker takes no messages any more"
+    remedy = "free disk space or lower GRIDFLEET_TELEMETRY_RAW_DAYS: below 200 MB the broker accepts no messages"
     if free < examined.min_free_bytes // 4:
         return fail("disk", text, remedy)
     return warn("disk", text, remedy) if free < examined.min_free_bytes else ok("disk", text)

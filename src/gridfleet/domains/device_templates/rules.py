@@ -78,6 +78,6 @@ def _parameter_complaints(path: str, parameter: ActionParameter) -> Iterator[str
     if parameter.max_length is not UNSET and parameter.type is not ParameterType.STRING:
         yield f"{path}.maxLength: only for type string"
     if (parameter.type is ParameterType.ENUM) != (parameter.enum is not UNSET):
-        yield f"{path}.enum: goes with type enum, and type enum needs it"
+        yield f"{path}.enum: is required for type enum, and not allowed for others"
     if parameter.enum is not UNSET and len(set(parameter.enum)) != len(parameter.enum):
         yield f"{path}.enum: values must be unique"

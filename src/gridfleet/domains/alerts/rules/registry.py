@@ -49,7 +49,7 @@ async def create_rule(db: Connection, org: OrgScope, columns: dict[str, Any]) ->
     counts = await store.counts(db, org, columns["plant_id"])
     _check_number(counts, columns["plant_id"])
     if counts.of_organization >= MOST_OF_ORGANIZATION:
-        raise ValidationFailed(details=[f"plantId: the organisation has {MOST_OF_ORGANIZATION:,} rules, which is the most"])
+        raise ValidationFailed(details=[f"plantId: the organisation has {MOST_OF_ORGANIZATION:,} rules, the maximum"])
     if columns["unit"] is None:
         columns["unit"] = await measured_unit(db, org.organization_id, columns["plant_id"], columns["metric"])
     try:
@@ -160,7 +160,7 @@ async def check_plant(db: Connection, org: OrgScope, plant_id: UUID | None) -> N
 def _check_number(counts: store.RuleCounts, plant_id: UUID | None) -> None:
     if counts.of_plant >= MOST_RULES:
         which = "for all plants" if plant_id is None else "for one plant"
-        raise ValidationFailed(details=[f"plantId: there are {MOST_RULES} rules {which}, which is the most"])
+        raise ValidationFailed(details=[f"plantId: there are {MOST_RULES} rules {which}, the maximum"])
 
 
 def _refuse_limited(org: OrgScope) -> None:
