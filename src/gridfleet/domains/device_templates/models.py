@@ -48,7 +48,7 @@ class TemplateLevel(StrEnum):
 
 
 class Severity(StrEnum):
-    """How serious a binary signal is, ascending."""
+    """How serious a binary signal, an alert or a notification is, ascending."""
 
     INFO = "INFO"
     WARNING = "WARNING"

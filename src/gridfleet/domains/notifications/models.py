@@ -8,6 +8,8 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from gridfleet.domains.device_templates.models import Severity
+
 __all__ = [
     "Channel",
     "DeliveryFilter",
@@ -40,15 +42,6 @@ class NotificationStatus(StrEnum):
     PENDING = "PENDING"
     SENT = "SENT"
     FAILED = "FAILED"
-
-
-class Severity(StrEnum):
-    """How serious an alert or a notification is, ascending."""
-
-    INFO = "INFO"
-    WARNING = "WARNING"
-    CRITICAL = "CRITICAL"
-    EMERGENCY = "EMERGENCY"
 
 
 class QuietHours(msgspec.Struct, frozen=True, rename={"start": "from", "end": "to", "time_zone": "timeZone"}):
