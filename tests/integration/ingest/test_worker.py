@@ -26,6 +26,9 @@ from support.clients.raw_properties import STRANGE, STRANGE_HEADERS, RawProperti
 from support.servers.ingest_line import SHARDS, Line, all_dealt_with, until
 from support.servers.running_task import running
 
+YEAR_MILLISECONDS = 31_536_000_000
+"""Longer than this machine has run: the time of the first batch must not count from its start."""
+
 
 def aged(plant: BenchPlant, number: int, age: timedelta) -> Delivery:
     sent_at = int((datetime.now(UTC) - age).timestamp() * 1000)
@@ -49,8 +52,8 @@ def note_batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-async def drained(line: Line, age: timedelta) -> None:
-    """What the books say about every shard's queue."""
+async def empty_before(line: Line, age: timedelta) -> None:
+    """Store that the queue of every shard was empty so long ago."""
     async with line.bench.database.transaction() as db:
         await db.execute(
             "INSERT INTO ingest_shard (shard, drained_at) SELECT shard, now() - %s FROM generate_series(0, %s) AS shard",
@@ -61,7 +64,7 @@ async def drained(line: Line, age: timedelta) -> None:
 async def test_messages_that_waited_without_a_worker_are_not_too_old(line: Line) -> None:
     """They were fresh when they came, half an hour ago; there are more of them than fit into the window."""
     plants = [await line.bench.plant() for _ in range(4)]
-    await drained(line, timedelta(minutes=30))
+    await empty_before(line, timedelta(minutes=30))
     count = 2_500
     for number in range(count):
         await line.publish(aged(plants[number % 4], number, timedelta(minutes=20)))
@@ -75,9 +78,9 @@ async def test_messages_that_waited_without_a_worker_are_not_too_old(line: Line)
 
 
 async def test_a_message_after_a_pause_is_stored_without_waiting_for_others(line: Line) -> None:
-    """Batches begin an hour apart, so a message that waits for others is not stored during the test."""
+    """Batches begin a year apart, so a message that waits for others is not stored during the test."""
     plant = await line.bench.plant()
-    async with line.worker(ingest_batch_milliseconds=3_600_000):
+    async with line.worker(ingest_batch_milliseconds=YEAR_MILLISECONDS):
         await line.publish(numbered(plant, 0))
         await until(lambda: all_dealt_with([plant], 1))
     assert (await plant.stored())["a"] == {moment(0): 0}
@@ -113,14 +116,14 @@ async def test_messages_that_arrive_during_a_write_are_the_next_batch(line: Line
 
 
 async def test_a_full_batch_does_not_wait(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches that are not full begin an hour apart. The window of one shard is half a batch, so several plants publish."""
+    """Batches that are not full begin a year apart. The window of one shard is half a batch, so several plants publish."""
     plants = [await line.bench.plant() for _ in range(12)]
     sizes = note_batches(monkeypatch)
 
     async def one_is_full() -> bool:
         return 20 in sizes
 
-    async with line.worker(ingest_batch_milliseconds=3_600_000, ingest_batch_messages=20):
+    async with line.worker(ingest_batch_milliseconds=YEAR_MILLISECONDS, ingest_batch_messages=20):
         await line.publish(numbered(plants[0], 0))
         await until(lambda: all_dealt_with(plants, 1))
         for number in range(1, 12 * 10):
@@ -208,7 +211,7 @@ async def test_a_worker_that_starts_again_reads_plants_again(line: Line) -> None
 async def test_messages_are_taken_after_a_clock_that_was_ahead_is_corrected(line: Line) -> None:
     """The stored time at which the queue was empty is in the future. A message has waited for five minutes."""
     plant = await line.bench.plant()
-    await drained(line, -timedelta(hours=1))
+    await empty_before(line, -timedelta(hours=1))
     await line.publish(aged(plant, 0, timedelta(minutes=5)))
 
     async with line.worker():
@@ -218,7 +221,7 @@ async def test_messages_are_taken_after_a_clock_that_was_ahead_is_corrected(line
 
 
 async def test_a_stored_time_that_is_in_the_future_is_replaced(line: Line) -> None:
-    await drained(line, -timedelta(hours=1))
+    await empty_before(line, -timedelta(hours=1))
     now = datetime.now(UTC)
     async with line.bench.database.transaction() as db:
         await save_empty_at(db, {0: int(now.timestamp() * 1000) - 5_000})
@@ -269,7 +272,7 @@ async def test_a_worker_replaces_the_queues_of_its_shards(line: Line) -> None:
 
 async def test_an_old_message_is_refused_once_the_queue_was_seen_empty(line: Line) -> None:
     plant = await line.bench.plant()
-    await drained(line, timedelta(minutes=30))
+    await empty_before(line, timedelta(minutes=30))
     async with line.worker():
         await line.publish(aged(plant, 1, timedelta(minutes=20)))
         await until(lambda: all_dealt_with([plant], 1))
@@ -284,7 +287,7 @@ async def test_an_old_message_is_refused_once_the_queue_was_seen_empty(line: Lin
 async def test_what_waits_behind_another_consumer_is_not_taken_for_nothing(line: Line) -> None:
     """A worker that hangs may have lost its leases and still be the queue's active consumer."""
     plants = [await line.bench.plant() for _ in range(6)]
-    await drained(line, timedelta(minutes=30))
+    await empty_before(line, timedelta(minutes=30))
     hanging = await (await aiormq.connect(vhost_url(line.node.url, PLANTS_VHOST))).channel()
     await hanging.basic_qos(prefetch_count=1)
     for shard in range(SHARDS):

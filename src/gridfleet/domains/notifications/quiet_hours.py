@@ -25,7 +25,7 @@ def quiet_until(hours: QuietHours, now: datetime) -> datetime | None:
     while until <= now or (until < latest and _are_in_force(hours, until)):
         until += _STEP
     # Clocks that are set forward leave out an hour, in which they may have ended.
-    while until - _STEP > now and not _hold(hours, until - _STEP):
+    while until - _STEP > now and not _are_in_force(hours, until - _STEP):
         until -= _STEP
     return until
 
