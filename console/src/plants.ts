@@ -3,6 +3,7 @@ import { apiOf, dataOf } from "./api/client";
 import type { components } from "./api/schema";
 
 export type Plant = components["schemas"]["PlantDetailed"];
+export type PlantChanges = components["schemas"]["PlantPatch"];
 export type Point = components["schemas"]["TelemetryPoint"];
 export type EnergyOverTime = components["schemas"]["EnergyOverTime"];
 export type Columns = components["schemas"]["TelemetryColumns"];
@@ -95,4 +96,22 @@ export function columnsQuery(organizationId: string, plantId: string, metrics: s
       ),
     enabled: metrics.length > 0,
   });
+}
+
+/** Return what a form changes of a plant; empty fields are null. What its ESM reports stays the default of fields left as they are. */
+export function plantChanges(plant: Plant, form: FormData): PlantChanges {
+  const text = (name: string) => String(form.get(name) ?? "").trim();
+  const number = (name: string) => (text(name) === "" ? null : Number(text(name)));
+  const { name, serialNumber, timeZone, tag, templateId, externalPlantId } = plant;
+  const changes: PlantChanges = {};
+  if (text("name") !== name) changes.name = text("name");
+  if (text("serialNumber") !== serialNumber) changes.serialNumber = text("serialNumber");
+  if (text("timeZone") !== (timeZone ?? "")) changes.timeZone = text("timeZone") || null;
+  if (text("tag") !== (tag ?? "")) changes.tag = text("tag") || null;
+  if (text("templateId") !== (templateId ?? "")) changes.templateId = text("templateId") || null;
+  if (text("externalPlantId") !== (externalPlantId ?? "")) changes.externalPlantId = text("externalPlantId") || null;
+  const [latitude, longitude] = [number("latitude"), number("longitude")];
+  // The service takes both or none.
+  if (latitude !== plant.latitude || longitude !== plant.longitude) Object.assign(changes, { latitude, longitude });
+  return changes;
 }

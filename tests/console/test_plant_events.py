@@ -13,7 +13,7 @@ from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.kernel.ids import new_id
 from support.builders.alerting import ago
 from support.clients.console_data import add_alert, add_history
-from support.clients.console_user import ConsoleUser
+from support.clients.console_user import ConsoleUser, add_plants
 from support.clients.watched_page import Watched
 
 METRICS_OF_BATTERY = quote(json.dumps(["BAT1.soc", "BAT1.active_power", "BAT1.reactive_power"]))
@@ -74,6 +74,43 @@ def test_operators_see_no_changes_of_a_plant(watched: Watched, user: User, datab
     tabs = watched.page.get_by_role("navigation", name="Screens of the plant")
     expect(tabs.get_by_role("link", name="Alerts")).to_be_visible()
     expect(tabs.get_by_role("link", name="Changes")).to_have_count(0)
+
+
+def test_a_plant_is_changed_and_deleted(watched: Watched, user: User, database_url: str) -> None:
+    page, made = watched.page, user(role="ORG_ADMIN")
+    [plant] = add_plants(database_url, made.slugs[0], "Winery")
+    made.log_in(page, f"/console/o/{made.slugs[0]}/plants/{plant}/live")
+    page.get_by_role("button", name="Change", exact=True).click()
+    dialog = page.get_by_role("dialog", name="Change Winery")
+    dialog.get_by_label("Name", exact=True).fill("Old winery")
+    dialog.get_by_label("Latitude in degrees").fill("48.2")
+    dialog.get_by_label("Time zone").fill("Europe/Wien")
+    watched.check_accessibility()
+    watched.allowed.append("status of 400")
+    dialog.get_by_role("button", name="Save").click()
+    refusal = dialog.get_by_role("alert")
+    expect(refusal).to_contain_text("timeZone")
+    dialog.get_by_label("Time zone").fill("Europe/Vienna")
+    dialog.get_by_role("button", name="Save").click()
+    expect(refusal).to_contain_text("longitude")
+    dialog.get_by_label("Longitude in degrees").fill("16.4")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_have_count(0)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Old winery")
+    page.get_by_role("button", name="Change", exact=True).click()
+    dialog = page.get_by_role("dialog", name="Change Old winery")
+    expect(dialog.get_by_label("Longitude in degrees")).to_have_value("16.4")
+    dialog.get_by_role("button", name="Cancel").click()
+
+    page.get_by_role("button", name="Delete", exact=True).click()
+    confirm = page.get_by_role("dialog", name="Delete Old winery?")
+    watched.check_accessibility()
+    confirm.get_by_label("to confirm").fill("Old winery")
+    # The page of the plant may ask for it once more before the list of plants is shown.
+    watched.allowed.append("status of 404")
+    confirm.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+    expect(page.get_by_text("Old winery")).to_have_count(0)
 
 
 def test_the_history_marks_alerts_and_commands(watched: Watched, user: User, database_url: str) -> None:

@@ -72,8 +72,8 @@ function RegisterForm() {
   });
   return (
     <Form className="card form" onSubmit={(values) => register.mutate(values)}>
-      <Field label={texts.newPlant.name} name="name" required maxLength={255} />
-      <Field label={texts.newPlant.serialNumber} name="serialNumber" required maxLength={255} />
+      <Field label={texts.newPlant.name} name="name" required maxLength={100} />
+      <Field label={texts.newPlant.serialNumber} name="serialNumber" required maxLength={50} />
       <SelectField label={texts.newPlant.type} name="type" values={TYPES} labels={texts.newPlant.types} />
       <SelectField
         label={texts.credentials.method}

@@ -7,6 +7,7 @@ import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
 import { PlantState } from "../ui/state";
+import { PlantActions } from "./plant-actions";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId");
 const TABS = ["live", "history", "energy", "devices", "messages", "alerts", "trading", "credentials", "audit"] as const;
@@ -27,7 +28,10 @@ export function PlantFrame() {
             {texts.fleet.title}
           </Link>
         </nav>
-        <h1>{plant.data?.name ?? (plant.error ? texts.plant.plantItself : texts.loading)}</h1>
+        <div className="toolbar">
+          <h1 className="grow">{plant.data?.name ?? (plant.error ? texts.plant.plantItself : texts.loading)}</h1>
+          {plant.data && <PlantActions plant={plant.data} />}
+        </div>
         {plant.data && (
           <p className="facts">
             <title>{`${plant.data.name} · ${organization.name}`}</title>

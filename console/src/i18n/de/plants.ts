@@ -15,6 +15,12 @@ export const plants: typeof english = {
     metric: "Messgröße",
     value: "Wert",
     age: "Alter",
+    latitude: "Breite in Grad, Norden ist positiv",
+    longitude: "Länge in Grad, Osten ist positiv",
+    tag: "Markierung",
+    template: "Vorlage der eigenen Werte der Anlage",
+    deleteConsequence:
+      "Die Verbindungen der Anlage werden getrennt, und sie wird mit ihren Geräten, Alarmen und Messwerten gelöscht. Das lässt sich nicht rückgängig machen.",
     noValues: "Noch keine Werte",
     noValuesHelp: "Werte erscheinen hier, sobald die erste Nachricht der Anlage angenommen wurde.",
   },

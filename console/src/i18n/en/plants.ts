@@ -13,6 +13,12 @@ export const plants = {
     metric: "Metric",
     value: "Value",
     age: "Age",
+    latitude: "Latitude in degrees, north is positive",
+    longitude: "Longitude in degrees, east is positive",
+    tag: "Tag",
+    template: "Template of the plant's own values",
+    deleteConsequence:
+      "The plant's connections are closed, and the plant is deleted with its devices, alerts and measured values. This cannot be undone.",
     noValues: "No values yet",
     noValuesHelp: "Values appear here as soon as the first message of the plant was accepted.",
   },
