@@ -1,7 +1,8 @@
 """SQL of the totals of a fleet."""
 
-from datetime import date
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import astuple
 
@@ -27,6 +28,32 @@ _STORED: Final = "CASE WHEN abs(w.soc) > 1e-9 AND capacity > 1e-9 THEN w.soc / 1
 """Stored energy of a plant in kWh. PostgreSQL rejects products that round to zero, and sums above the largest double."""
 
 
+class _Group(NamedTuple):
+    """Sums of the plants that have the same statuses, and that are all fresh, or of today, or not.
+
+    `measured` counts those that have reported a power, `storages` those with a state of charge and a capacity.
+    """
+
+    status: str
+    lifecycle_status: str
+    fresh: bool
+    of_today: bool
+    plants: int
+    measured: int
+    pv_kw: float | None
+    battery_kw: float | None
+    grid_kw: float | None
+    load_kw: float | None
+    stored_kwh: float | None
+    usable_kwh: float | None
+    storages: int
+    produced_kwh: float | None
+    imported_kwh: float | None
+    exported_kwh: float | None
+    charged_kwh: float | None
+    discharged_kwh: float | None
+
+
 def _visible(org: OrgScope, column: str) -> tuple[str, dict[str, Any]]:
     if org.plant_ids is None:
         return "", {"org": org.organization_id}
@@ -50,6 +77,8 @@ async def open_alerts(db: Connection, org: OrgScope) -> FleetAlerts:
 async def summary(db: Connection, org: OrgScope, alerts: FleetAlerts, before: FleetEnergy | None, today: date) -> FleetSummary:
     """Return the totals with these alerts. One pass over the plants computes all of them.
 
+    Sums of groups of plants with the same statuses take PostgreSQL half as long as sums of all plants with conditions.
+
     Args:
         db: The connection.
         org: The organisation.
@@ -60,39 +89,55 @@ async def summary(db: Connection, org: OrgScope, alerts: FleetAlerts, before: Fl
     condition, parameters = _visible(org, "p.id")
     parameters["today"] = today
     columns = [
-        "now()",
+        "p.status",
+        "p.lifecycle_status",
+        f"coalesce({FRESH}, false) AS fresh",
+        f"coalesce(w.energy_day = {TODAY}, false) AS of_today",
         "count(*)",
-        *(f"count(*) FILTER (WHERE p.status = '{one}')" for one in PlantStatus),
-        *(f"count(*) FILTER (WHERE p.lifecycle_status = '{one}')" for one in Lifecycle),
-        *(f"sum(w.{one}) FILTER (WHERE fresh)" for one in _POWERS),
-        "count(*) FILTER (WHERE fresh)",
-        "count(w.measured_at) FILTER (WHERE fresh IS NOT TRUE)",
-        f"coalesce(sum({_STORED}) FILTER (WHERE fresh), 0)",
-        "coalesce(sum(capacity) FILTER (WHERE fresh AND w.soc IS NOT NULL), 0)",
-        "count(capacity) FILTER (WHERE fresh AND w.soc IS NOT NULL)",
-        *(f"coalesce(sum(w.{one}_kwh) FILTER (WHERE w.energy_day = {TODAY}), 0)" for one in _ENERGIES),
+        "count(w.measured_at)",
+        *(f"sum(w.{one})" for one in _POWERS),
+        f"sum({_STORED})",
+        "sum(capacity) FILTER (WHERE w.soc IS NOT NULL)",
+        "count(capacity) FILTER (WHERE w.soc IS NOT NULL)",
+        *(f"sum(w.{one}_kwh)" for one in _ENERGIES),
     ]
     cursor = await db.execute(
-        f"SELECT {', '.join(columns)} FROM (SELECT p.id, p.status, p.lifecycle_status, p.usual_interval_seconds, p.capacity_kwh"
-        f" FROM plant p WHERE p.organization_id = %(org)s{condition}) AS p LEFT JOIN plant_power w ON w.plant_id = p.id"
-        f" CROSS JOIN LATERAL (SELECT {FRESH} AS fresh,"
-        " CASE WHEN w.capacity_kwh > 0 THEN w.capacity_kwh"
-        f" WHEN p.capacity_kwh > 0 THEN least(p.capacity_kwh, {MOST:.0f}) END AS capacity) AS f",
+        f"SELECT now(), g.* FROM (VALUES (1)) AS always LEFT JOIN (SELECT {', '.join(columns)}"
+        " FROM plant p LEFT JOIN plant_power w ON w.plant_id = p.id"
+        " CROSS JOIN LATERAL (SELECT CASE WHEN w.capacity_kwh > 0 THEN w.capacity_kwh"
+        f" WHEN p.capacity_kwh > 0 THEN least(p.capacity_kwh, {MOST:.0f}) END AS capacity) AS f"
+        f" WHERE p.organization_id = %(org)s{condition} GROUP BY p.status, p.lifecycle_status, fresh, of_today) AS g ON true",
         parameters,
+        prepare=False,  # planned for the number of plants of this organisation
     )
-    row = await cursor.fetchone()
-    assert row is not None
-    as_of, plants, *numbers = row
-    pv, battery, grid, load = (one if one is None else round(one, 3) for one in numbers[7:11])
-    energy_today = FleetEnergy(*(round(one, 3) for one in numbers[16:21]))
+    rows = await cursor.fetchall()
+    return _summary(rows[0][0], [_Group(*row[1:]) for row in rows if row[1] is not None], alerts, before)
+
+
+def _summary(as_of: datetime, groups: Sequence[_Group], alerts: FleetAlerts, before: FleetEnergy | None) -> FleetSummary:
+    fresh = [one for one in groups if one.fresh]
+    of_today = [one for one in groups if one.of_today]
+    energy_today = FleetEnergy(*(_total(of_today, f"{name}_kwh") or 0.0 for name in _ENERGIES))
     return FleetSummary(
-        plants,
-        FleetStatuses(*numbers[:3]),
-        FleetLifecycles(*numbers[3:7]),
+        sum(one.plants for one in groups),
+        FleetStatuses(*(sum(one.plants for one in groups if one.status == status) for status in PlantStatus)),
+        FleetLifecycles(*(sum(one.plants for one in groups if one.lifecycle_status == status) for status in Lifecycle)),
         alerts,
-        FleetPowerNow(pv, battery, grid, load, numbers[11], numbers[12]),
-        FleetStorage(round(numbers[13], 3), round(numbers[14], 3), numbers[15]),
+        FleetPowerNow(
+            *(_total(fresh, name) for name in _POWERS),
+            fresh_plants=sum(one.plants for one in fresh),
+            stale_plants=sum(one.measured for one in groups if not one.fresh),
+        ),
+        FleetStorage(
+            _total(fresh, "stored_kwh") or 0.0, _total(fresh, "usable_kwh") or 0.0, sum(one.storages for one in fresh)
+        ),
         energy_today,
         before and FleetEnergy(*(round(sum(both), 3) for both in zip(astuple(before), astuple(energy_today), strict=True))),
         as_of,
     )
+
+
+def _total(groups: Iterable[_Group], name: str) -> float | None:
+    """Return the sum of a column; None if no group has it."""
+    sums = [found for one in groups if (found := getattr(one, name)) is not None]
+    return round(sum(sums), 3) if sums else None
