@@ -27,8 +27,7 @@ async def list_fleet(db: Connection, org: OrgScope, which: FleetFilter, paging: 
 
     A plant whose value changes between two pages may be on both or on none of them.
     """
-    rows = await store.page(db, org, which, paging, today_in(await zone_of(db, org)))
-    total = await store.count(db, org, which)
+    total, rows = await store.page(db, org, which, paging, today_in(await zone_of(db, org)))
     shown = rows[: paging.limit]
     cursor = _encode(Position(paging.sort, paging.order, shown[-1][0], shown[-1][1].id)) if len(rows) > len(shown) else None
     return FleetPlantPage([plant for _, plant in shown], FleetPlantPageMeta(paging.limit, total, cursor))

@@ -18,7 +18,6 @@ from gridfleet.domains.fleet.plants.models import (
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count
 
 __all__ = ["FRESH", "SEVERITIES", "TODAY", "TYPES"]
 
@@ -62,41 +61,34 @@ TYPES: Final = {sort: (int, float) if kind == "float8" else (str,) for sort, (_,
 
 async def page(
     db: Connection, org: OrgScope, which: FleetFilter, paging: FleetPaging, today: date
-) -> list[tuple[Any, FleetPlant]]:
-    """Return up to one plant more than the limit, each with the value by which the list is sorted.
+) -> tuple[int, list[tuple[Any, FleetPlant]]]:
+    """Return the number of plants that match, and a page: up to one more than the limit, each with the value of its sort.
 
-    The list is sorted with few columns; what the rows show is read for the page alone.
+    The list is counted and sorted with few columns; what the rows show is read for the page alone.
     """
     key, kind = _KEYS[paging.sort]
     key = f'({key})::{kind} COLLATE "C"' if kind == "text" else f"({key})::{kind}"
     conditions, parameters = _conditions(org, which)
-    if paging.after is not None:
-        conditions += _after(key, kind, paging, parameters)
-    direction = "DESC" if paging.order is SortOrder.DESC else "ASC"
     joins = _POWER * ("w." in key) + _ALERTED * ("a." in key or which.alert is not None)
+    order = f"key {'DESC' if paging.order is SortOrder.DESC else 'ASC'} NULLS LAST"
+    after = _after(kind, paging, parameters)
     shown = "i.key::text" if kind == "timestamptz" else "i.key"
     cursor = await db.execute(
-        f"SELECT {shown}, p.id, p.name, p.serial_number, p.status, p.lifecycle_status, p.template_id, p.last_seen_at,"
+        f"WITH matching AS MATERIALIZED (SELECT p.id, {key} AS key FROM plant p{joins}"
+        f" WHERE p.organization_id = %(org)s{conditions})"
+        f" SELECT t.total, {shown}, p.id, p.name, p.serial_number, p.status, p.lifecycle_status, p.template_id, p.last_seen_at,"
         f" p.created_at, w.pv_kw, w.battery_kw, w.grid_kw, w.load_kw, w.measured_at, coalesce({FRESH}, false), w.soc,"
         f" w.energy_day = {TODAY}, w.produced_kwh, w.imported_kwh, w.exported_kwh, w.charged_kwh,"
-        " w.discharged_kwh, a.number, a.worst"
-        f" FROM (SELECT p.id, {key} AS key FROM plant p{joins} WHERE p.organization_id = %(org)s{conditions}"
-        f" ORDER BY {key} {direction} NULLS LAST, p.id LIMIT %(limit)s) AS i"
-        f" JOIN plant p ON p.id = i.id{_POWER}"
+        " w.discharged_kwh, a.number, a.worst FROM (SELECT count(*) AS total FROM matching) AS t"
+        f" LEFT JOIN (SELECT * FROM matching{after} ORDER BY {order}, id LIMIT %(limit)s) AS i ON true"
+        f" LEFT JOIN plant p ON p.id = i.id{_POWER}"
         f" LEFT JOIN LATERAL ({_ALERTS} AND plant_id = p.id GROUP BY plant_id) AS a ON true"
-        f" ORDER BY i.key {direction} NULLS LAST, p.id",
+        f" ORDER BY i.{order}, p.id",
         {**parameters, "limit": paging.limit + 1, "today": today},
-        prepare=False,
+        prepare=False,  # planned for this organisation's number of plants
     )
-    return [(row[0], _plant(*row[1:])) for row in await cursor.fetchall()]
-
-
-async def count(db: Connection, org: OrgScope, which: FleetFilter) -> int:
-    """Return the number of plants that match."""
-    conditions, parameters = _conditions(org, which)
-    joins = _ALERTED * (which.alert is not None)
-    query = f"SELECT count(*) FROM plant p{joins} WHERE p.organization_id = %(org)s{conditions}"
-    return await fetch_count(db, query, parameters, prepare=False)
+    rows = await cursor.fetchall()
+    return rows[0][0], [(row[1], _plant(*row[2:])) for row in rows if row[2] is not None]
 
 
 def _conditions(org: OrgScope, which: FleetFilter) -> tuple[str, dict[str, Any]]:
@@ -146,15 +138,16 @@ def _conditions(org: OrgScope, which: FleetFilter) -> tuple[str, dict[str, Any]]
     return "".join(f" AND {condition}" for condition in conditions), parameters
 
 
-def _after(key: str, kind: str, paging: FleetPaging, parameters: dict[str, Any]) -> str:
-    """Return the condition for rows after the position, and add its parameters."""
-    assert paging.after is not None
+def _after(kind: str, paging: FleetPaging, parameters: dict[str, Any]) -> str:
+    """Return the condition for rows after the position, and add its parameters. Empty for the first page."""
+    if paging.after is None:
+        return ""
     parameters |= {"after": paging.after.value, "after_id": paging.after.id}
     if paging.after.value is None:
-        return f" AND {key} IS NULL AND p.id > %(after_id)s"
+        return " WHERE key IS NULL AND id > %(after_id)s"
     further = "<" if paging.order is SortOrder.DESC else ">"
     value = f"%(after)s::{kind}"
-    return f" AND ({key} {further} {value} OR ({key} = {value} AND p.id > %(after_id)s) OR {key} IS NULL)"
+    return f" WHERE key {further} {value} OR (key = {value} AND id > %(after_id)s) OR key IS NULL"
 
 
 def _plant(

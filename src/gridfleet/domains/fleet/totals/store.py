@@ -117,6 +117,8 @@ async def summary(db: Connection, org: OrgScope, alerts: FleetAlerts, before: Fl
 def _summary(as_of: datetime, groups: Sequence[_Group], alerts: FleetAlerts, before: FleetEnergy | None) -> FleetSummary:
     fresh = [one for one in groups if one.fresh]
     of_today = [one for one in groups if one.of_today]
+    pv, battery, grid, load = (_total(fresh, name) for name in _POWERS)
+    stored, usable = (_total(fresh, name) or 0.0 for name in ("stored_kwh", "usable_kwh"))
     energy_today = FleetEnergy(*(_total(of_today, f"{name}_kwh") or 0.0 for name in _ENERGIES))
     return FleetSummary(
         sum(one.plants for one in groups),
@@ -124,13 +126,14 @@ def _summary(as_of: datetime, groups: Sequence[_Group], alerts: FleetAlerts, bef
         FleetLifecycles(*(sum(one.plants for one in groups if one.lifecycle_status == status) for status in Lifecycle)),
         alerts,
         FleetPowerNow(
-            *(_total(fresh, name) for name in _POWERS),
-            fresh_plants=sum(one.plants for one in fresh),
-            stale_plants=sum(one.measured for one in groups if not one.fresh),
+            pv,
+            battery,
+            grid,
+            load,
+            sum(one.plants for one in fresh),
+            sum(one.measured for one in groups if not one.fresh),
         ),
-        FleetStorage(
-            _total(fresh, "stored_kwh") or 0.0, _total(fresh, "usable_kwh") or 0.0, sum(one.storages for one in fresh)
-        ),
+        FleetStorage(stored, usable, sum(one.storages for one in fresh)),
         energy_today,
         before and FleetEnergy(*(round(sum(both), 3) for both in zip(astuple(before), astuple(energy_today), strict=True))),
         as_of,
