@@ -126,9 +126,10 @@ async def delete_plant_group(org: OrgScope, db: Connection, id: UUID) -> Message
     "/api/v1/plant-groups/{id}/available-plants",
     caller=org_member(OrgRole.VIEWER, scope="plants:read"),
     codes=("INVALID_UUID", "NOT_FOUND", *S),
+    response=list[BriefPlant],
     kept_seconds=5,
 )
-async def list_available_plants(org: OrgScope, db: Connection, id: UUID) -> list[BriefPlant]:
+async def list_available_plants(org: OrgScope, db: Connection, id: UUID) -> msgspec.Raw:
     """List the organisation's plants that are not in the group, newest first. A `status` may be 5 s old."""
     return await registry.plants_outside(db, org, id)
 

@@ -20,7 +20,9 @@ _WITH_SECONDS = len(b'"2026-01-31T12:00:00Z"')
 
 
 def to_json(value: Any) -> bytes:
-    """Return the JSON of a record or of plain values. Numbers that are not finite become null."""
+    """Return the JSON of a record or of plain values. Numbers that are not finite become null. `Raw` is JSON already."""
+    if isinstance(value, msgspec.Raw):
+        return bytes(value)
     plain = msgspec.to_builtins(value, builtin_types=(datetime,), str_keys=True)
     try:
         return orjson.dumps(plain, default=_time, option=orjson.OPT_PASSTHROUGH_DATETIME)

@@ -23,19 +23,21 @@ async def places(db: Connection, org: OrgScope, after: UUID | None, limit: int) 
     cursor = await db.execute(
         "WITH plants AS MATERIALIZED (SELECT id, name, status, lifecycle_status, coalesce(own_latitude, latitude) AS latitude,"
         f" coalesce(own_longitude, longitude) AS longitude FROM plant WHERE organization_id = %(org)s{conditions}),"
-        " placed AS MATERIALIZED (SELECT * FROM plants WHERE latitude IS NOT NULL AND longitude IS NOT NULL),"
-        " shown AS MATERIALIZED (SELECT * FROM placed WHERE %(after)s::uuid IS NULL OR id > %(after)s ORDER BY id"
-        " LIMIT %(limit)s), last AS MATERIALIZED (SELECT id FROM shown ORDER BY id DESC LIMIT 1),"
-        " worst AS MATERIALIZED (SELECT plant_id, max(array_position(%(severities)s::text[], severity)) AS number FROM alert"
+        " shown AS MATERIALIZED (SELECT * FROM plants WHERE latitude IS NOT NULL AND longitude IS NOT NULL"
+        " AND (%(after)s::uuid IS NULL OR id > %(after)s) ORDER BY id LIMIT %(limit)s + 1),"
+        " worst AS (SELECT plant_id, max(array_position(%(severities)s::text[], severity)) AS number FROM alert"
         " WHERE organization_id = %(org)s AND status <> 'RESOLVED' GROUP BY plant_id)"
-        " SELECT (SELECT count(*) FROM placed), (SELECT count(*) FROM plants) - (SELECT count(*) FROM placed),"
-        " (SELECT id FROM last WHERE EXISTS (SELECT FROM placed p WHERE p.id > last.id)),"
-        """ coalesce(string_agg('{"type":"Feature","id":"' || s.id || '","geometry":{"type":"Point","coordinates":['"""
+        " SELECT n.placed, n.plants - n.placed, CASE WHEN (SELECT count(*) FROM shown) > %(limit)s"
+        " THEN (SELECT id FROM shown ORDER BY id LIMIT 1 OFFSET %(limit)s - 1) END, coalesce(f.features, '') FROM"
+        " (SELECT count(*) AS plants, count(*) FILTER (WHERE latitude IS NOT NULL AND longitude IS NOT NULL) AS placed"
+        " FROM plants) AS n,"
+        """ (SELECT string_agg('{"type":"Feature","id":"' || s.id || '","geometry":{"type":"Point","coordinates":['"""
         """ || s.longitude || ',' || s.latitude || ']},"properties":{"name":' || to_json(s.name) || ',"status":"' || s.status"""
         """ || '","lifecycleStatus":"' || s.lifecycle_status || '","worstAlert":'"""
-        """ || coalesce('"' || (%(severities)s::text[])[w.number] || '"', 'null') || '}}', ',' ORDER BY s.id), '')"""
-        " FROM shown s LEFT JOIN worst w ON w.plant_id = s.id",
+        """ || coalesce('"' || (%(severities)s::text[])[w.number] || '"', 'null') || '}}', ',' ORDER BY s.id) AS features"""
+        " FROM (SELECT * FROM shown ORDER BY id LIMIT %(limit)s) AS s LEFT JOIN worst w ON w.plant_id = s.id) AS f",
         parameters,
+        prepare=False,
     )
     row = await cursor.fetchone()
     assert row is not None

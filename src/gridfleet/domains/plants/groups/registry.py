@@ -138,14 +138,14 @@ async def count_devices(db: Connection, org: OrgScope, group_id: UUID) -> int:
     return await store.count_devices(db, org, group_id)
 
 
-async def plants_outside(db: Connection, org: OrgScope, group_id: UUID) -> list[BriefPlant]:
-    """Return the organisation's plants that are not in the group, newest first.
+async def plants_outside(db: Connection, org: OrgScope, group_id: UUID) -> msgspec.Raw:
+    """Return the organisation's plants that are not in the group, newest first, as the JSON of a list of `BriefPlant`.
 
     Raises:
         PlantGroupNotFound: There is no such group.
     """
     await get_group(db, org, group_id)
-    return await store.plants_outside(db, org, group_id)
+    return msgspec.Raw(f"[{await store.plants_outside(db, org, group_id)}]".encode())
 
 
 async def add_plants(db: Connection, org: OrgScope, group_id: UUID, plant_ids: Iterable[UUID]) -> None:

@@ -197,13 +197,17 @@ async def count_devices(db: Connection, org: OrgScope, group_id: UUID) -> int:
     )
 
 
-async def plants_outside(db: Connection, org: OrgScope, group_id: UUID) -> list[BriefPlant]:
-    """Return the organisation's plants that are not in the group, newest first."""
-    cursor = db.cursor(row_factory=kwargs_row(_brief))
-    await cursor.execute(
-        f"{_BRIEF} AND NOT EXISTS ({_MEMBERS}) ORDER BY p.created_at DESC, p.id DESC", {**_ours(org), "group": group_id}
+async def plants_outside(db: Connection, org: OrgScope, group_id: UUID) -> str:
+    """Return the JSON of the organisation's plants that are not in the group, newest first, separated by commas.
+
+    PostgreSQL writes it: for 20,000 plants, rows and records would take longer, and on the event loop.
+    """
+    query = (
+        """SELECT string_agg('{"id":"' || p.id || '","name":' || to_json(p.name) || ',"serialNumber":'"""
+        """ || to_json(p.serial_number) || ',"status":"' || p.status || '"}', ',' ORDER BY p.created_at DESC, p.id DESC)"""
+        f" FROM plant p WHERE p.{_OURS} AND NOT EXISTS ({_MEMBERS})"
     )
-    return await cursor.fetchall()
+    return await fetch_value(db, query, {**_ours(org), "group": group_id}, prepare=False) or ""
 
 
 async def hold_plants(db: Connection, org: OrgScope, plant_ids: Iterable[UUID]) -> set[UUID]:
