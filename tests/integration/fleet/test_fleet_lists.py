@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gridfleet.domains.alerts.models import Severity
+from gridfleet.domains.fleet.places import places_as_geojson
 from gridfleet.domains.fleet.plants.listing import decode_position, list_fleet
 from gridfleet.domains.fleet.plants.models import (
     AlertCondition,
@@ -409,3 +410,14 @@ async def test_the_day_and_its_month_are_those_of_the_organisations_zone(databas
     before = 4.0 if now.day > 1 else 0.0
     assert (found.energy_month.produced, found.energy_month.imported) == (7.0 + before, before)
     assert {one.id: one.energy_today and one.energy_today.produced for one in shown} == {plants[0].id: 7.0, plants[1].id: None}
+
+
+async def test_plans_are_made_for_each_organisation(database: Database) -> None:
+    """A plan that PostgreSQL keeps is made for organisations of average size, and reads many plants one by one."""
+    plant = await RecordedPlant.create(database)
+    async with database.transaction() as db:
+        await fleet_summary(db, plant.org)
+        await list_fleet(db, plant.org, FleetFilter(), FleetPaging(FleetSort.PV))
+        await places_as_geojson(db, plant.org, None, 10)
+        cursor = await db.execute("SELECT statement FROM pg_prepared_statements")
+        assert [row[0] for row in await cursor.fetchall() if "FROM plant" in row[0]] == []

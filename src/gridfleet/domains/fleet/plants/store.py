@@ -64,7 +64,8 @@ async def page(
 ) -> tuple[int, list[tuple[Any, FleetPlant]]]:
     """Return the number of plants that match, and a page: up to one more than the limit, each with the value of its sort.
 
-    The list is counted and sorted with few columns; what the rows show is read for the page alone.
+    The list is counted and sorted with few columns; what the rows show is read for the page alone. `ctid` prevents index-only
+    scans: the planner expects that they need no rows, but each message updates its plant, so they read them one by one.
     """
     key, kind = _KEYS[paging.sort]
     key = f'({key})::{kind} COLLATE "C"' if kind == "text" else f"({key})::{kind}"
@@ -74,7 +75,7 @@ async def page(
     after = _after(kind, paging, parameters)
     shown = "i.key::text" if kind == "timestamptz" else "i.key"
     cursor = await db.execute(
-        f"WITH matching AS MATERIALIZED (SELECT p.id, {key} AS key FROM plant p{joins}"
+        f"WITH matching AS MATERIALIZED (SELECT p.id, p.ctid, {key} AS key FROM plant p{joins}"
         f" WHERE p.organization_id = %(org)s{conditions})"
         f" SELECT t.total, {shown}, p.id, p.name, p.serial_number, p.status, p.lifecycle_status, p.template_id, p.last_seen_at,"
         f" p.created_at, w.pv_kw, w.battery_kw, w.grid_kw, w.load_kw, w.measured_at, coalesce({FRESH}, false), w.soc,"
