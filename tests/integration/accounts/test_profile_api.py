@@ -75,7 +75,7 @@ async def test_a_new_address_needs_the_password_and_changes_nothing_without(peop
 
 
 async def test_a_new_address_is_refused_if_the_password_changes_meanwhile(people: People) -> None:
-    """Otherwise somebody who knew the old password gets a token that is valid after the change."""
+    """Otherwise a client with the old password would get a token that is valid after the change."""
     ada, database = await people.with_password("ada@example.com"), people.service.state.database
     async with database.transaction() as db:
         await admins.set_password(db, "ada@example.com", "another hash")
