@@ -18,6 +18,7 @@ _ALL = {
     "gateway": ("gateway",),
     "memory": ("memory",),
     "streams": ("streams",),
+    "console": ("console",),
 }
 """The results that each module writes."""
 

@@ -22,7 +22,7 @@ from bench.lists import Ids, fill
 from bench.measures import Measure, folder_of, options, report
 from bench.stack import ADMIN_EMAIL, ADMIN_PASSWORD, Stack, running_stack
 
-__all__ = ["ROWS", "main", "measures_of"]
+__all__ = ["ROWS", "fill_fleet", "main", "measures_of"]
 
 _INVERTER: Final = "00000000-0000-7000-8000-000000000004"
 _SORTS: Final = (
@@ -94,14 +94,20 @@ def main() -> None:
     chosen = arguments.parse_args()
     plants, others, requests = (2_000, 1_000, 50) if chosen.quick else (20_000, 10_000, 300)
     with running_stack() as stack:
-        ids = fill(stack, chosen.plants or plants, chosen.others or others)
-        with psycopg.connect(stack.database_url, autocommit=True) as db:
-            for statement in _FLEET.split(";\n"):
-                if statement.strip():
-                    db.execute(statement.replace("%%", "%").encode())
+        ids = fill_fleet(stack, chosen.plants or plants, chosen.others or others)
         stack.start_api()
         measures = uvloop.run(_measure(stack, ids, chosen.requests or requests))
     report("fleet_api", measures, folder_of(chosen))
+
+
+def fill_fleet(stack: Stack, ours: int, theirs: int) -> Ids:
+    """Store the fleet of `bench.lists`, whose plants also have places, powers, energies and alerts."""
+    ids = fill(stack, ours, theirs)
+    with psycopg.connect(stack.database_url, autocommit=True) as db:
+        for statement in _FLEET.split(";\n"):
+            if statement.strip():
+                db.execute(statement.replace("%%", "%").encode())
+    return ids
 
 
 async def _measure(stack: Stack, ids: Ids, requests: int) -> dict[str, Measure]:

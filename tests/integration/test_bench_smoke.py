@@ -140,3 +140,12 @@ def test_the_benchmark_of_the_fleet_asks_for_every_row(tmp_path: Path) -> None:
     assert len(found) == 2 * len(ROWS)
     assert found["fleet_summary_p99"].goal == 30
     assert {one.goal for name, one in found.items() if name.startswith("fleet_plants_by") and name.endswith("p99")} == {50}
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_the_console_measures_every_budget(tmp_path: Path) -> None:
+    run("console", "--plants", "200", "--rounds", "1", "--output", str(tmp_path))
+    found = read_measures(tmp_path / "console.json")
+    assert found["scripts_before_first_page"].value > found["scripts_of_fleet"].value > 0
+    times = ("first_contentful_paint", "fleet_first_rows", "fleet_after_a_filter", "chart_drawn")
+    assert all(found[name].value > 0 and found[name].goal is not None for name in times)
