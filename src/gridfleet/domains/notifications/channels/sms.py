@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Final
 from urllib.parse import quote
 
@@ -13,6 +14,23 @@ __all__ = ["SmsChannel"]
 
 _LONGEST: Final = 300
 """Characters: two messages at most gateways."""
+
+
+_warnings: ContextVar[list[str] | None] = ContextVar("_warnings", default=None)
+"""Warnings of Apprise about the present message."""
+
+
+class _Warnings(logging.Handler):
+    """Collects warnings by message. Apprise's own log capture would mix those of messages that are sent at the same time, and
+    they name recipients of other organisations.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if (own := _warnings.get()) is not None:
+            own.append(record.getMessage())
+
+
+_COLLECT: Final = _Warnings(logging.WARNING)
 
 
 class SmsChannel:
@@ -35,6 +53,13 @@ class SmsChannel:
         gateway = apprise.Apprise()
         if not gateway.add(self._url.replace("{phone}", quote(delivery.address, safe=""))):
             return Outcome("GRIDFLEET_SMS_URL is not a URL that Apprise supports")
-        with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as log:  # type: ignore[no-untyped-call]
-            sent = gateway.notify(body=delivery.subject[:_LONGEST])
-            return Outcome() if sent else Outcome(log.getvalue().strip()[:500] or "the SMS gateway refused the message")
+        log = logging.getLogger("apprise")
+        log.addHandler(_COLLECT)
+        if not log.isEnabledFor(logging.WARNING):
+            log.setLevel(logging.WARNING)
+        # Each message has a context of its own, which Apprise passes on to its threads.
+        warnings: list[str] = []
+        _warnings.set(warnings)
+        if gateway.notify(body=delivery.subject[:_LONGEST]):
+            return Outcome()
+        return Outcome("\n".join(warnings).strip()[:500] or "the SMS gateway refused the message")
