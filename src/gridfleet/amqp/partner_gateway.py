@@ -273,7 +273,8 @@ class PartnerGateway:
             if dropped:
                 metrics.PARTNER_EVENTS_DROPPED.labels("stale").inc(dropped)
                 log.warning("events dropped after a day in the outbox", events=dropped)
-            await asyncio.sleep(_STALE_SECONDS)
+            else:
+                await asyncio.sleep(_STALE_SECONDS)
 
 
 def _union(parts: Sequence[_Unpublished]) -> _Unpublished:

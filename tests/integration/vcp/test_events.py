@@ -11,10 +11,11 @@ import pytest
 
 from gridfleet.domains.ingest.cached_plants import CachedDevice
 from gridfleet.domains.partner_events.models import QueuedEvent
-from gridfleet.domains.partner_events.queue import subscribed_plants
+from gridfleet.domains.partner_events.queue import drop_stale, subscribed_plants
 from gridfleet.domains.plants.models import PlantStatus
 from gridfleet.domains.plants.presence import PlantSeen, record_presence
 from gridfleet.domains.vcp.events.recipients import recipients, served_vhosts
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.ids import new_id
 from support.builders.partner_commands import sending_key
 from support.builders.partner_site import PartnerSite, add_key
@@ -272,3 +273,25 @@ async def test_a_key_that_changes_while_a_batch_is_read_loses_no_measurements(si
         bench.pipeline.subscription_cache.invalidate_all()
     await reading
     assert [content["values"] for _, content in await events(site, "telemetry")] == [{"load": 1}, {"load": 2}]
+
+
+async def test_stale_events_are_dropped_without_reading_those_that_wait(site: PartnerSite) -> None:
+    """All were read each minute, and all stale ones deleted by one statement. One that took too long ended the gateway for all
+    partners, again after each start.
+    """
+    for count, age in ((12_000, "25 hours"), (150_000, "1 hour")):
+        await site.execute(
+            "INSERT INTO partner_event (event_id, organization_id, kind, body, at) SELECT gen_random_uuid(), organization_id,"
+            f" 'alert', '', now() - interval '{age}' FROM plant, generate_series(1, {count}) WHERE id = '{site.plant.id}'"
+        )
+    await site.execute("ANALYZE partner_event")
+    dropped, read = [], []
+    for _ in range(3):
+        async with site.database.transaction() as db:
+            dropped.append(await drop_stale(db, utc_now()))
+            cursor = await db.execute(
+                "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'partner_event'"
+            )
+            read.append((await cursor.fetchall())[0][0])
+    assert dropped == [10_000, 2_000, 0]
+    assert max(read) < 100_000  # of a connection, which the transactions may share

@@ -17,6 +17,8 @@ EVENTS_CHANNEL: Final = "partner_event"
 _NAMESPACE: Final = UUID("5d0f2f3e-52a5-4c5e-8a76-0a7c8f4d2b10")
 _KEPT: Final = timedelta(hours=24)
 """Maximum age of a queued event, the same as in the broker's queues."""
+_DROPPED_AT_ONCE: Final = 10_000
+"""How many events a statement deletes: the stale ones of a long outage take longer than a statement may."""
 
 
 def event_id(*facts: object) -> UUID:
@@ -51,8 +53,8 @@ async def delete_published(db: Connection, ids: Collection[int]) -> None:
 
 
 async def drop_stale(db: Connection, now: datetime) -> int:
-    """Delete events that were not published within a day. Returns how many."""
-    return await store.delete_before(db, now - _KEPT)
+    """Delete some of the events that were not published within a day. Returns how many; call it again until there are none."""
+    return await store.delete_before(db, now - _KEPT, _DROPPED_AT_ONCE)
 
 
 async def subscribed_plants(db: Connection, plant_ids: Collection[UUID]) -> dict[UUID, UUID]:
