@@ -92,8 +92,8 @@ def build_app(settings: Settings, database: Database) -> App:
     @app.periodic(cron="37 3 * * *")
     @app.task(queueing_lock="trim_deliveries", name="notifications.trim_deliveries")
     async def trim_notifications(timestamp: int) -> None:
+        await trim_deliveries(database)
         async with database.transaction() as db:
-            await trim_deliveries(db)
             await set_aside.trim(db, _KEEP_SET_ASIDE)
 
     @app.periodic(cron="47 3 * * *")

@@ -1,5 +1,6 @@
 """The notifications of one transaction have a bound: ingest queues them while the messages of all plants wait."""
 
+from gridfleet.domains.notifications.logs import trim_deliveries
 from gridfleet.domains.notifications.models import Channel
 from gridfleet.domains.notifications.push_tokens.registration import register_token
 from gridfleet.domains.notifications.queue import Notification, NotificationContent, notify_each
@@ -30,3 +31,20 @@ async def test_the_last_of_too_many_notifications_are_left_out(database: Databas
             (crowded.id,),
         )
         assert [row[0] for row in await cursor.fetchall()] == list(range(10))
+
+
+async def test_old_deliveries_are_deleted_in_short_transactions(database: Database) -> None:
+    """One statement that took too long, or met one locked delivery, deleted none, again each day."""
+    organization, user = await add_organization(database), await add_user(database)
+    await add_member(database, organization.id, user.id, OrgRole.OPERATOR)
+    content = NotificationContent("old", "body", {})
+    notifications = [Notification(organization.id, content, None, None, [Channel.EMAIL])] * 1_500
+    async with database.transaction() as db:
+        await notify_each(db, notifications)
+        await db.execute("UPDATE notification_log SET status = 'SENT', due_at = NULL, created_at = now() - interval '91 days'")
+        await notify_each(db, notifications[:1])
+    async with database.transaction() as held:
+        await held.execute("SELECT FROM notification_log ORDER BY created_at LIMIT 1 FOR UPDATE")
+        assert await trim_deliveries(database) == 1_499
+    assert await trim_deliveries(database) == 1
+    assert await trim_deliveries(database) == 0

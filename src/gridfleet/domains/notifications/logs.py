@@ -7,7 +7,8 @@ from uuid import UUID
 from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.listing import store as listing
 from gridfleet.domains.notifications.models import DeliveryFilter, NotificationLog
-from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db.batches import in_batches
 from gridfleet.kernel.pagination import Page, Paging
 
 __all__ = ["list_deliveries", "list_own_deliveries", "trim_deliveries"]
@@ -26,6 +27,6 @@ async def list_own_deliveries(db: Connection, user_id: UUID, wanted: DeliveryFil
     return Page.of(found, await listing.count_of_user(db, user_id, wanted), paging)
 
 
-async def trim_deliveries(db: Connection) -> None:
-    """Delete finished deliveries that are older than 90 days."""
-    await store.trim(db, _KEPT)
+async def trim_deliveries(database: Database) -> int:
+    """Delete finished deliveries that are older than 90 days, in short transactions. Returns how many."""
+    return await in_batches(database, lambda db, limit: store.trim(db, _KEPT, limit))

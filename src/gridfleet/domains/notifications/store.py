@@ -214,7 +214,11 @@ async def mark_delivered(db: Connection, delivery_id: UUID) -> None:
     await db.execute("UPDATE notification_log SET receipt_due_at = NULL WHERE id = %s", (delivery_id,))
 
 
-async def trim(db: Connection, older_than: timedelta) -> int:
-    """Delete finished deliveries older than `older_than`. Returns how many."""
-    cursor = await db.execute("DELETE FROM notification_log WHERE due_at IS NULL AND created_at < now() - %s", (older_than,))
+async def trim(db: Connection, older_than: timedelta, limit: int) -> int:
+    """Delete at most `limit` finished deliveries older than `older_than`, without those that are locked. Returns how many."""
+    cursor = await db.execute(
+        "DELETE FROM notification_log WHERE id = ANY (ARRAY(SELECT id FROM notification_log"
+        " WHERE due_at IS NULL AND created_at < now() - %s ORDER BY created_at LIMIT %s FOR UPDATE SKIP LOCKED))",
+        (older_than, limit),
+    )
     return cursor.rowcount
