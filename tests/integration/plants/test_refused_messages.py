@@ -52,3 +52,18 @@ async def test_a_plant_that_invents_devices_fills_no_table(database: Database) -
         assert await trim_unregistered_devices(db) == 0
         cursor = await db.execute("SELECT plant_id, count(*), max(external_id) FROM unregistered_device GROUP BY 1")
         assert set(await cursor.fetchall()) == {(inventive, 1_000, "D0999"), (usual, 1, "D")}
+
+
+async def test_trimming_waits_for_no_device_that_a_batch_records_again(database: Database) -> None:
+    """Waiting, with other devices deleted, could end in a deadlock with the batch, which may record these next."""
+    organization = await add_organization(database)
+    plant, now = await add_plant(database, organization.id), utc_now()
+    async with database.transaction() as db:
+        await record_unregistered_devices(db, [(plant, name, now - timedelta(days=31), 1) for name in ("A", "B")])
+    async with database.transaction() as batch:
+        await record_unregistered_devices(batch, [(plant, "B", now, 1)])
+        async with database.transaction() as db:
+            assert await trim_unregistered_devices(db) == 1
+        await record_unregistered_devices(batch, [(plant, "A", now, 1)])
+    async with database.transaction() as db:
+        assert await trim_unregistered_devices(db) == 0

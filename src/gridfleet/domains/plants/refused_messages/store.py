@@ -117,15 +117,21 @@ async def record_unregistered_devices(
 async def trim_unregistered_devices(db: Connection, max_age: timedelta, max_per_plant: int) -> int:
     """Delete unregistered devices that were not seen for `max_age`, and keep the `max_per_plant` of each plant seen last.
 
-    Returns the number of deleted devices.
+    Waits for no lock: a batch of ingest, which locks devices in the order of its messages, may be recording them again.
+
+    Returns:
+        The number of deleted devices.
     """
     cursor = await db.execute(
         "WITH first AS (SELECT p.id AS plant_id, o.last_seen_at, o.external_id FROM plant p"
         " CROSS JOIN LATERAL (SELECT last_seen_at, external_id FROM unregistered_device WHERE plant_id = p.id"
-        " ORDER BY last_seen_at DESC, external_id OFFSET %(most)s LIMIT 1) AS o)"
-        " DELETE FROM unregistered_device u WHERE u.last_seen_at < now() - %(age)s OR EXISTS (SELECT FROM first f"
+        " ORDER BY last_seen_at DESC, external_id OFFSET %(most)s LIMIT 1) AS o),"
+        " free AS (SELECT u.plant_id, u.external_id FROM unregistered_device u"
+        " WHERE u.last_seen_at < now() - %(age)s OR EXISTS (SELECT FROM first f"
         " WHERE f.plant_id = u.plant_id AND (u.last_seen_at < f.last_seen_at"
-        " OR (u.last_seen_at = f.last_seen_at AND u.external_id >= f.external_id)))",
+        " OR (u.last_seen_at = f.last_seen_at AND u.external_id >= f.external_id))) FOR UPDATE OF u SKIP LOCKED)"
+        " DELETE FROM unregistered_device u USING free"
+        " WHERE (u.plant_id, u.external_id) = (free.plant_id, free.external_id)",
         {"most": max_per_plant, "age": max_age},
     )
     return cursor.rowcount
