@@ -8,6 +8,8 @@ import pytest
 from gridfleet.domains.alerts.deletion import delete_sub_device
 from gridfleet.domains.alerts.models import AlertRule, RuleChanges
 from gridfleet.domains.alerts.rules.registry import delete_rule, update_rule
+from gridfleet.domains.ingest.models import Delivery
+from gridfleet.domains.plants.lifecycle import delete_plant
 from support.builders.alerting import add_rule, ago, operator, snapshot
 from support.builders.interleaving import until_blocked
 from support.clients.ingest_bench import Bench, BenchPlant
@@ -84,3 +86,28 @@ async def test_states_with_and_without_an_alert_are_deleted_in_one_order(bench: 
         await holding.execute("SELECT FROM alert_state WHERE alert_id IS NULL FOR UPDATE NOWAIT")
     await changing
     assert await plant.rows("SELECT FROM alert_state WHERE %s::uuid IS NOT NULL") == []
+
+
+async def test_a_batch_with_an_unregistered_device_and_the_deletion_of_its_plant_do_not_deadlock(bench: Bench) -> None:
+    plant = await bench.plant()
+    await add_rule(bench.database, plant.organization_id, auto_resolve=True)
+
+    def named(soc: int, seconds: int) -> Delivery:
+        return plant.message(snapshot(ago(seconds), {"soc": soc}, NEW={"a": 1}))
+
+    async def delete() -> None:
+        async with bench.database.transaction() as db:
+            await delete_plant(db, operator(plant.organization_id), plant.id)
+
+    await bench.take(named(50, 60))
+    async with bench.database.transaction() as holding:
+        # The batch has recorded the device again, and has not raised the alert yet, when the deletion begins.
+        await holding.execute("LOCK TABLE alert_state")
+        storing = asyncio.create_task(bench.take(named(5, 10)))
+        await until_blocked(bench.database)
+        deleting = asyncio.create_task(delete())
+        await until_blocked(bench.database, 2)
+    batch = await storing
+    await deleting
+    assert (len(batch.plants_seen), len(batch.alerts)) == (0, 1)
+    assert await plant.rows("SELECT FROM plant WHERE id = %s") == []

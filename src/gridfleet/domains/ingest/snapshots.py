@@ -84,6 +84,8 @@ def add_snapshot(
     _add_frames(batch, plant, delivery, snapshot, message.id)
     for device, status in snapshot.statuses:
         _record_device(batch, plant, device, status, message.sent_at)
+    if snapshot.unregistered:
+        batch.plants_held.add(plant.id)
     for external_id in snapshot.unregistered:
         own = batch.unregistered.setdefault(plant.id, {})
         if external_id in own or len(own) < MAX_UNREGISTERED:

@@ -56,8 +56,8 @@ async def record_presence(
     back.
 
     Args:
-        hold: Plants whose sub-devices or commands the transaction locks. They are locked first, because the deletion and the
-            move of a plant lock the plant first too.
+        hold: Plants whose sub-devices, unregistered devices or commands the transaction locks. They are locked first, because
+            the deletion and the move of a plant lock the plant first too.
 
     Returns:
         The plants that stay unchanged, because their message is older than that or because they do not exist.
