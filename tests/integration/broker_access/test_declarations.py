@@ -26,6 +26,7 @@ from support.clients.raw_amqp import authenticate, enter, frame, log_in, short
 from support.clients.raw_properties import Repeated, field, table, text
 from support.servers.broker_node import BrokerNode
 from support.servers.broker_version import broker_version
+from support.servers.free_ports import free_ports
 
 NEW_ATOM = b"\x83\x77\x13gridfleet_test_atom"
 """An Erlang term in the external format: an atom that no node has."""
@@ -441,6 +442,40 @@ async def test_connections_that_have_ended_do_not_count_for_ever(broker: BrokerN
             with contextlib.suppress(AMQPError):
                 connection = await aiormq.connect(url)
     await connection.close()
+
+
+async def test_connections_from_the_port_of_an_earlier_one_count_once(broker: BrokerNode, client: AbstractConnection) -> None:
+    """A key is locked out of its vhost when the broker counts too many, also in the vhost that several organisations share."""
+    at_once = struct.pack("ii", 1, 0)
+
+    async def connect_again(own_port: int) -> None:
+        address = ("127.0.0.1", own_port)
+        for _ in range(300):
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.settings.amqp_port, local_addr=address)
+            await authenticate(reader, writer, "client", "client")
+            await enter(reader, writer, "client")
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+            writer.transport.abort()
+            await asyncio.sleep(0)  # the transport closes its socket a moment later
+
+    await asyncio.gather(*map(connect_again, free_ports(4)))
+    counted = 'rpc:call(N, rabbit_connection_tracking, count_tracked_items_in, [{vhost, <<"client">>}])'
+    # The plugin removes those whose end came before their beginning.
+    wait = f"Wait = fun W(0) -> false; W(T) -> 1 =:= {counted} orelse begin timer:sleep(1000), W(T - 1) end end"
+    await asyncio.to_thread(broker.evaluate, f"{wait}, true = Wait(60)")
+
+
+async def test_the_latest_connection_of_a_port_is_listed(broker: BrokerNode, client: AbstractConnection) -> None:
+    """Also while several earlier ones have not noticed that they were reset: a revocation closes what is listed."""
+    facts = '[{name, <<"same">>}, {node, N}, {pid, P}, {vhost, <<"client">>}, {user, <<"client">>}, {type, network}]'
+    begin = f"rpc:call(N, gen_event, sync_notify, [rabbit_event, {{event, connection_created, {facts}, none, 0}}])"
+    listed = 'element(6, rpc:call(N, rabbit_connection_tracking, lookup, [<<"same">>]))'
+    await asyncio.to_thread(
+        broker.evaluate,
+        "Pids = [rpc:call(N, erlang, spawn, [timer, sleep, [20000]]) || _ <- [1, 2, 3]],"
+        f"[{begin} || P <- Pids], timer:sleep(2000), Latest = lists:last(Pids),"
+        f"[Latest = {listed} || _ <- lists:seq(1, 50), ok =:= timer:sleep(30)]",
+    )
 
 
 def with_ended_processes(expression: str) -> str:

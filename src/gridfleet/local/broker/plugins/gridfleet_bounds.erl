@@ -707,22 +707,32 @@ is_reset(Reader) ->
 track(Tracked) ->
     {Id, Process} = {element(2, Tracked), element(6, Tracked)},
     Earlier = [Other || [Other] <- ets:match(?CONNECTIONS, {{Id, '$1'}, '_'})],
+    [ets:insert(?CONNECTIONS, {{Id, Other}, replaced}) || Other <- Earlier],
     ets:insert(?CONNECTIONS, {{Id, Process}, Tracked}),
     Earlier =/= [] andalso spawn(fun() -> keep_tracked(Tracked, Earlier, ?TRACKED_AFTERWARDS) end).
 
-%% The broker notes the end of an earlier connection in a process of its own, some time after that has ended.
+%% The broker notes the end of an earlier connection in a process of its own, some time after that has ended. The beginning of this one
+%% too: if both note it at the same moment, the broker counts it twice, until the node stops.
 keep_tracked(Tracked, Earlier, Times) when Times > 0 ->
-    Process = element(6, Tracked),
-    case is_process_alive(Process) of
+    timer:sleep(?TRACKED_MS),
+    case is_latest(Tracked) andalso is_process_alive(element(6, Tracked)) of
         true ->
             ensure_tracked(Tracked),
-            timer:sleep(?TRACKED_MS),
             keep_tracked(Tracked, Earlier, left(lists:any(fun erlang:is_process_alive/1, Earlier), Times));
         false ->
             ended
     end;
 keep_tracked(_, _, _) ->
     kept.
+
+%% False also if the table has ended with the plugin.
+is_latest(Tracked) ->
+    Key = {element(2, Tracked), element(6, Tracked)},
+    try
+        ets:lookup(?CONNECTIONS, Key) =:= [{Key, Tracked}]
+    catch
+        error:badarg -> false
+    end.
 
 left(true, Times) -> Times;
 left(false, Times) -> Times - 1.
@@ -743,7 +753,7 @@ track_all() ->
 
 track_again({{_, Process} = Key, Tracked}) ->
     case is_process_alive(Process) of
-        true -> ensure_tracked(Tracked);
+        true -> Tracked =:= replaced orelse ensure_tracked(Tracked);
         false -> ets:delete(?CONNECTIONS, Key)
     end.
 
