@@ -98,7 +98,10 @@ export function columnsQuery(organizationId: string, plantId: string, metrics: s
   });
 }
 
-/** Return what a form changes of a plant; empty fields are null. What its ESM reports stays the default of fields left as they are. */
+/**
+ * Return the fields of a form that differ from the plant, empty ones as null. Others are not sent, so that a place that the ESM
+ * reports does not become the plant's own.
+ */
 export function plantChanges(plant: Plant, form: FormData): PlantChanges {
   const text = (name: string) => String(form.get(name) ?? "").trim();
   const number = (name: string) => (text(name) === "" ? null : Number(text(name)));

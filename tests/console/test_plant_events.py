@@ -6,6 +6,7 @@ from collections.abc import Callable
 from urllib.parse import quote
 from uuid import UUID
 
+import httpx
 import psycopg
 from playwright.sync_api import expect
 
@@ -15,6 +16,7 @@ from support.builders.alerting import ago
 from support.clients.console_data import add_alert, add_history
 from support.clients.console_user import ConsoleUser, add_plants
 from support.clients.watched_page import Watched
+from support.servers.served import Served
 
 METRICS_OF_BATTERY = quote(json.dumps(["BAT1.soc", "BAT1.active_power", "BAT1.reactive_power"]))
 User = Callable[..., ConsoleUser]
@@ -111,6 +113,29 @@ def test_a_plant_is_changed_and_deleted(watched: Watched, user: User, database_u
     confirm.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
     expect(page.get_by_text("Old winery")).to_have_count(0)
+
+
+def test_a_change_by_another_user_stays_when_a_form_is_saved(
+    watched: Watched, user: User, service: Served, database_url: str
+) -> None:
+    page, made = watched.page, user(role="OPERATOR")
+    [plant] = add_plants(database_url, made.slugs[0], "Winery")
+    made.log_in(page, f"/console/o/{made.slugs[0]}/plants/{plant}/live")
+    page.get_by_role("button", name="Change", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    with psycopg.connect(database_url) as db:
+        [organization_id] = db.execute("SELECT organization_id FROM plant WHERE id = %s", (plant,)).fetchone() or [None]
+    headers = {**service.headers, "x-org-id": str(organization_id)}
+    changes = {"name": "Old winery", "tag": "south"}
+    httpx.patch(f"{service.url}/api/v1/plants/{plant}", headers=headers, json=changes).raise_for_status()
+    # The page shows the change within 30 s, while the form is open.
+    expect(page.locator("h1")).to_have_text("Old winery", timeout=60_000)
+    dialog.get_by_label("Serial number").fill("W-2")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_have_count(0)
+    with psycopg.connect(database_url) as db:
+        found = db.execute("SELECT name, own_tag, serial_number FROM plant WHERE id = %s", (plant,)).fetchone()
+    assert found == ("Old winery", "south", "W-2")
 
 
 def test_the_history_marks_alerts_and_commands(watched: Watched, user: User, database_url: str) -> None:

@@ -1,4 +1,5 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
 import { apiOf, dataOf } from "../api/client";
 import { useTexts } from "../i18n";
 import { type Plant, type PlantChanges, plantChanges } from "../plants";
@@ -13,11 +14,13 @@ interface Props {
   onClose: () => void;
 }
 
-/** The form of a plant's name, place and links. Empty fields of a place show what its ESM reports. */
+/** The form of a plant's name, place and links. Without a place of its own, a plant has the one that its ESM reports. */
 export function PlantDialog({ plant, onClose }: Props) {
   const texts = useTexts();
   const queryClient = useQueryClient();
   const templates = useQuery(templatesOfAllLevelsQuery);
+  // The plant is read again while the form is open. Compared with that, fields left as they are would undo changes by others.
+  const [shown] = useState(plant);
   const save = useMutation({
     mutationFn: async (body: PlantChanges) => {
       if (Object.keys(body).length === 0) return;
@@ -30,15 +33,15 @@ export function PlantDialog({ plant, onClose }: Props) {
     },
   });
   return (
-    <Dialog title={texts.admin.changeNamed(plant.name)} onClose={onClose}>
-      <Form onSubmit={(values) => save.mutate(plantChanges(plant, values))}>
-        <Field label={texts.newPlant.name} name="name" required maxLength={100} defaultValue={plant.name} />
+    <Dialog title={texts.admin.changeNamed(shown.name)} onClose={onClose}>
+      <Form onSubmit={(values) => save.mutate(plantChanges(shown, values))}>
+        <Field label={texts.newPlant.name} name="name" required maxLength={100} defaultValue={shown.name} />
         <Field
           label={texts.newPlant.serialNumber}
           name="serialNumber"
           required
           maxLength={50}
-          defaultValue={plant.serialNumber}
+          defaultValue={shown.serialNumber}
         />
         <div className="fields">
           <NumberField
@@ -46,22 +49,22 @@ export function PlantDialog({ plant, onClose }: Props) {
             name="latitude"
             min={-90}
             max={90}
-            defaultValue={plant.latitude ?? ""}
+            defaultValue={shown.latitude ?? ""}
           />
           <NumberField
             label={texts.plant.longitude}
             name="longitude"
             min={-180}
             max={180}
-            defaultValue={plant.longitude ?? ""}
+            defaultValue={shown.longitude ?? ""}
           />
         </div>
-        <TimeZoneField defaultValue={plant.timeZone ?? ""} placeholder={plant.effectiveTimeZone} />
-        <Field label={texts.plant.tag} name="tag" maxLength={120} defaultValue={plant.tag ?? ""} />
+        <TimeZoneField defaultValue={shown.timeZone ?? ""} placeholder={shown.effectiveTimeZone} />
+        <Field label={texts.plant.tag} name="tag" maxLength={120} defaultValue={shown.tag ?? ""} />
         <label>
           {texts.plant.template}
-          {/* Its default is known as soon as the templates are. */}
-          <select key={templates.dataUpdatedAt} name="templateId" defaultValue={plant.templateId ?? ""}>
+          {/* Its default is known as soon as the templates are. Made anew when they are read again, it would lose a choice. */}
+          <select key={String(templates.isSuccess)} name="templateId" defaultValue={shown.templateId ?? ""}>
             <option value="">{texts.devices.noTemplate}</option>
             {templates.data
               ?.filter(({ level }) => level === "PLANT")
@@ -76,7 +79,7 @@ export function PlantDialog({ plant, onClose }: Props) {
           label={texts.sandbox.externalId}
           name="externalPlantId"
           maxLength={120}
-          defaultValue={plant.externalPlantId ?? ""}
+          defaultValue={shown.externalPlantId ?? ""}
         />
         <Failure error={templates.error ?? save.error} />
         <Buttons action={texts.save} disabled={save.isPending || templates.data === undefined} onCancel={onClose} />
