@@ -436,7 +436,7 @@ async def test_connections_that_have_ended_do_not_count_for_ever(broker: BrokerN
         await aiormq.connect(url)
 
     connection = None
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(300):
         while connection is None:
             await asyncio.sleep(1)
             with contextlib.suppress(AMQPError):
