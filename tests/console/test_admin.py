@@ -110,6 +110,16 @@ def test_the_health_of_the_service_names_what_fails(watched: Watched, super_admi
     watched.check_accessibility()
 
 
+def test_a_narrow_screen_shows_the_present_page_in_the_menu(watched: Watched, super_admin: ConsoleUser) -> None:
+    page = watched.page
+    page.set_viewport_size({"width": 390, "height": 800})
+    super_admin.log_in(page, "/console/admin/keys")
+    menu = page.get_by_role("navigation", name="Main menu")
+    expect(menu.get_by_role("link", name="Encryption keys")).to_be_in_viewport(ratio=1)
+    menu.get_by_role("link", name="Organisations").click()
+    expect(menu.get_by_role("link", name="Organisations")).to_be_in_viewport(ratio=1)
+
+
 def test_the_cache_is_emptied(watched: Watched, super_admin: ConsoleUser) -> None:
     page, slug = watched.page, super_admin.slugs[0]
     super_admin.log_in(page, "/console/admin/cache")

@@ -5,6 +5,7 @@ import { plantQuery } from "../plants";
 import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
+import { LinkRow } from "../ui/link-row";
 import { useNow } from "../ui/now";
 import { PlantState } from "../ui/state";
 import { PlantActions } from "./plant-actions";
@@ -43,13 +44,13 @@ export function PlantFrame() {
             </span>
           </p>
         )}
-        <nav className="tabs" aria-label={texts.plant.tabs}>
+        <LinkRow className="tabs" label={texts.plant.tabs}>
           {TABS.filter((tab) => tab !== "audit" || mayAct(user, organization, "ORG_ADMIN")).map((tab) => (
             <Link key={tab} to={`/o/$slug/plants/$plantId/${tab}`} params={params}>
               {labels[tab]}
             </Link>
           ))}
-        </nav>
+        </LinkRow>
       </header>
       {plant.error ? <Failure error={plant.error} /> : <Outlet />}
     </>

@@ -1,6 +1,7 @@
 import type { ReactNode } from "react";
 import { useTexts } from "../i18n";
 import { Brand } from "./brand";
+import { LinkRow } from "./link-row";
 
 interface Props {
   /** What is above the menu. */
@@ -24,7 +25,7 @@ export function Frame({ head, menu, account, children }: Props) {
       <header className="sidebar">
         <Brand />
         {head}
-        <nav aria-label={texts.menu.label}>{menu}</nav>
+        <LinkRow label={texts.menu.label}>{menu}</LinkRow>
         {account}
       </header>
       <main id="content" tabIndex={-1}>
