@@ -2,7 +2,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { cacheQuery, type Organization } from "../admin";
 import { api, dataOf } from "../api/client";
-import { count } from "../format/quantities";
+import { count, percent } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { Confirm } from "../ui/dialog";
 import { Fact } from "../ui/fact";
@@ -32,7 +32,7 @@ export function CacheScreen() {
       {data && (
         <dl className="details block">
           <Fact name={texts.admin.hitRate}>
-            {data.hitRate}{" "}
+            {percent((100 * data.hits) / Math.max(1, data.hits + data.misses), locale)}{" "}
             <span className="fine">{texts.admin.hits(count(data.hits, locale), count(data.misses, locale))}</span>
           </Fact>
           <Fact name={texts.admin.entries}>

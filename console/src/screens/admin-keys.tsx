@@ -20,7 +20,7 @@ export function KeysScreen() {
   return (
     <>
       <PageHead title={texts.admin.keys} of="Gridfleet" />
-      <p>{texts.admin.keysHelp}</p>
+      <p className="fine">{texts.admin.keysHelp}</p>
       <Form className="card form" onSubmit={(values) => rewrap.mutate(Number(values.get("version")))}>
         <Field label={texts.admin.targetVersion} name="version" type="number" min={1} step={1} required />
         <Failure error={rewrap.error} />
