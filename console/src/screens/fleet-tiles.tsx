@@ -45,8 +45,8 @@ export function FleetTiles() {
       />
       <Tile
         label={texts.fleet.stored}
-        value={energy(storage.storedKwh, locale)}
-        note={texts.fleet.usable(energy(storage.usableKwh, locale))}
+        value={energy(storage.plants === 0 ? null : storage.storedKwh, locale)}
+        note={storage.plants === 0 ? undefined : texts.fleet.usable(energy(storage.usableKwh, locale))}
       />
       <Tile
         label={texts.fleet.producedToday}
