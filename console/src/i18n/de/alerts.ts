@@ -48,7 +48,7 @@ export const alerts: typeof english = {
     cooldown: "Ruhezeit, Minuten",
     clear: "Schwelle der Entwarnung",
     autoResolve: "Alarm mit der Entwarnung beheben",
-    help: "Ein Schlüssel wie soc beobachtet diese Messgröße der Anlage und jedes ihrer Geräte; BAT1.soc die eines Geräts. Nach einem Alarm löst die Regel während der Ruhezeit keinen anderen aus. Mit einer Schwelle der Entwarnung löst dieselbe Messgröße keinen anderen aus, bis sie diesen Wert erreicht hat.",
+    help: "Ein Schlüssel wie soc beobachtet diese Messgröße der Anlage und jedes ihrer Geräte; BAT1.soc die eines Geräts. Nach einem Alarm löst die Regel während der Ruhezeit für keine Anlage einen weiteren aus. Mit einer Schwelle der Entwarnung löst dieselbe Messgröße keinen anderen aus, bis sie diesen Wert erreicht hat.",
     test: "Mit früheren Werten prüfen",
     tested: "Was die Regel ausgelöst hätte",
     wouldRaise: (count) =>

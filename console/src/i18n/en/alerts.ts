@@ -46,7 +46,7 @@ export const alerts = {
     cooldown: "Cooldown, minutes",
     clear: "Clear threshold",
     autoResolve: "Resolve the alert when the metric clears",
-    help: "A key such as soc watches this metric of the plant and of each of its devices; BAT1.soc that of one device. After an alert, the rule raises no other one during the cooldown. With a clear threshold, the same metric raises no other one until it has reached that value.",
+    help: "A key such as soc watches this metric of the plant and of each of its devices; BAT1.soc that of one device. After an alert, the rule raises no other one during the cooldown, for any plant. With a clear threshold, the same metric raises no other one until it has reached that value.",
     test: "Try on past values",
     tested: "What the rule would have raised",
     wouldRaise: (count: number) =>
