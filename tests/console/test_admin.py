@@ -88,7 +88,7 @@ def test_a_user_is_found_disabled_and_enabled(watched: Watched, super_admin: Con
     page.get_by_label("Show").select_option("Disabled")
     expect(row).to_be_visible()
     watched.check_accessibility()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    watched.check_width(390)
     row.get_by_role("button", name="Enable").click()
     expect(page.get_by_role("status")).to_have_text("0 users")
 

@@ -61,7 +61,7 @@ def test_several_alerts_are_acknowledged_and_resolved(watched: Watched, user: Us
     page.reload()
     expect(rows).to_have_count(2)
     page.set_viewport_size({"width": 390, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    watched.check_width(390)
     watched.check_accessibility()
 
 

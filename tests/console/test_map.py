@@ -132,4 +132,4 @@ def test_the_map_fits_a_phone_in_the_dark(watched: Watched, member: ConsoleUser)
     page.emulate_media(color_scheme="dark")
     open_map(page, member)
     watched.check_accessibility()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    watched.check_width(390)

@@ -150,7 +150,7 @@ def test_the_fleet_is_searched_sorted_and_filtered(watched: Watched, plants: lis
     page.set_viewport_size({"width": 390, "height": 844})
     page.get_by_role("link", name=re.compile("^All")).click()
     expect(rows).to_have_count(len(plants))
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    watched.check_width(390)
     watched.check_accessibility()
 
 

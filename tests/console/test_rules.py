@@ -57,7 +57,7 @@ def test_a_rule_is_tried_saved_changed_and_deleted(watched: Watched, user: User,
     expect(page.get_by_role("status")).to_contain_text("would have raised no alert")
     expect(page.locator(".event")).to_have_count(0)
     page.set_viewport_size({"width": 390, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    watched.check_width(390)
     watched.check_accessibility()
     page.set_viewport_size({"width": 1280, "height": 800})
 
@@ -73,7 +73,7 @@ def test_a_rule_is_tried_saved_changed_and_deleted(watched: Watched, user: User,
     expect(row).to_contain_text("Barn")
     watched.check_accessibility()
     page.set_viewport_size({"width": 390, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    watched.check_width(390)
     page.set_viewport_size({"width": 1280, "height": 800})
     enabled = page.get_by_role("checkbox", name="Low battery is enabled")
     with watched.held("**/alert-rules/*"):

@@ -210,7 +210,7 @@ class Fleet:
         self._http.close()
 
 
-def wait_for(look: Callable[[], T | None], seconds: float = 30) -> T:
+def wait_for(look: Callable[[], T | None], seconds: float = 90) -> T:
     """Return the first result of `look` that is neither None nor False."""
     deadline = time.monotonic() + seconds
     while True:

@@ -51,6 +51,10 @@ class Watched:
             route.continue_()
         self.page.unroute(url)
 
+    def check_width(self, pixels: int) -> None:
+        """Wait until the page is not wider than this. Charts follow a resized window a frame later. Raises TimeoutError."""
+        self.page.wait_for_function("most => document.documentElement.scrollWidth <= most", arg=pixels)
+
     def check_accessibility(self) -> None:
         """Raise AssertionError with what axe finds on the page as it is."""
         self.page.evaluate(_AXE.read_text())
