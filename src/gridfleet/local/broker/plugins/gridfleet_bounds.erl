@@ -109,7 +109,8 @@
 -define(READER, {?MODULE, reader}).
 -define(BEFORE_3_12, {?MODULE, before_3_12}).
 -define(TAG, <<"gridfleet_bounds">>).
--define(TRACKED, [rabbit_connection_tracking, rabbit_channel_tracking]).
+%% The modules, and from RabbitMQ 4 on their tables.
+-define(TRACKED, [{rabbit_connection_tracking, tracked_connection}, {rabbit_channel_tracking, tracked_channel}]).
 -define(CONNECTIONS, gridfleet_connections).
 -define(TRACKED_MS, 50).
 -define(TRACKED_AFTERWARDS, 100).
@@ -688,8 +689,8 @@ watch_tracked(Ended, WasReset) ->
     {NowEnded, NowReset} =
         try
             track_all(),
-            Found = [{Module, element(2, Item)} || Module <- ?TRACKED, Item <- Module:list_on_node(node()), has_ended(Item)],
-            [Module:unregister_tracked(Id) || {Module, Id} <- Found -- (Found -- Ended)],
+            Found = [{Module, element(2, Item)} || {Module, _} <- ?TRACKED, Item <- Module:list_on_node(node()), has_ended(Item)],
+            [unregister(Module, Id) || {Module, Id} <- Found -- (Found -- Ended)],
             Reset = [Reader || {rabbit_reader, Reader} <- readers(), is_reset(Reader)],
             [spawn(fun() -> end_connection(Reader, ?RESET) end) || Reader <- Reset -- (Reset -- WasReset)],
             {Found, Reset}
@@ -741,8 +742,16 @@ ensure_tracked(Tracked) ->
     case rabbit_connection_tracking:lookup(element(5, Tracked)) of
         Known when element(6, Known) =:= element(6, Tracked) -> true;
         _ ->
-            rabbit_connection_tracking:unregister_tracked(element(2, Tracked)),
+            unregister(rabbit_connection_tracking, element(2, Tracked)),
             rabbit_connection_tracking:register_tracked(Tracked)
+    end.
+
+%% RabbitMQ 4 fails, and keeps the entry, if the count of its vhost or its user has been deleted with them.
+unregister(Module, Id) ->
+    try
+        Module:unregister_tracked(Id)
+    catch
+        error:badarg -> [ets:delete(Table, Id) || {Known, Table} <- ?TRACKED, Known =:= Module, ets:whereis(Table) =/= undefined]
     end.
 
 %% Connections whose end the broker noted later, and those that it tracks in vain.
