@@ -87,6 +87,7 @@ class PlantClient:
         self._topics = package.mqtt.topics
         self._client: aiomqtt.Client | None = None
         self._connected = asyncio.Event()
+        self._is_ending = False
         self._stored = {Channel.ACK: asyncio.Event(), Channel.TELEMETRY: asyncio.Event()}
         self._emptied = asyncio.Event()
         self._confirming: set[asyncio.Task[None]] = set()
@@ -123,6 +124,7 @@ class PlantClient:
             with contextlib.suppress(PlantClientError, TimeoutError):
                 await self.drain(timeout_seconds=self._options.stop_timeout_seconds)
         failure = self._failure()
+        self._is_ending = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -256,6 +258,10 @@ class PlantClient:
                 # Before ONLINE, for which the service sends again what the plant has failed to do until then.
                 await self._send_stored(client, Channel.ACK, waits=False)
                 await self._publish_status(client, PlantStatus.ONLINE)
+                # Before Python 3.12, `asyncio.wait_for` can swallow the cancellation (python/cpython#86296), and the end of the
+                # client would wait for this session for ever.
+                if self._is_ending:
+                    raise asyncio.CancelledError
                 self._client = client
                 self._connected.set()
                 tasks.create_task(self._send_stored(client, Channel.ACK))
