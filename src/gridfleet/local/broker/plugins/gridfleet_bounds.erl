@@ -686,18 +686,28 @@ links(Process) ->
 %% With TLS, a connection that its client resets while it waits for a channel is not told so. It would stay, without heartbeats for ever.
 watch_tracked(Ended, WasReset) ->
     timer:sleep(?QUEUES_MS),
-    {NowEnded, NowReset} =
-        try
-            track_all(),
-            Found = [{Module, element(2, Item)} || {Module, _} <- ?TRACKED, Item <- Module:list_on_node(node()), has_ended(Item)],
-            [unregister(Module, Id) || {Module, Id} <- Found -- (Found -- Ended)],
-            Reset = [Reader || {rabbit_reader, Reader} <- readers(), is_reset(Reader)],
-            [spawn(fun() -> end_connection(Reader, ?RESET) end) || Reader <- Reset -- (Reset -- WasReset)],
-            {Found, Reset}
-        catch
-            _:_ -> {Ended, WasReset}
-        end,
+    attempt(fun track_all/0, known),
+    NowEnded = attempt(fun() -> remove_ended(Ended) end, Ended),
+    NowReset = attempt(fun() -> close_reset(WasReset) end, WasReset),
     watch_tracked(NowEnded, NowReset).
+
+%% One part of a look that fails keeps none of the others from its work.
+attempt(Part, Otherwise) ->
+    try
+        Part()
+    catch
+        _:_ -> Otherwise
+    end.
+
+remove_ended(Before) ->
+    Found = [{Module, element(2, Item)} || {Module, _} <- ?TRACKED, Item <- Module:list_on_node(node()), has_ended(Item)],
+    [unregister(Module, Id) || {Module, Id} <- Found -- (Found -- Before)],
+    Found.
+
+close_reset(Before) ->
+    Found = [Reader || {rabbit_reader, Reader} <- readers(), is_reset(Reader)],
+    [spawn(fun() -> end_connection(Reader, ?RESET) end) || Reader <- Found -- (Found -- Before)],
+    Found.
 
 is_reset(Reader) ->
     lists:any(fun(Socket) -> inet:peername(Socket) =:= {error, enotconn} end, socket(Reader)).
