@@ -4,6 +4,7 @@
 `stack`: the whole service, as `gridfleet up` runs it.
 """
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -30,7 +31,7 @@ from support.servers.broker_node import BrokerNode
 from support.servers.distribution import ByServers, longest_first, unlisted_server
 from support.servers.expo_server import ExpoServer, expo_server
 from support.servers.free_ports import settings_at
-from support.servers.running_stack import RunningStack
+from support.servers.running_stack import RunningStack, running_stack
 from support.servers.secrets_in_logs import SEARCH, note_what_clients_see
 
 # A deadline measures the machine: examples take seconds while other programs use its cores.
@@ -190,20 +191,12 @@ def expo() -> Iterator[ExpoServer]:
 @pytest.fixture(scope="session")
 def stack(expo: ExpoServer) -> Iterator[RunningStack]:
     """Run the whole service on free ports with `gridfleet up` in its own home folder."""
-    folder = Path(tempfile.mkdtemp(prefix="gridfleet-up-"))
-    running = RunningStack(folder, {"expo_url": expo.url})
-    try:
-        yield running.start()
-    finally:
-        running.destroy()
-        shutil.rmtree(folder, ignore_errors=True)
+    with running_stack("up", {"expo_url": expo.url}) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
 def fleet(stack: RunningStack) -> Iterator[Fleet]:
     """Yield an organisation for tests at the whole service."""
-    found = Fleet(stack)
-    try:
+    with contextlib.closing(Fleet(stack)) as found:
         yield found
-    finally:
-        found.close()

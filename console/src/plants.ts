@@ -1,6 +1,7 @@
 import { queryOptions, useQuery } from "@tanstack/react-query";
 import { apiOf, dataOf } from "./api/client";
 import type { components } from "./api/schema";
+import { fieldText } from "./form-data";
 
 export type Plant = components["schemas"]["PlantDetailed"];
 export type PlantChanges = components["schemas"]["PlantPatch"];
@@ -103,7 +104,7 @@ export function columnsQuery(organizationId: string, plantId: string, metrics: s
  * reports does not become the plant's own.
  */
 export function plantChanges(plant: Plant, form: FormData): PlantChanges {
-  const text = (name: string) => String(form.get(name) ?? "").trim();
+  const text = (name: string) => fieldText(form, name);
   const number = (name: string) => (text(name) === "" ? null : Number(text(name)));
   const { name, serialNumber, timeZone, tag, templateId, externalPlantId } = plant;
   const changes: PlantChanges = {};

@@ -138,6 +138,33 @@ def test_a_change_by_another_user_stays_when_a_form_is_saved(
     assert found == ("Old winery", "south", "W-2")
 
 
+def test_a_form_keeps_a_template_that_is_newer_than_its_list(watched: Watched, user: User, database_url: str) -> None:
+    page, made = watched.page, user(role="OPERATOR")
+    [plant] = add_plants(database_url, made.slugs[0], "Winery")
+    made.log_in(page, f"/console/o/{made.slugs[0]}/templates")
+    watched.wait_until_loaded()
+    template_id = new_id()
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "INSERT INTO device_template (id, name, type, level, version, signals, actions)"
+            " VALUES (%s, 'Wine cellar', 'METER', 'PLANT', 1, '[]', '[]')",
+            (template_id,),
+        )
+        db.execute("UPDATE plant SET template_id = %s WHERE id = %s", (template_id, plant))
+    # Within the page, which keeps the list that it has loaded.
+    page.evaluate("to => history.pushState({}, '', to)", f"/console/o/{made.slugs[0]}/plants/{plant}/live")
+    page.get_by_role("button", name="Change", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Serial number").fill("W-2")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_have_count(0)
+    with psycopg.connect(database_url) as db:
+        assert db.execute("SELECT serial_number, template_id FROM plant WHERE id = %s", (plant,)).fetchone() == (
+            "W-2",
+            template_id,
+        )
+
+
 def test_the_history_marks_alerts_and_commands(watched: Watched, user: User, database_url: str) -> None:
     page = watched.page
     viewer = user()

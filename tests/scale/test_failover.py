@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from support.clients.acknowledged_ledger import Load, compare, under_load
 from support.clients.fleet_under_test import Fleet
 from support.servers.replication import Replication, replication, value
-from support.servers.running_stack import RunningStack
+from support.servers.running_stack import RunningStack, running_stack
 
 GOAL_SECONDS = 10
 DETECTION_SECONDS = 2
@@ -32,22 +33,14 @@ def servers() -> Iterator[Replication]:
 @pytest.fixture(scope="module")
 def replicated(servers: Replication) -> Iterator[RunningStack]:
     """A service with two ingest processes on the replicated database."""
-    folder = Path(tempfile.mkdtemp(prefix="gridfleet-failover-"))
-    running = RunningStack(folder, changes={"ingest_processes": 2, "database_url": servers.url})
-    try:
-        yield running.start()
-    finally:
-        running.destroy()
-        shutil.rmtree(folder, ignore_errors=True)
+    with running_stack("failover", {"ingest_processes": 2, "database_url": servers.url}) as running:
+        yield running
 
 
 @pytest.fixture
 def fleet(replicated: RunningStack) -> Iterator[Fleet]:
-    found = Fleet(replicated)
-    try:
+    with closing(Fleet(replicated)) as found:
         yield found
-    finally:
-        found.close()
 
 
 async def fail_over(servers: Replication, load: Load) -> None:

@@ -3,6 +3,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { type Organization, organizationsQuery } from "../admin";
 import { api, dataOf } from "../api/client";
+import { fieldText } from "../form-data";
 import { count } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { Age } from "../ui/age";
@@ -110,7 +111,7 @@ function Editor({ organization, onClose }: { organization: Organization | null; 
   const queryClient = useQueryClient();
   const save = useMutation({
     mutationFn: async (values: FormData) => {
-      const text = (name: string) => String(values.get(name)).trim();
+      const text = (name: string) => fieldText(values, name);
       const body = {
         name: text("name"),
         slug: text("slug"),

@@ -63,11 +63,12 @@ export function PlantDialog({ plant, onClose }: Props) {
         <Field label={texts.plant.tag} name="tag" maxLength={120} defaultValue={shown.tag ?? ""} />
         <label>
           {texts.plant.template}
-          {/* Its default is known as soon as the templates are. Made anew when they are read again, it would lose a choice. */}
-          <select key={String(templates.isSuccess)} name="templateId" defaultValue={shown.templateId ?? ""}>
+          <select name="templateId" defaultValue={shown.templateId ?? ""}>
             <option value="">{texts.devices.noTemplate}</option>
+            {/* The list may be older than the template that the plant has, or not loaded yet. */}
+            {shown.template && <option value={shown.template.id}>{shown.template.name}</option>}
             {templates.data
-              ?.filter(({ level }) => level === "PLANT")
+              ?.filter(({ id, level }) => level === "PLANT" && id !== shown.templateId)
               .map(({ id, name }) => (
                 <option key={id} value={id}>
                   {name}
@@ -82,7 +83,7 @@ export function PlantDialog({ plant, onClose }: Props) {
           defaultValue={shown.externalPlantId ?? ""}
         />
         <Failure error={templates.error ?? save.error} />
-        <Buttons action={texts.save} disabled={save.isPending || templates.data === undefined} onCancel={onClose} />
+        <Buttons action={texts.save} disabled={save.isPending} onCancel={onClose} />
       </Form>
     </Dialog>
   );

@@ -3,9 +3,11 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -164,3 +166,15 @@ class RunningStack:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
             SEARCH.search_home(self.home)
+
+
+@contextlib.contextmanager
+def running_stack(name: str, changes: Mapping[str, object]) -> Iterator[RunningStack]:
+    """Run the whole service in a temporary folder, with further settings, until the end of the block."""
+    folder = Path(tempfile.mkdtemp(prefix=f"gridfleet-{name}-"))
+    running = RunningStack(folder, changes)
+    try:
+        yield running.start()
+    finally:
+        running.destroy()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -94,7 +94,9 @@ async def import_plants_from_csv(org: OrgScope, db: Connection, query: ImportOpt
     serials: dict[int, str | None] = {}
     rows = read_rows(body)
     # In a thread: the metadata of a row take up to 50 ms, those of a file several seconds, in which other requests continue.
-    while some := await asyncio.to_thread(_read_some, rows, MOST_COMPLAINTS - sum(map(len, complaints.values()))):
+    room = MOST_COMPLAINTS
+    while some := await asyncio.to_thread(_read_some, rows, room):
+        room -= sum(len(one.complaints) for one in some)
         for one in some:
             serials[one.number], complaints[one.number] = one.serial_number, one.complaints
             if one.plant is not None:
