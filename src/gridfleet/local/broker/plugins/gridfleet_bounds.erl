@@ -756,12 +756,19 @@ ensure_tracked(Tracked) ->
             rabbit_connection_tracking:register_tracked(Tracked)
     end.
 
-%% RabbitMQ 4 fails, and keeps the entry, if the count of its vhost or its user has been deleted with them.
+%% RabbitMQ 4 fails, and keeps the entry, if the count of its vhost or its user has been deleted with them, or if several channels had
+%% one number of a connection after each other.
 unregister(Module, Id) ->
     try
         Module:unregister_tracked(Id)
     catch
-        error:badarg -> [ets:delete(Table, Id) || {Known, Table} <- ?TRACKED, Known =:= Module, ets:whereis(Table) =/= undefined]
+        _:_ -> [ets:delete_object(Table, Item) || {Known, Table} <- ?TRACKED, Known =:= Module, Item <- entries(Table, Id), has_ended(Item)]
+    end.
+
+entries(Table, Id) ->
+    case ets:whereis(Table) of
+        undefined -> [];
+        _ -> ets:lookup(Table, Id)
     end.
 
 %% Connections whose end the broker noted later, and those that it tracks in vain.
