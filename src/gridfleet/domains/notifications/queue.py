@@ -51,10 +51,8 @@ async def notify_each(db: Connection, notifications: Sequence[Notification]) -> 
     """
     if not notifications:
         return 0
-    count, addresses = (
-        0,
-        await store.count_addresses(db, list({notification.organization_id for notification in notifications})),
-    )
+    count = 0
+    addresses = await store.count_addresses(db, list({notification.organization_id for notification in notifications}))
     for channel in Channel:
         if due := _with_room(channel, notifications, addresses):
             rows = [
