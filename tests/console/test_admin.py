@@ -84,6 +84,7 @@ def test_a_user_is_found_disabled_and_enabled(watched: Watched, super_admin: Con
     confirm = page.get_by_role("dialog", name="Disable Vera Viewer?")
     confirm.get_by_label("to confirm").fill(other.email)
     confirm.get_by_role("button", name="Disable").click()
+    expect(confirm).to_have_count(0)
     expect(row).to_contain_text("Disabled")
     page.get_by_label("Show").select_option("Disabled")
     expect(row).to_be_visible()

@@ -9,6 +9,8 @@ const UNSAFE = new Set(["POST", "PUT", "PATCH", "DELETE"]);
 /** An access token is valid for 15 minutes. Renewed before its end, no request fails because of it. */
 const RENEW_AFTER = 10 * 60_000;
 const JUST_NOW = 10_000;
+/** Under load, other tabs read what a tab stored some milliseconds later than they get a lock that it released. */
+const UNTIL_OTHERS_SEE = 100;
 const ABOUT_SESSIONS = /\/api\/v1\/auth\/(login|refresh|logout)$/;
 
 /** Client without an organisation: login, own account, administration. */
@@ -78,13 +80,26 @@ async function reach(request: Request): Promise<Response> {
  */
 export async function renewSession(): Promise<boolean> {
   // Without TLS, browsers offer locks on localhost alone. Two tabs may then renew at once, which the service accepts.
-  return navigator.locks ? navigator.locks.request("gridfleet-session", renew) : renew();
+  if (!navigator.locks) return isRenewed() ?? renew();
+  return new Promise((resolve, reject) => {
+    navigator.locks
+      .request("gridfleet-session", async () => {
+        const known = isRenewed();
+        if (known !== undefined) return resolve(known);
+        resolve(await renew());
+        await new Promise((seen) => setTimeout(seen, UNTIL_OTHERS_SEE));
+      })
+      .catch(reject);
+  });
+}
+
+/** Return whether there is a session, if another tab or request has just renewed or ended it. */
+function isRenewed(): boolean | undefined {
+  if (!hasSession()) return false;
+  return sessionAge() < JUST_NOW || undefined;
 }
 
 async function renew(): Promise<boolean> {
-  // Another tab may have renewed or ended the session while this one waited for the lock.
-  if (!hasSession()) return false;
-  if (sessionAge() < JUST_NOW) return true;
   const response = await reach(new Request("/api/v1/auth/refresh", { method: "POST" }));
   // Any other refusal than these says nothing about the session.
   if (!response.ok && response.status !== 400 && response.status !== 401) throw await errorOf(response);

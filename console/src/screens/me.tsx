@@ -8,6 +8,7 @@ import { type Channel, preferencesQuery, sessionsQuery } from "../people";
 import { sessionQuery } from "../session";
 import { SEVERITIES } from "../severities";
 import { Age } from "../ui/age";
+import { useChoice } from "../ui/choice";
 import { Failure } from "../ui/failure";
 import { Field } from "../ui/fields";
 import { Form } from "../ui/form";
@@ -112,19 +113,18 @@ function Notifications() {
   const texts = useTexts();
   const queryClient = useQueryClient();
   const preferences = useQuery(preferencesQuery);
-  const change = useMutation({
-    mutationFn: (body: components["schemas"]["PreferencesPatch"]) =>
+  const { chosen, change, choose } = useChoice(
+    (body: components["schemas"]["PreferencesPatch"]) =>
       dataOf(api.PATCH("/api/v1/notifications/preferences", { body })),
-    onSuccess: (changed) => queryClient.setQueryData(preferencesQuery.queryKey, changed),
-  });
+    () => queryClient.invalidateQueries(preferencesQuery),
+  );
   const [tested, setTested] = useState<Channel | null>(null);
   const test = useMutation({
     mutationFn: (channel: Channel) => dataOf(api.POST("/api/v1/notifications/test", { body: { channel } })),
     onSuccess: (_, channel) => setTested(channel),
   });
   if (preferences.data === undefined) return <Failure error={preferences.error} />;
-  // A box shows its new state while the service stores it.
-  const wanted = { ...preferences.data, ...(change.isPending && change.variables) };
+  const wanted = { ...preferences.data, ...chosen };
   return (
     <Section title={texts.me.notifications} isCard tools={<Saved change={change} />}>
       <p className="fine">{texts.me.notificationsHelp}</p>
@@ -146,7 +146,7 @@ function Notifications() {
                   checked={wanted[channel].includes(severity)}
                   disabled={change.isPending}
                   onChange={(event) =>
-                    change.mutate({
+                    choose({
                       [channel]: SEVERITIES.filter((one) =>
                         one === severity ? event.target.checked : wanted[channel].includes(one),
                       ),

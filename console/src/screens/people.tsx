@@ -6,6 +6,7 @@ import { useTexts } from "../i18n";
 import { invitationsQuery, type Member, membersQuery, ROLES } from "../people";
 import type { Role } from "../session";
 import { Age } from "../ui/age";
+import { useChoice } from "../ui/choice";
 import { Confirm } from "../ui/dialog";
 import { Failure } from "../ui/failure";
 import { Options } from "../ui/fields";
@@ -13,6 +14,7 @@ import { Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { PageHead } from "../ui/page-head";
 import { Saved } from "../ui/saved";
+import { SearchField } from "../ui/search-field";
 import { Section } from "../ui/section";
 import { ListTable, Table } from "../ui/table";
 import { ForAdministrators } from "./for-administrators";
@@ -58,29 +60,23 @@ function Members() {
     header: inOrganization(organization.id),
     path: { orgId: organization.id, memberId: member.id },
   });
-  const change = useMutation({
-    mutationFn: ({ member, role }: { member: Member; role: Role }) =>
+  const { chosen, change, choose } = useChoice(
+    ({ member, role }: { member: Member; role: Role }) =>
       dataOf(
         api.PATCH("/api/v1/organizations/{orgId}/members/{memberId}", { params: paramsOf(member), body: { role } }),
       ),
-    onSettled: reload,
-  });
-  // As the user has chosen, also before the service has answered.
-  const roleOf = (member: Member) =>
-    change.isPending && change.variables.member.id === member.id ? change.variables.role : member.role;
+    reload,
+  );
   return (
     <Section
       title={texts.people.members}
       tools={
         <>
           <Saved change={change} />
-          <input
-            type="search"
-            aria-label={texts.people.search}
-            placeholder={texts.people.search}
+          <SearchField
+            label={texts.people.search}
             value={q}
-            maxLength={100}
-            onChange={(event) => navigate({ search: { q: event.target.value || undefined }, replace: true })}
+            onSearch={(text) => navigate({ search: { q: text }, replace: true })}
           />
         </>
       }
@@ -97,9 +93,9 @@ function Members() {
             <td>
               <select
                 aria-label={texts.people.roleOf(member.user.name)}
-                value={roleOf(member)}
+                value={chosen?.member.id === member.id ? chosen.role : member.role}
                 disabled={member.userId === user.id || change.isPending}
-                onChange={(event) => change.mutate({ member, role: event.target.value as Role })}
+                onChange={(event) => choose({ member, role: event.target.value as Role })}
               >
                 <Options values={ROLES} labels={texts.role} />
               </select>

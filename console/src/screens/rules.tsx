@@ -1,4 +1,4 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { apiOf, dataOf } from "../api/client";
@@ -7,6 +7,7 @@ import { useLocale, useTexts } from "../i18n";
 import { type AlertRule, rulesQuery } from "../rules";
 import { mayAct } from "../session";
 import { Age } from "../ui/age";
+import { useChoice } from "../ui/choice";
 import { Confirm } from "../ui/dialog";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
@@ -31,32 +32,26 @@ export function RulesScreen() {
   const navigate = route.useNavigate();
   const rules = useQuery(rulesQuery(organizationId, page));
   const [deleting, setDeleting] = useState<AlertRule | null>(null);
-  // Shown at once, before the service has answered.
-  const [chosen, setChosen] = useState<{ id: string; enabled: boolean } | null>(null);
   const reload = () => queryClient.invalidateQueries({ queryKey: [organizationId, "rules"] });
-  const enable = useMutation({
-    mutationFn: ({ id, enabled }: { id: string; enabled: boolean }) =>
+  const { chosen, change, choose } = useChoice(
+    ({ id, enabled }: { id: string; enabled: boolean }) =>
       dataOf(apiOf(organizationId).PATCH("/api/v1/alert-rules/{id}", { params: { path: { id } }, body: { enabled } })),
-    onMutate: setChosen,
-    onSettled: async () => {
-      await reload();
-      setChosen(null);
-    },
-  });
+    reload,
+  );
   const mayChange = mayAct(user, organization, "OPERATOR");
   return (
     <>
       <PageHead title={texts.rules.title} of={organization.name}>
         {mayChange && (
           <>
-            <Saved change={enable} />
+            <Saved change={change} />
             <Link to="/o/$slug/rules/new" params={{ slug }} className="button">
               {texts.rules.add}
             </Link>
           </>
         )}
       </PageHead>
-      <Failure error={rules.error ?? enable.error} />
+      <Failure error={rules.error ?? change.error} />
       {rules.data?.meta.total === 0 && <p className="card empty">{texts.rules.none}</p>}
       <ListTable
         rows={rules.data?.data}
@@ -76,8 +71,8 @@ export function RulesScreen() {
                 type="checkbox"
                 aria-label={texts.rules.isEnabled(rule.name)}
                 checked={chosen?.id === rule.id ? chosen.enabled : rule.enabled}
-                disabled={!mayChange || enable.isPending}
-                onChange={({ target }) => enable.mutate({ id: rule.id, enabled: target.checked })}
+                disabled={!mayChange || change.isPending}
+                onChange={({ target }) => choose({ id: rule.id, enabled: target.checked })}
               />
             </td>
             <th scope="row" className="wrap">
