@@ -32,9 +32,22 @@ export function fleetPlantQuery(organizationId: string, plantId: string) {
   });
 }
 
+/** The number of plants of which a message was refused in the last 24 hours. */
+export function refusedPlantsQuery(organizationId: string) {
+  return queryOptions({
+    queryKey: [organizationId, "fleet", "refused"],
+    queryFn: async ({ signal }) => {
+      const params = { query: { refused: true, limit: 1 } };
+      const page = await dataOf(apiOf(organizationId).GET("/api/v1/fleet/plants", { params, signal }));
+      return page.meta.total;
+    },
+    refetchInterval: 30_000,
+  });
+}
+
 /** The plants that match, page by page. */
-export function plantsQuery(organizationId: string, { q, status, alert, sort, order }: FleetSearch) {
-  const search = { q, status, alert, sort, order };
+export function plantsQuery(organizationId: string, { q, status, alert, refused, sort, order }: FleetSearch) {
+  const search = { q, status, alert, refused, sort, order };
   return infiniteQueryOptions({
     queryKey: [organizationId, "fleet", "plants", search],
     queryFn: ({ signal, pageParam }) =>

@@ -69,6 +69,35 @@ def test_a_plant_has_its_own_alerts_and_changes(watched: Watched, user: User, da
     watched.check_width(390)
 
 
+def add_refusal(database_url: str, plant_id: UUID) -> None:
+    """Refuse a message of a plant half an hour ago."""
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "INSERT INTO refused_message (id, plant_id, received_at, topic, reason, detail, bytes)"
+            " VALUES (%s, %s, %s, 'v1/plants/x/telemetry', 'MALFORMED', 'the message is not JSON', 2)",
+            (new_id(), plant_id, ago(1800)),
+        )
+
+
+def test_the_fleet_shows_which_plants_sent_refused_messages(watched: Watched, user: User, database_url: str) -> None:
+    page, member = watched.page, user()
+    barn, _ = (add_battery(database_url, member.slugs[0], name) for name in ("Barn", "Mill"))
+    add_refusal(database_url, barn)
+    member.log_in(page)
+    tile = page.get_by_role("link", name="Messages refused 1")
+    tile.click()
+    expect(tile).to_have_attribute("aria-current", "page")
+    rows = page.get_by_role("region", name="Plants").get_by_role("row")
+    expect(rows).to_have_count(2)
+    expect(page.get_by_label("Messages")).to_have_value("REFUSED")
+    watched.check_accessibility()
+    page.get_by_role("button", name="Map").click()
+    expect(page).not_to_have_url(re.compile("refused"))
+    tile.click()
+    rows.get_by_role("link", name="Messages refused").click()
+    expect(page.get_by_text("the message is not JSON")).to_be_visible()
+
+
 def test_operators_see_no_changes_of_a_plant(watched: Watched, user: User, database_url: str) -> None:
     operator = user(role="OPERATOR")
     plant_id = add_battery(database_url, operator.slugs[0], "Barn")

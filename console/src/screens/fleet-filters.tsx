@@ -33,6 +33,15 @@ export function FleetFilters() {
         labels={texts.fleet.conditions}
         onChoose={(alert) => navigate({ search: (before) => ({ ...before, alert }) })}
       />
+      <FilterField
+        label={texts.fleet.messages}
+        value={search.refused && "REFUSED"}
+        values={["REFUSED"]}
+        labels={texts.fleet.refusedLately}
+        onChoose={(refused) =>
+          navigate({ search: ({ view: _view, ...before }) => ({ ...before, refused: refused && true }) })
+        }
+      />
       <Choices
         label={texts.map.view}
         values={["list", "map"]}
@@ -40,7 +49,10 @@ export function FleetFilters() {
         labelOf={(view) => (view === "map" ? texts.map.title : texts.map.list)}
         onChoose={(view) =>
           navigate({
-            search: ({ at: _at, ...before }) => ({ ...before, view: view === "map" ? "map" : undefined }),
+            search: ({ at: _at, refused: _refused, ...before }) => ({
+              ...before,
+              view: view === "map" ? "map" : undefined,
+            }),
           })
         }
       />

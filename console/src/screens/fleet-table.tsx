@@ -1,5 +1,5 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { getRouteApi } from "@tanstack/react-router";
+import { getRouteApi, Link } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { type ReactNode, useEffect, useRef } from "react";
 import { type FleetPlant, plantsQuery } from "../fleet";
@@ -9,7 +9,7 @@ import type { Sort } from "../searches/fleet";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
 import { PlantCells } from "../ui/plant-cells";
-import { AlertState } from "../ui/state";
+import { AlertState, RefusedState } from "../ui/state";
 import { Total } from "../ui/total";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
@@ -126,7 +126,14 @@ function Row({ plant, index, now, slug }: { plant: FleetPlant; index: number; no
   return (
     <tr aria-rowindex={index + 2}>
       <PlantCells slug={slug} plant={plant} now={now} />
-      <td>{plant.worstAlert && <AlertState severity={plant.worstAlert} count={plant.openAlerts} />}</td>
+      <td className="states">
+        {plant.worstAlert && <AlertState severity={plant.worstAlert} count={plant.openAlerts} />}
+        {plant.lastRefusedAt && (
+          <Link to="/o/$slug/plants/$plantId/messages" params={{ slug, plantId: plant.id }}>
+            <RefusedState />
+          </Link>
+        )}
+      </td>
       <td className={`number ${stale}`}>{unsignedPower(powers?.pvKw, locale)}</td>
       <td className={`number ${stale}`}>
         {unsignedPower(powers?.gridKw, locale)}

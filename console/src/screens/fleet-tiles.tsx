@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { summaryQuery } from "../fleet";
+import { refusedPlantsQuery, summaryQuery } from "../fleet";
 import { count, energy, sign, unsignedPower } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { type FleetSearch, STATUSES } from "../searches/fleet";
@@ -13,6 +13,7 @@ export function FleetTiles() {
   const locale = useLocale();
   const { organization } = route.useRouteContext();
   const { data } = useQuery(summaryQuery(organization.id));
+  const { data: refused } = useQuery(refusedPlantsQuery(organization.id));
   if (data === undefined) return null;
   const { status, power: now, storage, energyToday, energyMonth } = data;
   const plants = { ONLINE: status.online, OFFLINE: status.offline, UNKNOWN: status.unknown };
@@ -26,6 +27,11 @@ export function FleetTiles() {
         label={texts.fleet.alerting}
         value={count(data.alerts.plants, locale)}
         search={{ alert: "ANY", sort: "alert", order: "desc" }}
+      />
+      <FilterTile
+        label={texts.fleet.refused}
+        value={refused === undefined ? "–" : count(refused, locale)}
+        search={{ refused: true }}
       />
       <Tile
         label={texts.fleet.pv}
@@ -75,7 +81,7 @@ function FilterTile({ label, value, search }: { label: string; value: string; se
     <Link
       to="/o/$slug/fleet"
       params={{ slug }}
-      search={{ ...search, view: current.view }}
+      search={{ ...search, view: search.refused ? undefined : current.view }}
       // Otherwise each of them with fewer filters than the page would be the current one too.
       activeOptions={{ exact: true }}
       className="tile"

@@ -27,6 +27,8 @@ export interface FleetSearch {
   q?: string | undefined;
   status?: Status[] | undefined;
   alert?: AlertCondition | undefined;
+  /** Only plants of which a message was refused in the last 24 hours. The map does not know them. */
+  refused?: true | undefined;
   sort?: Sort | undefined;
   order?: "asc" | "desc" | undefined;
   view?: "map" | undefined;
@@ -35,11 +37,21 @@ export interface FleetSearch {
 }
 
 /** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
-export function fleetSearch({ q, status, alert, sort, order, view, at }: Record<string, unknown>): FleetSearch {
+export function fleetSearch({
+  q,
+  status,
+  alert,
+  refused,
+  sort,
+  order,
+  view,
+  at,
+}: Record<string, unknown>): FleetSearch {
   return {
     q: textOf(q),
     status: valuesOf(STATUSES, status),
     alert: CONDITIONS.find((one) => one === alert),
+    refused: refused === true && view !== "map" ? true : undefined,
     sort: SORTS.find((one) => one === sort),
     order: order === "desc" ? "desc" : undefined,
     view: view === "map" ? "map" : undefined,

@@ -61,6 +61,11 @@ export function CheckState({ isGood, word }: { isGood: boolean; word: string }) 
   return <State {...(isGood ? STATUS.ONLINE : STATUS.OFFLINE)} word={word} />;
 }
 
+/** Says that messages of a plant were refused lately. */
+export function RefusedState() {
+  return <State look="warning" shape={SQUARE} word={useTexts().fleet.refused} />;
+}
+
 function State({ look, shape, word }: { look: string; shape: ReactNode; word: string }) {
   return (
     <span className={`state ${look}`}>

@@ -83,6 +83,7 @@ async def test_a_row_and_the_totals(fleet: Fleet) -> None:
         "energyToday": None,
         "openAlerts": 0,
         "worstAlert": None,
+        "lastRefusedAt": None,
     }
     _, summary = await fleet.call("GET", "/fleet/summary")
     assert (summary["plants"], summary["power"]["pvKw"], summary["power"]["freshPlants"]) == (1, 4.5, 1)

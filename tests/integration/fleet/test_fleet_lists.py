@@ -60,6 +60,7 @@ class Made:
     today: float | None
     alerts: list[Severity]
     group: bool
+    refused: datetime | None
 
     @property
     def worst(self) -> int | None:
@@ -144,6 +145,7 @@ def _plant(chance: random.Random, world: World, now: datetime, number: int) -> M
         chance.choice([0.0, 12.5]) if counted else None,
         [chance.choice(SEVERITIES) for _ in range(chance.choice([0, 0, 1, 3]))],
         chance.random() < 0.3 and number % 5 != 0,
+        chance.choice([None, None, now - timedelta(minutes=2), now - timedelta(hours=23)]),
     )
 
 
@@ -186,6 +188,17 @@ async def _insert(db: Any, world: World, one: Made, chance: random.Random) -> No
         )
     if one.group:
         await db.execute("INSERT INTO plant_group_member (plant_group_id, plant_id) VALUES (%s, %s)", (world.group, one.id))
+    # Also what is too old to be shown, and what the plant sent when it was another organisation's.
+    stranger = world.theirs if one.org == world.ours else world.ours
+    now = datetime.now(UTC)
+    refusals = [(one.org, now - timedelta(hours=25)), (stranger, now), *[(one.org, one.refused)] * 2]
+    for org, received in refusals:
+        if received is not None:
+            await db.execute(
+                "INSERT INTO refused_message (id, plant_id, organization_id, received_at, topic, reason, detail, bytes)"
+                " VALUES (%s, %s, %s, %s, '', 'MALFORMED', '', 0)",
+                (new_id(), one.id, org, received),
+            )
 
 
 def matches(world: World, one: Made, which: FleetFilter) -> bool:
@@ -205,6 +218,7 @@ def matches(world: World, one: Made, which: FleetFilter) -> bool:
         and (which.group_id is None or (which.group_id == world.group and one.group))
         and (which.template_id is None or which.template_id in one.templates)
         and wanted[which.alert]
+        and which.refused in (None, one.refused is not None)
     )
 
 
@@ -249,6 +263,7 @@ FILTERS = st.builds(
     statuses=st.frozensets(st.sampled_from(PlantStatus)),
     lifecycles=st.frozensets(st.sampled_from(Lifecycle)),
     alert=st.none() | st.sampled_from(AlertCondition),
+    refused=st.none() | st.booleans(),
 )
 
 
@@ -331,7 +346,7 @@ def assert_rows_show_what_is_stored(world: World, shown: Sequence[FleetPlant]) -
         assert (row.template_id, row.last_seen_at, row.created_at) == (one.template, one.seen, one.created)
         assert (row.open_alerts, row.worst_alert) == (len(one.alerts), None if one.worst is None else SEVERITIES[one.worst])
         assert (None if row.energy_today is None else row.energy_today.produced) == one.today
-        assert row.soc == one.soc
+        assert (row.soc, row.last_refused_at) == (one.soc, one.refused)
         if row.power is None:
             assert one.power is None
         else:

@@ -34,6 +34,7 @@ class FleetPlantsQuery(Input):
     group_id: UUID | None = None
     template_id: UUID | None = None
     alert: AlertCondition | None = None
+    refused: bool | None = None
     sort: FleetSort = FleetSort.NAME
     order: SortOrder = SortOrder.ASC
     cursor: Annotated[str, Field(max_length=1_000)] | None = None
@@ -65,10 +66,18 @@ async def list_fleet_plants(org: OrgScope, db: Connection, query: FleetPlantsQue
     """List plants with their newest power, state of charge, energy of the day and open alerts.
 
     `plantId` finds one plant, `q` a part of the name or serial number. `status` and `lifecycleStatus` may be repeated.
-    `templateId` is the template of a plant or of one of its sub-devices. Plants without a fresh value come last if the list is
-    sorted by it. While values change, a plant may be on two pages or on none.
+    `templateId` is the template of a plant or of one of its sub-devices. `refused` finds plants of which a message was refused
+    in the last 24 hours, or the others. Plants without a fresh value come last if the list is sorted by it. While values
+    change, a plant may be on two pages or on none.
     """
     which = FleetFilter(
-        query.plant_id, query.q, query.status, query.lifecycle_status, query.group_id, query.template_id, query.alert
+        query.plant_id,
+        query.q,
+        query.status,
+        query.lifecycle_status,
+        query.group_id,
+        query.template_id,
+        query.alert,
+        query.refused,
     )
     return await list_fleet(db, org, which, FleetPaging(query.sort, query.order, query.limit, query.after))

@@ -57,6 +57,7 @@ class FleetPlant(msgspec.Struct, frozen=True, rename="camel"):
 
     `soc` is the state of charge in %, of the time of its power. `energy_today` is that of the day in the organisation's time
     zone; None if nothing was counted today. `worst_alert` is the highest severity of its `open_alerts`, which are not resolved.
+    `last_refused_at` is the time at which a message of the plant was last refused; None if none was in the last 24 hours.
     """
 
     id: UUID
@@ -72,6 +73,7 @@ class FleetPlant(msgspec.Struct, frozen=True, rename="camel"):
     energy_today: FleetEnergy | None
     open_alerts: int
     worst_alert: Severity | None
+    last_refused_at: datetime | None
 
 
 class AlertCondition(StrEnum):
@@ -117,6 +119,7 @@ class FleetFilter:
         plant_id: The plant with this id alone.
         search: A part of the name or serial number, in any case.
         template_id: The template of the plant or of one of its sub-devices.
+        refused: Whether a message of the plant was refused in the last 24 hours.
     """
 
     plant_id: UUID | None = None
@@ -126,6 +129,7 @@ class FleetFilter:
     group_id: UUID | None = None
     template_id: UUID | None = None
     alert: AlertCondition | None = None
+    refused: bool | None = None
 
 
 class Position(NamedTuple):

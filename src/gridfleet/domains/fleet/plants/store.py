@@ -37,6 +37,11 @@ _ALERTS: Final = (
     f"SELECT plant_id, count(*) AS number, max({_RANK}) AS worst FROM alert"
     " WHERE organization_id = %(org)s AND status <> 'RESOLVED'"
 )
+_REFUSED: Final = (
+    "FROM refused_message r WHERE r.plant_id = p.id AND r.organization_id = %(org)s"
+    " AND r.received_at > now() - interval '1 day'"
+)
+"""Messages of the plant `p` that were refused in the last 24 hours."""
 _POWER: Final = " LEFT JOIN plant_power w ON w.plant_id = p.id"
 _ALERTED: Final = f" LEFT JOIN ({_ALERTS} GROUP BY plant_id) AS a ON a.plant_id = p.id"
 
@@ -80,7 +85,9 @@ async def page(
         f" SELECT t.total, {shown}, p.id, p.name, p.serial_number, p.status, p.lifecycle_status, p.template_id, p.last_seen_at,"
         f" p.created_at, w.pv_kw, w.battery_kw, w.grid_kw, w.load_kw, w.measured_at, coalesce({FRESH}, false), w.soc,"
         f" w.energy_day = {TODAY}, w.produced_kwh, w.imported_kwh, w.exported_kwh, w.charged_kwh,"
-        " w.discharged_kwh, a.number, a.worst FROM (SELECT count(*) AS total FROM matching) AS t"
+        " w.discharged_kwh, a.number, a.worst,"
+        f" (SELECT r.received_at {_REFUSED} ORDER BY r.received_at DESC LIMIT 1)"
+        " FROM (SELECT count(*) AS total FROM matching) AS t"
         f" LEFT JOIN (SELECT * FROM matching{after} ORDER BY {order}, id LIMIT %(limit)s) AS i ON true"
         f" LEFT JOIN plant p ON p.id = i.id{_POWER}"
         f" LEFT JOIN LATERAL ({_ALERTS} AND plant_id = p.id GROUP BY plant_id) AS a ON true"
@@ -136,6 +143,8 @@ def _conditions(org: OrgScope, which: FleetFilter) -> tuple[str, dict[str, Any]]
         conditions.append("a.plant_id IS NOT NULL")
     elif which.alert is not None:
         require("a.worst >= %(rank)s", "rank", SEVERITIES.index(Severity(which.alert)) + 1)
+    if which.refused is not None:
+        conditions.append(f"{'' if which.refused else 'NOT '}EXISTS (SELECT {_REFUSED})")
     return "".join(f" AND {condition}" for condition in conditions), parameters
 
 
@@ -175,6 +184,7 @@ def _plant(
     discharged: float,
     open_alerts: int | None,
     worst: int | None,
+    last_refused_at: Any,
 ) -> FleetPlant:
     return FleetPlant(
         id,
@@ -190,4 +200,5 @@ def _plant(
         FleetEnergy(*(round(one, 3) for one in (produced, imported, exported, charged, discharged))) if is_of_today else None,
         open_alerts or 0,
         None if worst is None else SEVERITIES[worst - 1],
+        last_refused_at,
     )
