@@ -3,8 +3,11 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { apiOf, dataOf, given } from "../api/client";
 import type { components } from "../api/schema";
+import { subDevicesQuery, templatesQuery } from "../devices";
+import { sendCommand } from "../first-message";
 import { useTexts } from "../i18n";
 import { latestQuery, type Plant, plantQuery, refusedQuery, unregisteredQuery } from "../plants";
+import { CopyField } from "../ui/copy-field";
 import { Failure } from "../ui/failure";
 import { Field, SelectField, TimeZoneField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
@@ -139,6 +142,7 @@ function FirstMessage({ plant }: { plant: Plant }) {
           texts.newPlant.waiting(plant.name)
         )}
       </Note>
+      {!hasValues && <TrialCommand plant={plant} />}
       {newest !== undefined && (
         <article className="card refusal">
           <h3>{texts.messages.reasons[newest.reason].title}</h3>
@@ -157,6 +161,20 @@ function FirstMessage({ plant }: { plant: Plant }) {
         </p>
       )}
     </>
+  );
+}
+
+/** How to send a message without the plant's own software. */
+function TrialCommand({ plant }: { plant: Plant }) {
+  const texts = useTexts();
+  const devices = useQuery(subDevicesQuery(plant.organizationId, plant.id));
+  const templates = useQuery(templatesQuery);
+  if (devices.data === undefined || templates.data === undefined) return null;
+  return (
+    <CopyField
+      label={texts.newPlant.tryCommand}
+      value={sendCommand(plant.serialNumber, devices.data.data, templates.data)}
+    />
   );
 }
 

@@ -1,35 +1,6 @@
-import { useId, useState } from "react";
 import { useTexts } from "../i18n";
+import { CopyField } from "./copy-field";
 import { Dialog } from "./dialog";
-
-interface Props {
-  /** What the value is. */
-  label: string;
-  value: string;
-}
-
-/** A value that is shown once, with a button that copies it. */
-function Secret({ label, value }: Props) {
-  const texts = useTexts();
-  const id = useId();
-  const [copied, setCopied] = useState(false);
-  return (
-    <div className="secret">
-      <label htmlFor={id}>{label}</label>
-      {value.includes("\n") ? (
-        <textarea id={id} readOnly rows={4} value={value} />
-      ) : (
-        <input id={id} readOnly value={value} />
-      )}
-      {/* Browsers offer the clipboard on localhost and with TLS. */}
-      {navigator.clipboard && (
-        <button type="button" onClick={() => navigator.clipboard.writeText(value).then(() => setCopied(true))}>
-          {copied ? texts.copied : texts.copy}
-        </button>
-      )}
-    </div>
-  );
-}
 
 /** Values that the service returns once, by what they are. */
 export interface Secrets {
@@ -45,7 +16,7 @@ export function SecretsDialog({ secrets, onClose }: { secrets: Secrets; onClose:
     <Dialog title={secrets.title} onClose={onClose}>
       <p>{secrets.explanation}</p>
       {Object.entries(secrets.values).map(([label, value]) => (
-        <Secret key={label} label={label} value={value} />
+        <CopyField key={label} label={label} value={value} />
       ))}
       <button type="button" onClick={onClose}>
         {texts.close}

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gridfleet.cli import admin, backup, ca, db, doctor, keys, processes, routes, setup, simulate, up
+from gridfleet.cli import admin, backup, ca, db, doctor, keys, processes, routes, send, setup, simulate, up
 from gridfleet.cli.wording import use_plain_help
 from gridfleet.kernel import colours
 from gridfleet.kernel.outages import trouble_outside
@@ -26,6 +26,7 @@ application = typer.Typer(
 up.register(application)
 processes.register(application)
 simulate.register(application)
+send.register(application)
 routes.register(application)
 backup.register(application)
 doctor.register(application)

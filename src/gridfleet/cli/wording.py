@@ -28,6 +28,9 @@ def what_is_wrong(complaint: Mapping[str, Any]) -> str:
     return text.removeprefix("Value error, ").replace("Input should", "must", 1)
 
 
+_NO_BRACES: Final = str.maketrans("", "", "{}")
+
+
 class _Plain:
     """Arguments in capitals, switches without a type, and rules instead of pydantic's messages."""
 
@@ -39,7 +42,7 @@ class _Plain:
         return parameters
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]  # type: ignore[misc]
+        return [piece.translate(_NO_BRACES) for piece in super().collect_usage_pieces(ctx)]  # type: ignore[misc]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:

@@ -112,6 +112,7 @@ export const plants: typeof english = {
       "Registrieren Sie die Geräte, deren Werte die Anlage sendet. Das geht auch später: Nicht registrierte Geräte ihrer Nachrichten werden gezeigt.",
     next: "Weiter",
     waiting: (name) => `Warten auf die erste Nachricht von ${name} …`,
+    tryCommand: "Zum Probieren ohne die Anlage: im Ordner der Datei, auf einem Rechner mit Gridfleet",
     arrived: (count) => (count === 1 ? "Der erste Wert ist da." : `Die ersten ${count} Werte sind da.`),
     openPlant: "Anlage öffnen",
     unregistered: (names) => `Die Anlage sendet Werte von Geräten, die nicht registriert sind: ${names}.`,

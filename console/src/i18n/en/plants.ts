@@ -108,6 +108,8 @@ export const plants = {
       "Register the devices whose values the plant sends. You can also do this later: devices in its messages that are not registered are shown.",
     next: "Continue",
     waiting: (name: string) => `Waiting for the first message of ${name} …`,
+    tryCommand:
+      "To try it without the plant’s software, run this in the folder of the file, on a computer with Gridfleet",
     arrived: (count: number) =>
       count === 1 ? "The first value has arrived." : `The first ${count} values have arrived.`,
     openPlant: "Open the plant",

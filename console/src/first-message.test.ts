@@ -1,0 +1,19 @@
+import { expect, test } from "vitest";
+import type { DeviceTemplate, SubDevice } from "./devices";
+import { sendCommand } from "./first-message";
+
+const INVERTER = { id: "t", signals: [{ key: "power", field: "active_power" }] } as unknown as DeviceTemplate;
+const device = (externalId: string, templateId: string | null) => ({ externalId, templateId }) as SubDevice;
+
+test("the command has a field of each device's template", () => {
+  expect(sendCommand("SN-1", [device("INV1", "t"), device("B", null)], [INVERTER])).toBe(
+    "gridfleet send SN-1.json INV1.active_power=1 B.power=1",
+  );
+  expect(sendCommand("SN-1", [], [INVERTER])).toBe("gridfleet send SN-1.json power=1");
+});
+
+test("shells read every word as it is", () => {
+  expect(sendCommand("SN 1$", [device("it's", "t")], [INVERTER])).toBe(
+    `gridfleet send 'SN 1$.json' 'it'\\''s.active_power=1'`,
+  );
+});

@@ -1,0 +1,22 @@
+import type { DeviceTemplate, SubDevice } from "./devices";
+import { fieldOf } from "./signals";
+import { signalsOf } from "./templates";
+
+const MOST_DEVICES = 3;
+const PLAIN = /^[\w.,:/=+-]+$/;
+
+/** Return the command that sends a value of some devices, or of the plant itself if it has none, with a saved package. */
+export function sendCommand(serialNumber: string, devices: SubDevice[], templates: DeviceTemplate[]): string {
+  const values = devices.slice(0, MOST_DEVICES).map((device) => {
+    const template = templates.find(({ id }) => id === device.templateId);
+    const [signal] = template === undefined ? [] : signalsOf(template);
+    return `${device.externalId}.${signal === undefined ? "power" : fieldOf(signal)}=1`;
+  });
+  const words = [`${serialNumber}.json`, ...(values.length > 0 ? values : ["power=1"])];
+  return `gridfleet send ${words.map(quoted).join(" ")}`;
+}
+
+/** Return a word as shells read it. */
+function quoted(word: string): string {
+  return PLAIN.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
