@@ -8,7 +8,7 @@ Only what stands between the two marker lines of each page is replaced; the word
 """
 
 import ast
-import json
+import sys
 import typing
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -32,6 +32,10 @@ from gridfleet.protocol.partner_messages import MESSAGE_TYPES, Heading
 from gridfleet.protocol.partner_routes import FAMILIES, CommandKind, Family
 
 ROOT = Path(__file__).resolve().parent.parent
+# The benchmarks are not installed.
+sys.path.append(str(ROOT))
+from bench import sizing  # noqa: E402
+
 DOCS = ROOT / "docs"
 BEGIN = "<!-- begin: scripts/write_references.py -->"
 END = "<!-- end -->"
@@ -225,47 +229,6 @@ def schema_table() -> str:
     return _table(("revision", "what changed"), rows)
 
 
-def sizing_tables() -> str:
-    """What a core and a disk hold, from the benchmark's results by the formulas of the page."""
-    ingest = json.loads((ROOT / "bench" / "results" / "ingest.json").read_text())
-
-    def value(measure: str) -> float:
-        return float(ingest[measure]["value"])
-
-    # A message of ten values is half of a device; a whole snapshot is six devices of 20 signals.
-    values, devices, cores = 120, 6, value("cores")
-    core_time = {10: value("messages_of_10_cpu") * 10, values: value("cpu") * values}
-    point = (core_time[values] - core_time[10]) / (values - 10)
-    message = 1e6 * cores * values / value("live_points_per_second") - values * point
-    frame = {10: value("messages_of_10_bytes_per_point") * 10, values // devices: value("bytes_per_point") * values / devices}
-    value_bytes = (frame[values // devices] - frame[10]) / (values // devices - 10)
-    frame_bytes = frame[10] - 10 * value_bytes
-
-    constants = _table(
-        ("from `bench/results/ingest.json`", ""),
-        (
-            ("core time per message, *a*", f"{message:.0f} µs"),
-            ("core time per value, *b*", f"{point:.2f} µs"),
-            ("disk per device row, *c*", f"{frame_bytes:.0f} bytes"),
-            ("disk per value, *d*", f"{value_bytes:.1f} bytes"),
-        ),
-    )
-    fleets = _table(
-        ("a plant has", "a snapshot every", "plants per core", "GB per plant and year"),
-        (
-            (
-                f"{count} × {signals} signals",
-                f"{seconds} s",
-                f"{1e6 * seconds / (2 * (message + count * signals * point)) // 10 * 10:,.0f}",
-                f"{365 * 86_400 / seconds * count * (frame_bytes + signals * value_bytes) / 1e9:,.1f}",
-            )
-            for count, signals in ((1, 10), (3, 10), (6, 20), (30, 20))
-            for seconds in (1, 5, 60)
-        ),
-    )
-    return f"{constants}\n{fleets}"
-
-
 PAGES = {
     "settings.md": settings_tables,
     "metrics.md": metrics_table,
@@ -275,7 +238,7 @@ PAGES = {
     "rest.md": rest_tables,
     "cli.md": commands_list,
     "upgrade.md": schema_table,
-    "sizing.md": sizing_tables,
+    "sizing.md": lambda: sizing.tables(_table),
 }
 
 
