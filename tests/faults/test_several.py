@@ -3,13 +3,15 @@
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
@@ -21,6 +23,7 @@ from gridfleet.sdk.partner import CommandKind, Partner
 from support.clients.commanded_battery import Battery, add_template
 from support.clients.fleet_under_test import Fleet, wait_for
 from support.clients.trading_partner import AckLedger, connected, make_key, start_trading
+from support.servers.balancer import balanced
 from support.servers.postbox import delivered
 from support.servers.several_processes import Several, several
 
@@ -30,6 +33,7 @@ PASSWORD = "Correct horse 1!"
 PARTS = ("serve-b", "gateway", "jobs", "ingest-2", "gateway-b", "ingest-1", "jobs-b", "ingest-3")
 SITES = 2
 RULES = 3
+READERS = 3
 
 
 @pytest.fixture(scope="module")
@@ -61,19 +65,19 @@ class Site:
     orders: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     points: int = 0
+    unanswered: int = 0
+    started: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def keep_busy(self, partner: Partner, stop: asyncio.Event) -> None:
         """A partner's order, an operator's command and a measurement, again and again."""
         plant = self.battery.plant
-        async with AsyncExitStack() as stack:
-            connection = None
+        async with await self.meter.connect() as connection:
+            self.started.set()
             while not stop.is_set():
                 self.orders.append(await partner.send(CommandKind.SETPOINT, plant.id, powerKw=len(self.orders) % 50))
                 answer = await asyncio.to_thread(self.command)
                 if answer is not None:
                     self.commands.append(answer)
-                if connection is None:
-                    connection = await stack.enter_async_context(await self.meter.connect())
                 moment = format_time(datetime.now(UTC))
                 await connection.publish(self.meter.topic(), self.meter.signed({"time": moment, "fields": {"heat": 90}}))
                 self.points += 1
@@ -87,6 +91,7 @@ class Site:
         try:
             answer = self.api.post(self.battery.path, json={"action": "wait"})
         except httpx.TransportError:
+            self.unanswered += 1
             return None
         assert answer.status_code in (200, 201, 500), answer.text
         return str(answer.json()["commandId"]) if answer.is_success else None
@@ -124,15 +129,17 @@ def add_person(fleet: Fleet, role: str = "OPERATOR") -> str:
     return email
 
 
-async def busy_under_kills(crowd: Several, fleet: Fleet, folder: Path, names: list[str]) -> dict[str, int]:
-    """Orders, commands and measurements while these parts are killed one after the other; compares all ledgers."""
+async def busy_while(
+    crowd: Several, fleet: Fleet, folder: Path, names: list[str], end: Callable[[str], Awaitable[None]], apis: Sequence[str]
+) -> dict[str, int]:
+    """Orders, commands and measurements while these parts are ended one after the other; compares all ledgers."""
     slug, template = await asyncio.to_thread(start_trading, fleet), add_template(fleet)
     email = add_person(fleet)
     for number in range(RULES):
         rule = {"name": f"Hot {number}", "metric": "heat", "condition": "GT", "threshold": 70, "severity": "CRITICAL"}
         fleet.call("POST", "/alert-rules", rule)
-    apis = [client_of(url, fleet.headers) for url in crowd.base_urls]
-    sites = [Site(Battery(fleet, template, folder), apis[number % 2]) for number in range(SITES)]
+    clients = [client_of(url, fleet.headers) for url in apis]
+    sites = [Site(Battery(fleet, template, folder), clients[number % len(clients)]) for number in range(SITES)]
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:
         busy = []
@@ -142,9 +149,11 @@ async def busy_under_kills(crowd: Several, fleet: Fleet, folder: Path, names: li
             partner = await stack.enter_async_context(connected(fleet, slug, created))
             await stack.enter_async_context(site.ledger.kept(partner))
             busy.append(asyncio.create_task(site.keep_busy(partner, stop)))
+        # Later, the broker may not be able to ask the process that admits the meters.
+        await asyncio.gather(*(site.started.wait() for site in sites))
         for name in names:
             await asyncio.sleep(0.5)
-            crowd.kill(name)
+            await end(name)
             newest = sites[0].orders[-1:]
             await sites[0].ledger.ended(newest, 60)
         await asyncio.sleep(1)
@@ -170,8 +179,44 @@ async def busy_under_kills(crowd: Several, fleet: Fleet, folder: Path, names: li
         "orders": sum(len(site.orders) for site in sites),
         "commands": sum(len(site.commands) for site in sites),
         "points": sum(site.points for site in sites),
+        "unanswered": sum(site.unanswered for site in sites),
         "mails": len(mails),
     }
+
+
+async def busy_under_kills(crowd: Several, fleet: Fleet, folder: Path, names: list[str]) -> dict[str, int]:
+    """Kill these parts one after the other."""
+
+    async def kill(name: str) -> None:
+        crowd.kill(name)
+
+    return await busy_while(crowd, fleet, folder, names, kill, crowd.base_urls)
+
+
+async def busy_during_a_rolling_restart(crowd: Several, fleet: Fleet, folder: Path, names: list[str]) -> dict[str, int]:
+    """Replace these parts one after the other, with everything through the balancer, where every request must succeed."""
+    with balanced(crowd.base_urls, folder) as url:
+        stop = Event()
+        with ThreadPoolExecutor(READERS) as pool:
+            reads = [pool.submit(keep_reading, url, fleet.headers, stop) for _ in range(READERS)]
+            try:
+                done = await busy_while(crowd, fleet, folder, names, crowd.replace, [url])
+            finally:
+                stop.set()
+            done["reads"] = sum(one.result() for one in reads)
+    assert done["unanswered"] == 0
+    return done
+
+
+def keep_reading(url: str, headers: Mapping[str, str], stop: Event) -> int:
+    """Read plants on one connection after the other. Returns how often; each response must be a success."""
+    number = 0
+    while not stop.is_set():
+        with client_of(url, headers) as client:
+            for _ in range(20):
+                client.get("/plants").raise_for_status()
+                number += 1
+    return number
 
 
 def compare(site: Site) -> None:
@@ -209,6 +254,10 @@ async def test_two_of_each_do_nothing_twice(crowd: Several, fleet: Fleet, tmp_pa
     print(await busy_under_kills(crowd, fleet, tmp_path, ["gateway-b", "ingest-2", "serve-b"]))
 
 
+async def test_a_rolling_restart_fails_no_request(crowd: Several, fleet: Fleet, tmp_path: Path) -> None:
+    print(await busy_during_a_rolling_restart(crowd, fleet, tmp_path, ["serve", "serve-b"]))
+
+
 async def test_what_one_ends_has_ended_in_the_other(crowd: Several, fleet: Fleet) -> None:
     for kind in ENDS:
         print(await asyncio.to_thread(ended, crowd, fleet, kind, 3))
@@ -229,6 +278,12 @@ def test_a_frozen_redis_is_logged_and_stops_no_request(crowd: Several, fleet: Fl
         crowd.redis.signal(signal.SIGCONT)
     for url in crowd.base_urls:
         wait_for(lambda url=url: cache_of(url) == ("healthy", "ok"))  # type: ignore[misc]
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1_200)
+async def test_a_rolling_restart_of_everything_fails_no_request(crowd: Several, fleet: Fleet, tmp_path: Path) -> None:
+    print(await busy_during_a_rolling_restart(crowd, fleet, tmp_path, ["serve", *PARTS] * 2))
 
 
 @pytest.mark.faults

@@ -1,5 +1,6 @@
 """A whole service with several processes of each kind: those of `gridfleet up`, and more on the same servers."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -58,6 +59,19 @@ class Several:
         os.kill(self._running[name].pid, signal.SIGKILL)
         self._running[name].wait()
         self.start(name)
+
+    async def replace(self, name: str) -> None:
+        """End a process with SIGTERM, and return when its successor runs and all processes respond."""
+        if name in BESIDE:
+            ending = self._running[name]
+            ending.terminate()
+            assert await asyncio.to_thread(ending.wait, 60) == 0
+            self.start(name)
+        else:
+            pid = self.stack.state["processes"][name]
+            os.kill(pid, signal.SIGTERM)
+            await asyncio.to_thread(self.stack.wait_for_restart, name, pid)
+        await asyncio.to_thread(self.wait_until_all_answer)
 
     def wait_until_all_answer(self, seconds: float = 240) -> None:
         """Return once both api processes respond."""
