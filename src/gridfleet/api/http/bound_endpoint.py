@@ -123,7 +123,6 @@ class BoundEndpoint:
         admitted = Admitted()
         if self._admits:
             admitted = await self._guard.admit(call, credentials, scope["path_params"])
-            call.authorize_again = partial(self._guard.admit, call, credentials, scope["path_params"])
             lasting = self._guard.lasting(credentials, admitted.caller)
             call.confirm = partial(self._guard.admit, call, lasting, scope["path_params"])
         org = admitted.org

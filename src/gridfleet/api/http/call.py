@@ -26,10 +26,11 @@ class Call:
         self.added_headers: list[Header] = []
         self.also_changed: set[UUID] = set()
         """Organisations, beside the caller's own, that the call changes. Their cached responses are invalidated too."""
-        self.authorize_again: Callable[[], Awaitable[object]] = _no_check
-        """Check for long-lived responses: raises a `CodedError` once the caller may no longer make this call."""
         self.confirm: Callable[[], Awaitable[object]] = _no_check
-        """The same check for responses with an end: an access token that expired since the call began is still valid."""
+        """Check for long responses: raises a `CodedError` once the caller may no longer make this call.
+
+        An access token that expired since the call began is still valid.
+        """
         self.has_secret = False
         """Whether the response may hold a secret."""
         self.bug: Exception | None = None
