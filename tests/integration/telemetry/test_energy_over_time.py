@@ -20,13 +20,14 @@ from gridfleet.domains.telemetry.energy.periods import EnergyBucket
 from gridfleet.domains.telemetry.energy.recomputation import keep_energy
 from gridfleet.domains.telemetry.energy.series import EnergyQuery, energy_of_fleet, energy_of_plant
 from gridfleet.domains.telemetry.energy.today import energy_of_day
-from gridfleet.domains.telemetry.roles import meters_of_plants
+from gridfleet.domains.telemetry.roles import role_metrics
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, correct_watermark, roll_up
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
+from support.builders.signal_roles import add_template, set_template
 from support.builders.telemetry_records import RecordedPlant, add_plant, member
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -275,6 +276,23 @@ async def test_shares_and_consumption(site: RecordedPlant) -> None:
     total = (await of_plant(site, range_of(EnergyBucket.DAY))).total
     assert (total.produced, total.imported, total.exported, total.consumed) == (10, 2, 4, 8)
     assert (total.self_consumption, total.self_sufficiency) == (60, 75)
+
+
+async def test_a_deleted_meter_at_the_grid_displaces_no_other_after_its_last_value(site: RecordedPlant) -> None:
+    """Whichever hours are computed together. A counter that fell in its time adds nothing until it is back at its level."""
+    await counted(site, {MIDNIGHT + 2 * HOUR: 100.0, MIDNIGHT + 4 * HOUR: 90.0, MIDNIGHT + 8 * HOUR: 102.0})
+    await site.write("GRID", METERED, {MIDNIGHT + number * HOUR: [10.0 + number, 0.0] for number in range(1, 6)})
+    await site.delete_device("GRID")
+    await site.add_device("MAIN")
+    await set_template(site, "MAIN", await add_template(site.database, energy_imported="energy_imported"))
+    await site.write("MAIN", METERED, {MIDNIGHT + number * HOUR: [100.0 * number, 0.0] for number in range(4, 10)})
+    for late in range(2):
+        await work(site.database)
+        found = await of_plant(site, range_of(EnergyBucket.HOUR))
+        assert column(found, "imported")[:11] == [None, 0, 1, 1, 1, 1, 100, 100, 100, 100, None]
+        assert found.total.produced == pytest.approx(2)
+        await site.write("MAIN", METERED, {MIDNIGHT + (7 + late) * HOUR + MINUTE: [100.0 * (7 + late), 0.0]})
+    await check_totals(site.database, site.organization_id)
 
 
 async def test_the_totals_are_exactly_the_sums_whatever_happens(database: Database) -> None:
@@ -528,8 +546,8 @@ async def test_many_values_of_several_layouts_are_merged_in_a_thread(
         times = [MIDNIGHT + second * timedelta(seconds=2) for second in range(first, 3_000, 2)]
         await site.write("PV1", metrics, [(time, [2_000.0 * (time - MIDNIGHT) / HOUR, 1.0][: len(metrics)]) for time in times])
     async with site.database.transaction() as db:
-        meters = await meters_of_plants(db, [site.id])
-        [found] = (await hours.energies_of_hours(db, meters, [DirtyHour(site.id, MIDNIGHT)])).values()
+        measured = await role_metrics(db, [site.id])
+        [found] = (await hours.energies_of_hours(db, measured, [DirtyHour(site.id, MIDNIGHT)])).values()
     assert sum(value or 0 for value in found.energies[:4]) == pytest.approx(2_000_000, rel=1e-2)
     assert len(elsewhere) >= 2_000
 

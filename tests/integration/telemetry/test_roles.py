@@ -3,56 +3,24 @@
 import tracemalloc
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 import pytest
 
-from gridfleet.domains.device_templates.catalogue import create_template
 from gridfleet.domains.device_templates.decoder import Metric
-from gridfleet.domains.device_templates.models import DeviceType, Signal, SignalRole, TemplateLevel
-from gridfleet.domains.telemetry.roles import energy_meters, meters_of_plants, role_metrics
-from gridfleet.kernel.caller import Actor, ActorType
+from gridfleet.domains.device_templates.models import TemplateLevel
+from gridfleet.domains.telemetry.roles import energy_meters, role_metrics
 from gridfleet.kernel.db import Database
-from gridfleet.kernel.ids import new_id
+from support.builders.signal_roles import add_template, set_template
 from support.builders.telemetry_records import RecordedPlant
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 POWER_AND_ENERGY = [Metric("active_power", "kW"), Metric("energy_produced", "kWh", counter=True)]
 GRID = [Metric("active_power", "kW"), Metric("energy_imported", "kWh", True), Metric("energy_exported", "kWh", True)]
-SYSTEM = Actor(ActorType.SYSTEM)
 
 
 @pytest.fixture
 async def plant(database: Database) -> RecordedPlant:
     return await RecordedPlant.create(database)
-
-
-async def add_template(database: Database, level: TemplateLevel = TemplateLevel.SUB_DEVICE, **roles: str) -> UUID:
-    """Create a template whose signals have these roles by key."""
-    signals = [Signal(key=key, field=key, role=SignalRole(role)) for key, role in roles.items()]
-    async with database.transaction() as db:
-        template = await create_template(
-            db,
-            SYSTEM,
-            name=str(new_id()),
-            type=DeviceType.INVERTER,
-            level=level,
-            version=1,
-            signals=signals,
-            actions=[],
-        )
-    return template.id
-
-
-async def set_template(plant: RecordedPlant, external_id: str | None, template_id: UUID) -> None:
-    async with plant.database.transaction() as db:
-        if external_id is None:
-            await db.execute("UPDATE plant SET template_id = %s WHERE id = %s", (template_id, plant.id))
-        else:
-            await db.execute(
-                "UPDATE sub_device SET template_id = %s WHERE plant_id = %s AND external_id = %s",
-                (template_id, plant.id, external_id),
-            )
 
 
 async def found(plant: RecordedPlant) -> set[tuple[str | None, str, str]]:
@@ -149,12 +117,12 @@ async def test_what_is_held_does_not_grow_with_the_names_of_other_metrics(databa
             names = [Metric(f"own-{number}-{other}", "") for other in range(others)]
             await plant.write(f"PV{number}", [*POWER_AND_ENERGY, *names], {NOW: [1.0] * (2 + others)})
         async with database.transaction() as db:
-            await meters_of_plants(db, [])
+            await role_metrics(db, [])
             tracemalloc.start()
             try:
-                meters = (await meters_of_plants(db, [plant.id]))[plant.id]
+                metrics = (await role_metrics(db, [plant.id]))[plant.id]
                 held.append(tracemalloc.get_traced_memory()[1])
             finally:
                 tracemalloc.stop()
-        assert len(meters) == 50
+        assert len(metrics) == 100
     assert held[1] < 2 * held[0]

@@ -1,6 +1,7 @@
 """The metrics of plants by their role, and which of them count."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -12,15 +13,19 @@ from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.models import LayoutIndex, LayoutSource
 from gridfleet.kernel.db import Connection
 
-__all__ = ["Energy", "EnergyMeter", "RoleMetric", "energy_meters", "meters_of_plants", "role_metrics"]
+__all__ = ["Energy", "EnergyMeter", "RoleMetric", "energy_meters", "role_metrics"]
 
 
 class RoleMetric(NamedTuple):
-    """A metric with a role that has had a value. Its unit may differ from layout to layout of the source."""
+    """A metric with a role that has had a value. Its unit may differ from layout to layout of the source.
+
+    `ended_at` is the time of the source's last value if its sub-device was deleted.
+    """
 
     role: SignalRole
     source: LayoutSource
     key: str
+    ended_at: datetime | None = None
 
 
 class Energy(StrEnum):
@@ -58,11 +63,6 @@ _COUNTERS_AND_POWERS: Final = {
 }
 
 
-async def meters_of_plants(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[EnergyMeter]]:
-    """Return what measures the energy of plants of any organisation."""
-    return {plant_id: energy_meters(found) for plant_id, found in (await role_metrics(db, plant_ids)).items()}
-
-
 async def role_metrics(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[RoleMetric]]:
     """Return the metrics with a role of those plants of any organisation that have one, newest sources first.
 
@@ -79,7 +79,8 @@ async def role_metrics(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, 
         roles = signal_roles(first.roles, first.external_id)
         source = LayoutSource(source_id, first.external_id, tuple(_layout(row, layouts) for row in group))
         reported = {key for row in group for key in row.keys}
-        if metrics := [RoleMetric(role, source, key) for key, role in roles.items() if key in reported]:
+        ended_at = max((row.ended_at for row in group if row.ended_at is not None), default=None)
+        if metrics := [RoleMetric(role, source, key, ended_at) for key, role in roles.items() if key in reported]:
             found.setdefault(first.plant_id, []).extend(metrics)
     return found
 

@@ -1,7 +1,8 @@
 """Compute the energies of plants' hours from frames.
 
 The rules are those of the energy of the day, which is the sum of its hours. A counter that was read in the hour or in the day
-before it counts; otherwise the power is integrated. An hour has the same energy whichever others are computed with it.
+before it counts; otherwise the power is integrated. A deleted sub-device measures until the hour of its last value. An hour has
+the same energy whichever others are computed with it.
 """
 
 import math
@@ -10,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from itertools import groupby
 from time import monotonic
@@ -34,7 +35,7 @@ from gridfleet.domains.telemetry.energy.quarters import (
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.models import LayoutSource
 from gridfleet.domains.telemetry.history.raw import Values
-from gridfleet.domains.telemetry.roles import Energy, EnergyMeter
+from gridfleet.domains.telemetry.roles import Energy, EnergyMeter, RoleMetric, energy_meters
 from gridfleet.domains.telemetry.units import SIZES
 from gridfleet.kernel.db import Connection
 
@@ -56,7 +57,10 @@ class TookTooLong(Exception):
 
 
 class _Run(NamedTuple):
-    """Hours of a plant on one UTC day that are computed together, from frames since the hour before `since`."""
+    """Hours of a plant on one UTC day that are computed together, from frames since the hour before `since`.
+
+    The same sub-devices measure in all of them.
+    """
 
     plant_id: UUID
     start: datetime
@@ -109,12 +113,12 @@ class _Counted(NamedTuple):
 
 
 async def energies_of_hours(
-    db: Connection, meters: Mapping[UUID, Sequence[EnergyMeter]], hours: Iterable[DirtyHour], until: float = math.inf
+    db: Connection, metrics: Mapping[UUID, Sequence[RoleMetric]], hours: Iterable[DirtyHour], until: float = math.inf
 ) -> dict[DirtyHour, KeptHour]:
     """Return the energies of plants' hours; without any reading, they are None.
 
     Args:
-        meters: The meters of each plant.
+        metrics: The metrics of each plant that have a role.
         hours: Whole hours.
         until: The monotonic time after which no further statement begins.
 
@@ -122,8 +126,8 @@ async def energies_of_hours(
         TookTooLong: That time has come.
     """
     wanted = sorted(set(hours))
-    runs = await _runs(db, wanted)
-    in_runs = [(number, meter) for number, run in enumerate(runs) for meter in meters.get(run.plant_id, ())]
+    runs = await _runs(db, wanted, metrics)
+    in_runs = [(number, meter) for number, run in enumerate(runs) for meter in _meters_of(run, metrics)]
     counters = await _counters(db, runs, in_runs, until)
     needed = [one for one in in_runs if len(_counted_in(*one, counters)) < runs[one[0]].hours]
     powers = await _powers(db, runs, needed, until)
@@ -166,17 +170,30 @@ def _counted_in(number: int, meter: EnergyMeter, counters: Mapping[_Name, _Count
     return frozenset[int]().union(*(counters[number, meter.source.id, key].counts_in for key in meter.counters))
 
 
-async def _runs(db: Connection, wanted: Sequence[DirtyHour]) -> list[_Run]:
-    days = [list(group) for _, group in groupby(wanted, lambda one: (one.plant_id, one.hour.astimezone(UTC).date()))]
-    fell = await store.falls_before(db, [day[0] for day in days])
-    found = []
-    for day in days:
-        plant_id, start = day[0]
+async def _runs(db: Connection, wanted: Sequence[DirtyHour], metrics: Mapping[UUID, Sequence[RoleMetric]]) -> list[_Run]:
+    ends = {plant_id: sorted(one.ended_at for one in own if one.ended_at is not None) for plant_id, own in metrics.items()}
+
+    def day_and_ends(one: DirtyHour) -> tuple[UUID, date, int]:
+        return one.plant_id, one.hour.astimezone(UTC).date(), bisect_left(ends.get(one.plant_id, ()), one.hour)
+
+    parts = [list(group) for _, group in groupby(wanted, day_and_ends)]
+    fell = await store.falls_before(db, [part[0] for part in parts])
+    found: list[_Run] = []
+    day_before = None
+    for part in parts:
+        plant_id, start = part[0]
+        day = day_and_ends(part[0])[:2]
         # A counter that fell adds nothing until it is back at its level, which only the readings of the day show. Otherwise
-        # those of the hour before suffice.
-        since = start.replace(hour=0) if day[0] in fell else start
-        found.append(_Run(plant_id, start, (day[-1].hour - start) // _HOUR + 1, since))
+        # those of the hour before suffice. Falls in another part of the day are not kept yet.
+        since = start.replace(hour=0) if part[0] in fell or day == day_before else start
+        found.append(_Run(plant_id, start, (part[-1].hour - start) // _HOUR + 1, since))
+        day_before = day
     return found
+
+
+def _meters_of(run: _Run, metrics: Mapping[UUID, Sequence[RoleMetric]]) -> list[EnergyMeter]:
+    """Return what measures the energy of a run's plant in its hours."""
+    return energy_meters(one for one in metrics.get(run.plant_id, ()) if one.ended_at is None or one.ended_at >= run.start)
 
 
 async def _counters(

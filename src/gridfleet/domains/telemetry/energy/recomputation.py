@@ -17,7 +17,7 @@ from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.telemetry.energy import store
 from gridfleet.domains.telemetry.energy.hours import TookTooLong, energies_of_hours
 from gridfleet.domains.telemetry.energy.models import DirtyHour, KeptHour
-from gridfleet.domains.telemetry.roles import meters_of_plants
+from gridfleet.domains.telemetry.roles import role_metrics
 from gridfleet.domains.telemetry.rollups import store as rollups
 from gridfleet.kernel.db import Connection, Database, limit_statements
 from gridfleet.kernel.isolation import SECONDS_OF_SEVERAL, isolate, may_be_poison, note_set_aside, took_too_long
@@ -143,7 +143,7 @@ async def _recompute(db: Connection, dirty: Sequence[DirtyHour], until: float = 
     before = await store.kept_around(db, dirty)
     # Frames before that time may be deleted, so what is kept cannot be computed again.
     hours = [one for one in {*dirty, *before} if accounts[one.plant_id][1] <= one.hour < open_from]
-    computed = await energies_of_hours(db, await meters_of_plants(db, list(accounts)), hours, until)
+    computed = await energies_of_hours(db, await role_metrics(db, list(accounts)), hours, until)
     changed = {one: kept for one, kept in computed.items() if kept != before.get(one, _NOTHING)}
     if not changed:
         return ()

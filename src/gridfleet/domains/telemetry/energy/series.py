@@ -16,7 +16,7 @@ from gridfleet.domains.telemetry.energy.hours import TookTooLong, energies_of_ho
 from gridfleet.domains.telemetry.energy.models import BucketOfEnergy, DirtyHour, EnergyAmounts, EnergyOverTime, KeptHour
 from gridfleet.domains.telemetry.energy.periods import QUARTER, EnergyBucket, buckets_in, edges_of
 from gridfleet.domains.telemetry.energy.quarters import QUARTERS
-from gridfleet.domains.telemetry.roles import meters_of_plants
+from gridfleet.domains.telemetry.roles import role_metrics
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import measurable
 from gridfleet.kernel.db import Connection, savepoint
@@ -83,10 +83,10 @@ async def energy_of_plant(db: Connection, org: OrgScope, plant_id: UUID, query: 
     computed: Mapping[DirtyHour, KeptHour] = {}
     as_of = now
     if hours:
-        meters, until = await meters_of_plants(db, [plant_id]), monotonic() + MOST_SECONDS
+        metrics, until = await role_metrics(db, [plant_id]), monotonic() + MOST_SECONDS
         try:
             async with savepoint(db, MOST_SECONDS):
-                computed = await energies_of_hours(db, meters, (DirtyHour(plant_id, hour) for hour in hours), until)
+                computed = await energies_of_hours(db, metrics, (DirtyHour(plant_id, hour) for hour in hours), until)
         except (TookTooLong, QueryCanceled):
             hours, as_of = set(), min(now, open_from)
     sums = _sums(edges, await store.of_plants(db, org, [plant_id], edges, hours))

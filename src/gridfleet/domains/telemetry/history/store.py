@@ -1,6 +1,7 @@
 """SQL that reads the sources of plants and their layouts."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
@@ -30,13 +31,15 @@ class RoleSourceRow(NamedTuple):
     """A source of a plant with one of its layouts, and those of the layout's metrics that have had a value and may have a role.
 
     `roles` are those that the template of the device with its external id declares now, by key; None without a template.
-    `positions` count from 0. Each list has an entry for each metric.
+    `ended_at` is the time of the layout's last value if the sub-device of the source was deleted. `positions` count from 0.
+    Each list has an entry for each metric.
     """
 
     plant_id: UUID
     roles: dict[str, str] | None
     source_id: int
     external_id: str | None
+    ended_at: datetime | None
     layout_id: int
     keys: list[str]
     units: list[str]
@@ -91,7 +94,8 @@ async def role_sources(db: Connection, plant_ids: Sequence[UUID]) -> list[RoleSo
     # of its own.
     cursor = db.cursor(row_factory=class_row(RoleSourceRow), binary=True)
     await cursor.execute(
-        "SELECT p.id AS plant_id, m.roles, s.id AS source_id, s.external_id, l.id AS layout_id, v.*"
+        "SELECT p.id AS plant_id, m.roles, s.id AS source_id, s.external_id,"
+        " CASE WHEN s.external_id IS NOT NULL AND s.sub_device_id IS NULL THEN t.time END AS ended_at, l.id AS layout_id, v.*"
         " FROM plant p JOIN telemetry_source s ON s.plant_id = p.id AND s.organization_id = p.organization_id"
         " JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
         " LEFT JOIN sub_device d ON d.plant_id = p.id AND d.external_id = s.external_id LEFT JOIN device_template m"
