@@ -223,6 +223,42 @@ async def test_a_counter_that_fell_is_compared_with_its_last_reading_of_the_day_
     assert (await of_plant(site, range_of(EnergyBucket.DAY))).total.produced == pytest.approx(2)
 
 
+@pytest.mark.parametrize("misread", [0.0, 5_000.0, 30_000.0])
+async def test_a_counter_that_was_misread_before_a_night_continues_from_the_reading_before(
+    site: RecordedPlant, misread: float
+) -> None:
+    """Inverters are known to read zero when they switch off."""
+    before = [(-9 * HOUR, 9_999.0), (-8 * HOUR, 10_000.0), (-7 * HOUR, misread)]
+    await counted(site, {MIDNIGHT + after: value for after, value in before})
+    await work(site.database)
+    await counted(site, {MIDNIGHT + 6 * HOUR: 10_001.0, MIDNIGHT + 7 * HOUR: 10_003.0})
+    await work(site.database)
+    assert column(await of_plant(site, range_of(EnergyBucket.HOUR)), "produced")[6:9] == [1, 2, None]
+    await check_totals(site.database, site.organization_id)
+
+
+@pytest.mark.parametrize("misread", [0.0, 150.0, 300.0])
+@pytest.mark.parametrize("minutes", [60, 10])
+async def test_a_misread_counter_has_the_same_energy_if_each_hour_is_computed_after_its_end(
+    site: RecordedPlant, misread: float, minutes: int
+) -> None:
+    """At any place: the first reading of those that an hour is computed from, or the last one before a fall."""
+    readings = {MIDNIGHT + (n * minutes - 180) * MINUTE: 100.0 + n for n in range(12 * 60 // minutes)}
+    wrong = dict.fromkeys((MIDNIGHT - HOUR, MIDNIGHT + 5 * HOUR), misread)
+    await counted(site, readings | wrong)
+    await work(site.database)
+    together = column(await of_plant(site, range_of(EnergyBucket.HOUR)), "produced")
+    level = max(value for time, value in readings.items() if time < MIDNIGHT and time not in wrong)
+    assert sum(filter(None, together)) == max(readings.values()) - level
+    async with site.database.transaction() as db:
+        await db.execute("DELETE FROM plant_energy WHERE plant_id = %s", (site.id,))
+    for n in range(-3, 10):
+        async with site.database.transaction() as db:
+            await db.execute("INSERT INTO energy_dirty (plant_id, hour) VALUES (%s, %s)", (site.id, MIDNIGHT + n * HOUR))
+        await keep_energy(site.database)
+    assert column(await of_plant(site, range_of(EnergyBucket.HOUR)), "produced") == together
+
+
 async def delete_before(database: Database, start: datetime) -> None:
     """Delete frames as retention does."""
     async with database.transaction() as db:

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from gridfleet.domains.telemetry.energy.arithmetic import counter_increase, integrate_power
 from gridfleet.domains.telemetry.energy.periods import QUARTER, EnergyBucket, buckets_in, edges_of
-from gridfleet.domains.telemetry.energy.quarters import MOST, counter_quarters, milliwatt_hours, power_quarters, total
+from gridfleet.domains.telemetry.energy.quarters import (
+    MOST,
+    continued,
+    counter_quarters,
+    milliwatt_hours,
+    power_quarters,
+    total,
+)
+from gridfleet.domains.telemetry.history.raw import Values
 from gridfleet.kernel.time_zones import time_zone, time_zone_names
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
@@ -178,3 +186,29 @@ def test_extreme_values_are_bounded() -> None:
             assert value is not None
             assert 0 <= milliwatt_hours(value) <= MOST
     assert total([[MOST, None, 1], [MOST, None, 2]]) == [MOST, None, 3]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "readings", "with_last", "found"),
+    [
+        ([], [5.0, 6.0], True, [5.0, 6.0]),
+        ([4.0], [5.0, 6.0], True, [4.0, 5.0, 6.0]),
+        ([4.0], [5.0, 6.0], False, [5.0, 6.0]),
+        ([3.0, 4.0], [], True, [4.0]),
+        ([3.0, 0.0], [5.0], True, [3.0, 5.0]),
+        ([3.0, 9.0], [5.0], True, [3.0, 5.0]),
+        ([3.0, 0.0], [1.0], True, [0.0, 1.0]),
+        ([3.0], [0.0, 5.0], False, [3.0, 5.0]),
+        ([9.0, 3.0], [0.0, 5.0], False, [3.0, 5.0]),
+        ([3.0], [0.0], False, [0.0]),
+    ],
+)
+def test_a_misread_reading_sets_no_level(
+    earlier: list[float], readings: list[float], with_last: bool, found: list[float]
+) -> None:
+    def timed(values: list[float], start: int) -> Values:
+        return Values(range(start, start + len(values)), values)
+
+    whole = continued(timed(earlier, 10), timed(readings, 20), with_last=with_last)
+    assert whole.values == found
+    assert whole.times == [10 + len(earlier) - 1] * (with_last and bool(earlier)) + list(range(20, 20 + len(readings)))

@@ -16,6 +16,7 @@ __all__ = [
     "Energies",
     "counter_increase",
     "integrate_power",
+    "is_misread",
     "limited",
     "self_consumption_percent",
     "steps",
@@ -63,12 +64,17 @@ def steps(readings: Sequence[float], level: float | None = None) -> Iterator[Cou
     level = readings[0] if level is None else level
     for reading, following in zip_longest(readings, readings[1:]):
         rise = 0.0
-        if following is None or not (reading < level <= following or level <= following < reading):
+        if following is None or not is_misread(level, reading, following):
             if reading >= level:
                 rise, level = limited(reading - level), reading
             elif reading < level / 2:
                 level = reading
         yield CounterStep(rise, level)
+
+
+def is_misread(level: float, reading: float, following: float) -> bool:
+    """Return whether a counter's reading is a single low or high one, which the next reading reverts."""
+    return reading < level <= following or level <= following < reading
 
 
 class Energies(NamedTuple):

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from itertools import groupby
+from operator import gt
 from time import monotonic
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -26,6 +27,7 @@ from gridfleet.domains.telemetry.energy.quarters import (
     LONGEST_GAP,
     QUARTERS,
     Quarters,
+    continued,
     counter_quarters,
     hours_with_counter,
     milliwatt_hours,
@@ -199,7 +201,9 @@ def _meters_of(run: _Run, metrics: Mapping[UUID, Sequence[RoleMetric]]) -> list[
 async def _counters(
     db: Connection, runs: Sequence[_Run], meters: Sequence[tuple[int, EnergyMeter]], until: float
 ) -> dict[_Name, _Counted]:
-    """Return the counters of meters in runs. A reading within a day before a run's `since` sets the level of its first one."""
+    """Return the counters of meters in runs. A reading within a day before a run's `since` sets the level of its first one, and
+    an earlier one shows whether it was misread.
+    """
     found: dict[_Name, _Counted] = {}
     metrics = {
         metric.name: metric
@@ -210,11 +214,11 @@ async def _counters(
     for some in _portions(list(metrics.values()), runs, until):
         values = await _read(db, some, runs)
         first = {metric.name: microseconds(runs[metric.run].start) for metric in some}
-        without = [
-            metric for metric in some if bisect_left(values[metric.name].times, microseconds(runs[metric.run].since)) == 0
-        ]
-        for name, (time, value) in (await _read_last(db, without, runs)).items():
-            values[name] = Values([time, *values[name].times], [value, *values[name].values])
+        before = {metric.name: bisect_left(values[metric.name].times, microseconds(runs[metric.run].since)) for metric in some}
+        # Of several readings before `since`, a low first one only causes a rise that is before the run.
+        unsure = [metric for metric in some if before[metric.name] < 2 or gt(*values[metric.name].values[:2])]
+        for name, earlier in (await _read_earlier(db, unsure, runs)).items():
+            values[name] = continued(earlier, values[name], with_last=not before[name])
         for metric in some:
             hours = runs[metric.run].hours
             times, readings = values[metric.name]
@@ -294,21 +298,21 @@ async def _read(db: Connection, metrics: Sequence[_Metric], runs: Sequence[_Run]
     }
 
 
-async def _read_last(db: Connection, metrics: Collection[_Metric], runs: Sequence[_Run]) -> dict[_Name, tuple[int, float]]:
-    """Return the last reading of each metric within a day before `since` of its run."""
+async def _read_earlier(db: Connection, metrics: Collection[_Metric], runs: Sequence[_Run]) -> dict[_Name, Values]:
+    """Return the last two readings of each metric that has any before those of its run, within a day before `since`."""
     picks: list[tuple[store.Pick, float]] = []
     owners: list[_Name] = []
     for metric in metrics:
         run = runs[metric.run]
-        some = _picks(0, metric, run.since - _LONGEST_GAP, run.since)
+        some = _picks(0, metric, run.since - _LONGEST_GAP, run.read_from)
         picks += [(pick._replace(number=len(picks) + place), factor) for place, (pick, factor) in enumerate(some)]
         owners += [metric.name] * len(some)
-    found: dict[_Name, tuple[int, float]] = {}
+    found: dict[_Name, dict[int, float]] = {}
     rows = await store.last_readings(db, [pick for pick, _ in picks]) if picks else []
-    for number, time, value in rows:
-        owner, last = owners[number], (microseconds(time), limited(picks[number][1] * value))
-        found[owner] = max(found.get(owner, last), last)
-    return found
+    for number, time, value in sorted(rows):  # newer layouts come last
+        found.setdefault(owners[number], {})[microseconds(time)] = limited(picks[number][1] * value)
+    last_two = {name: sorted(readings.items())[-2:] for name, readings in found.items()}
+    return {name: Values([time for time, _ in some], [value for _, value in some]) for name, some in last_two.items()}
 
 
 def _unpacked(part: _Part) -> Values:

@@ -10,7 +10,8 @@ from itertools import pairwise
 from operator import le
 from typing import Final, NamedTuple
 
-from gridfleet.domains.telemetry.energy.arithmetic import MAX_GAP_SECONDS, integrate_power, limited, steps
+from gridfleet.domains.telemetry.energy.arithmetic import MAX_GAP_SECONDS, integrate_power, is_misread, limited, steps
+from gridfleet.domains.telemetry.history.raw import Values
 
 __all__ = [
     "HOUR",
@@ -19,6 +20,7 @@ __all__ = [
     "QUARTER",
     "QUARTERS",
     "Rises",
+    "continued",
     "counter_quarters",
     "hours_with_counter",
     "milliwatt_hours",
@@ -58,6 +60,19 @@ def total(parts: Sequence[Quarters]) -> Quarters:
         min(MOST, sum(known)) if (known := [value for value in column if value is not None]) else None
         for column in zip(*parts, strict=True)
     ]
+
+
+def continued(earlier: Values, readings: Values, *, with_last: bool) -> Values:
+    """Return a counter's readings after earlier ones, of which the last one is kept if `with_last`.
+
+    The first reading sets the level. If it was misread, it gets the value of the one before: otherwise a device that reads zero
+    when it is switched off would have counted its whole life at its next reading.
+    """
+    times, values = [*earlier.times, *readings.times], [*earlier.values, *readings.values]
+    first = max(0, len(earlier.times) - with_last)
+    if 0 < first < len(times) - 1 and is_misread(*values[first - 1 : first + 2]):
+        values[first] = values[first - 1]
+    return Values(times[first:], values[first:])
 
 
 def counter_quarters(times: Sequence[int], readings: Sequence[float], start: int, count: int) -> Rises:
