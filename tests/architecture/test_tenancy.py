@@ -129,8 +129,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "telemetry/energy/store": (
         "energies of all organisations are kept alike; meters and readings belong to plants that the caller named",
-        "dirty_plants postpone accounts readings last_readings misplaced owner_of past_to_read kept_around kept_from"
-        " falls_before write leave_totals enter_totals",
+        "dirty_plants postpone accounts readings last_readings next_readings misplaced owner_of past_to_read kept_around"
+        " kept_from falls_before write leave_totals enter_totals",
     ),
     "telemetry/frames/store": (
         "ingest writes what verified plants reported; the telemetry of deleted plants has no organisation",

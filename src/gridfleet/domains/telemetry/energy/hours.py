@@ -34,7 +34,7 @@ from gridfleet.domains.telemetry.energy.quarters import (
     power_quarters,
     total,
 )
-from gridfleet.domains.telemetry.frames.models import microseconds
+from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.history.models import LayoutSource
 from gridfleet.domains.telemetry.history.raw import Values
 from gridfleet.domains.telemetry.roles import Energy, EnergyMeter, RoleMetric, energy_meters
@@ -115,7 +115,11 @@ class _Counted(NamedTuple):
 
 
 async def energies_of_hours(
-    db: Connection, metrics: Mapping[UUID, Sequence[RoleMetric]], hours: Iterable[DirtyHour], until: float = math.inf
+    db: Connection,
+    metrics: Mapping[UUID, Sequence[RoleMetric]],
+    hours: Iterable[DirtyHour],
+    until: float = math.inf,
+    misread: set[DirtyHour] | None = None,
 ) -> dict[DirtyHour, KeptHour]:
     """Return the energies of plants' hours; without any reading, they are None.
 
@@ -123,6 +127,7 @@ async def energies_of_hours(
         metrics: The metrics of each plant that have a role.
         hours: Whole hours.
         until: The monotonic time after which no further statement begins.
+        misread: Hours before these, whose last reading of a counter was too high, are added to it.
 
     Raises:
         TookTooLong: That time has come.
@@ -130,7 +135,7 @@ async def energies_of_hours(
     wanted = sorted(set(hours))
     runs = await _runs(db, wanted, metrics)
     in_runs = [(number, meter) for number, run in enumerate(runs) for meter in _meters_of(run, metrics)]
-    counters = await _counters(db, runs, in_runs, until)
+    counters = await _counters(db, runs, in_runs, until, set() if misread is None else misread)
     needed = [one for one in in_runs if len(_counted_in(*one, counters)) < runs[one[0]].hours]
     powers = await _powers(db, runs, needed, until)
     parts: dict[tuple[int, Energy], list[Quarters]] = defaultdict(list)
@@ -199,10 +204,10 @@ def _meters_of(run: _Run, metrics: Mapping[UUID, Sequence[RoleMetric]]) -> list[
 
 
 async def _counters(
-    db: Connection, runs: Sequence[_Run], meters: Sequence[tuple[int, EnergyMeter]], until: float
+    db: Connection, runs: Sequence[_Run], meters: Sequence[tuple[int, EnergyMeter]], until: float, misread: set[DirtyHour]
 ) -> dict[_Name, _Counted]:
     """Return the counters of meters in runs. A reading within a day before a run's `since` sets the level of its first one, and
-    an earlier one shows whether it was misread.
+    an earlier one shows whether it was misread. So does a reading within a day after the last one.
     """
     found: dict[_Name, _Counted] = {}
     metrics = {
@@ -218,7 +223,15 @@ async def _counters(
         # Of several readings before `since`, a low first one only causes a rise that is before the run.
         unsure = [metric for metric in some if before[metric.name] < 2 or gt(*values[metric.name].values[:2])]
         for name, earlier in (await _read_earlier(db, unsure, runs)).items():
+            last = values[name].values[0] if before[name] else earlier.values[-1]
             values[name] = continued(earlier, values[name], with_last=not before[name])
+            times, readings = values[name]
+            if readings[0] < last:
+                hour = to_datetime(times[0]).replace(minute=0, second=0, microsecond=0)
+                misread.add(DirtyHour(runs[name[0]].plant_id, hour))
+        for name, (time, value) in (await _read_following(db, some, runs, values)).items():
+            times, readings = values[name]
+            values[name] = Values([*times, time], [*readings, value])
         for metric in some:
             hours = runs[metric.run].hours
             times, readings = values[metric.name]
@@ -313,6 +326,25 @@ async def _read_earlier(db: Connection, metrics: Collection[_Metric], runs: Sequ
         found.setdefault(owners[number], {})[microseconds(time)] = limited(picks[number][1] * value)
     last_two = {name: sorted(readings.items())[-2:] for name, readings in found.items()}
     return {name: Values([time for time, _ in some], [value for _, value in some]) for name, some in last_two.items()}
+
+
+async def _read_following(
+    db: Connection, metrics: Collection[_Metric], runs: Sequence[_Run], values: Mapping[_Name, Values]
+) -> dict[_Name, tuple[int, float]]:
+    """Return the next reading of each metric whose last one is in its run, within a day after that."""
+    picks: list[tuple[store.Pick, float]] = []
+    owners: list[_Name] = []
+    for metric in metrics:
+        run, times = runs[metric.run], values[metric.name].times
+        if times and microseconds(run.start) <= times[-1] < microseconds(run.end):
+            some = _picks(0, metric, run.end + _AFTER, to_datetime(times[-1]) + _LONGEST_GAP)
+            picks += [(pick._replace(number=len(picks) + place), factor) for place, (pick, factor) in enumerate(some)]
+            owners += [metric.name] * len(some)
+    found: dict[_Name, dict[int, float]] = {}
+    rows = await store.next_readings(db, [pick for pick, _ in picks]) if picks else []
+    for number, time, value in sorted(rows):  # newer layouts come last
+        found.setdefault(owners[number], {})[microseconds(time)] = limited(picks[number][1] * value)
+    return {name: min(readings.items()) for name, readings in found.items()}
 
 
 def _unpacked(part: _Part) -> Values:

@@ -143,7 +143,11 @@ async def _recompute(db: Connection, dirty: Sequence[DirtyHour], until: float = 
     before = await store.kept_around(db, dirty)
     # Frames before that time may be deleted, so what is kept cannot be computed again.
     hours = [one for one in {*dirty, *before} if accounts[one.plant_id][1] <= one.hour < open_from]
-    computed = await energies_of_hours(db, await role_metrics(db, list(accounts)), hours, until)
+    misread: set[DirtyHour] = set()
+    computed = await energies_of_hours(db, await role_metrics(db, list(accounts)), hours, until, misread)
+    # Their energy was computed before the next reading showed it.
+    if again := [one for one in misread.difference(computed) if accounts[one.plant_id][1] <= one.hour < open_from]:
+        await store.log_dirty(db, again)
     changed = {one: kept for one, kept in computed.items() if kept != before.get(one, _NOTHING)}
     if not changed:
         return ()

@@ -1,6 +1,6 @@
 """SQL of energies that are kept for each plant and hour, and of their totals for each organisation."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -176,6 +176,28 @@ async def last_readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int
         prepare=False,
     )
     return await cursor.fetchall()
+
+
+async def next_readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, datetime, float]]:
+    """Return number, time and value of the first reading of each pick that has any; none of days that are deleted."""
+    cursor = await db.execute(
+        f"SELECT w.number, f.time, f.value FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL"
+        " (SELECT time, vals[w.place + 1] AS value FROM telemetry_frame"
+        " WHERE source_id = w.source_id AND time >= greatest(w.start, s.raw_from) AND time < w.finish"
+        " AND layout_id = w.layout_id AND time >= %s::timestamptz AND time < %s::timestamptz"
+        " AND vals[w.place + 1] IS NOT NULL ORDER BY time LIMIT 1) AS f",
+        (*_columns(picks), min(pick.start for pick in picks), max(pick.end for pick in picks)),
+        prepare=False,
+    )
+    return await cursor.fetchall()
+
+
+async def log_dirty(db: Connection, hours: Collection[DirtyHour]) -> None:
+    """Log that the energy of these hours is to be computed again."""
+    await db.execute(
+        "INSERT INTO energy_dirty (plant_id, hour) SELECT * FROM unnest(%s::uuid[], %s::timestamptz[])",
+        ([one.plant_id for one in hours], [one.hour for one in hours]),
+    )
 
 
 def _array(energies: Iterable[int | None]) -> str:
