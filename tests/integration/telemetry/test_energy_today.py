@@ -101,6 +101,16 @@ async def test_a_dip_at_midnight_adds_nothing(plant: RecordedPlant) -> None:
     assert (await energy(plant)).produced == 5.0
 
 
+@pytest.mark.parametrize("misread", [0.0, 1_500.0, 9_000.0])
+async def test_a_counter_that_was_misread_before_midnight_starts_from_the_reading_before(
+    plant: RecordedPlant, misread: float
+) -> None:
+    """A counter that is read hourly: its only reading in the hour before midnight sets the level."""
+    readings = {-90: 1_000.0, -30: misread, 30: 1_001.0, 90: 1_003.0}
+    await plant.write("PV1", PRODUCED, {MIDNIGHT + n * MINUTE: [None, value] for n, value in readings.items()})
+    assert (await energy(plant)).produced == 3.0
+
+
 async def test_a_day_over_several_layouts_and_a_replaced_device_counts_whole(plant: RecordedPlant) -> None:
     await plant.write("PV1", PRODUCED, {MIDNIGHT: [1.0, 10.0], MIDNIGHT + MINUTE: [1.0, 12.0]})
     await plant.write("PV1", [Metric("energy_produced", "kWh", counter=True)], {MIDNIGHT + 2 * MINUTE: [15.0]})

@@ -22,6 +22,7 @@ from gridfleet.domains.telemetry.energy.computing import computed
 from gridfleet.domains.telemetry.energy.hours import TookTooLong
 from gridfleet.domains.telemetry.energy.models import EnergyOfDay
 from gridfleet.domains.telemetry.energy.periods import EnergyBucket
+from gridfleet.domains.telemetry.energy.quarters import continued
 from gridfleet.domains.telemetry.energy.series import MOST_SECONDS, EnergyQuery, energy_of_plant
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.models import LayoutSource
@@ -100,22 +101,32 @@ class _Device:
 
     async def energy(self, counter: str, direction: int) -> float:
         """Return kWh from the counter if it reported that day, otherwise from positive (0) or negative (1) power."""
-        readings = await self._read(counter)
-        first = bisect_left(readings.times, microseconds(self._midnight))
-        if first < len(readings.times):
-            return await computed(partial(counter_increase, readings.values, first), len(readings.times))
+        readings = await self._read(counter, 2 * _BEFORE_MIDNIGHT)
+        if bisect_left(readings.times, microseconds(self._midnight)) < len(readings.times):
+            return await computed(partial(_increase, readings, self._midnight), len(readings.times))
         if self._integral is None:
-            powers = await self._read(_POWER)
+            powers = await self._read(_POWER, _BEFORE_MIDNIGHT)
             integrate = partial(integrate_power, *powers, microseconds(self._midnight))
             self._integral = await computed(integrate, len(powers.times))
         return self._integral[direction]
 
-    async def _read(self, key: str) -> Values:
-        """Return the metric's values of the day and of the hour before, in kW or kWh."""
+    async def _read(self, key: str, before: timedelta) -> Values:
+        """Return the metric's values of the day and of some time before, in kW or kWh."""
         if monotonic() > self._until:
             raise TookTooLong
-        start, end = self._midnight - _BEFORE_MIDNIGHT, self._midnight + _DAY
+        start, end = self._midnight - before, self._midnight + _DAY
         return await read_in_kilo(self._db, self._source, key, start, end)
+
+
+def _increase(readings: Values, midnight: datetime) -> float:
+    """Return how far a counter rose since midnight. The readings of the hour before set its level.
+
+    Earlier ones show whether the first of them was misread.
+    """
+    place = bisect_left(readings.times, microseconds(midnight - _BEFORE_MIDNIGHT))
+    earlier, later = (Values(readings.times[part], readings.values[part]) for part in (slice(place), slice(place, None)))
+    found = continued(earlier, later, with_last=False)
+    return counter_increase(found.values, bisect_left(found.times, microseconds(midnight)))
 
 
 async def read_in_kilo(db: Connection, source: LayoutSource, key: str, start: datetime, end: datetime) -> Values:
