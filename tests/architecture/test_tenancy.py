@@ -151,10 +151,11 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "values_page values_by_second frames_page count_values count_points extent buckets wide_buckets",
     ),
     "telemetry/rollups/store": (
-        "roll-ups treat the sources of all organisations alike; `reach` is read with ids of `sources`",
+        "roll-ups treat the sources of all organisations alike",
         "advance_watermark dirty_sources take_dirty set_aside set_aside_hours layouts_to_recompute _recompute_hours"
-        " _recompute_days reach delete_dirty note_energy",
+        " _recompute_days delete_dirty note_energy",
     ),
+    "telemetry/rollups/reading/store": ("source ids come from `sources` alone, which takes the scope", "reach"),
     "telemetry/retention/store": (
         "retention treats the sources of all organisations alike",
         "limits rolled_up_before move_start earliest_start sources_that_start_later set_limits correct_starts",

@@ -10,15 +10,14 @@ from psycopg import Error as DatabaseError
 from psycopg.errors import DatatypeMismatch, ProgramLimitExceeded, StatementTooComplex
 
 from gridfleet.kernel.db.pool import (
-    BehindPooler,
     Connection,
     Database,
     after_commit,
     limit_statements,
     open_database,
-    refuse_pooler,
     savepoint,
 )
+from gridfleet.kernel.db.pooler import BehindPooler, refuse_pooler
 
 __all__ = [
     "UNSTORABLE",

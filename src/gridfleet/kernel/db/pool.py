@@ -17,12 +17,12 @@ from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from gridfleet.kernel.db.lists import QuickListDumper
-from gridfleet.kernel.outages import WrongSetting
 from gridfleet.kernel.tracing import span
 
 __all__ = [
+    "GENERATION",
     "NOTICE_A_DEAD_MACHINE",
-    "BehindPooler",
+    "OPTIONS",
     "Connection",
     "Database",
     "TidyConnection",
@@ -30,15 +30,10 @@ __all__ = [
     "cancellation_first",
     "limit_statements",
     "open_database",
-    "refuse_pooler",
     "savepoint",
 ]
 
 Connection = AsyncConnection[TupleRow]
-
-
-class BehindPooler(WrongSetting):
-    """The database URL leads to a pooler, which gives a session of the server to several clients."""
 
 
 class TidyConnection(AsyncConnection[TupleRow]):
@@ -93,15 +88,15 @@ NOTICE_A_DEAD_MACHINE: Final[dict[str, Any]] = {
 By default, a machine waits a quarter of an hour for the response of such a peer, and two hours if it has sent nothing.
 """
 
-_GENERATION: Final = 2
+GENERATION: Final = 2
 """Triggers that do the work of this code for processes of the previous release read `gridfleet.generation` and do nothing."""
 
 SEARCH_PATH: Final = '-c search_path="$user",public,procrastinate'
 """Option of a connection: the default search path, and the schema of the job queue, whose library names no schema."""
 
-_OPTIONS: Final = (
+OPTIONS: Final = (
     "-c timezone=UTC -c statement_timeout=30000 -c lock_timeout=5000 -c idle_in_transaction_session_timeout=60000"
-    f" -c gridfleet.generation={_GENERATION} {SEARCH_PATH}"
+    f" -c gridfleet.generation={GENERATION} {SEARCH_PATH}"
 )
 
 _statement_seconds: ContextVar[float | None] = ContextVar("statement_seconds", default=None)
@@ -232,34 +227,6 @@ def _has_unread_data(connection: Connection) -> bool:
     return bool(readable.poll(0))
 
 
-async def refuse_pooler(url: str, setting: str = "GRIDFLEET_DATABASE_URL") -> None:
-    """Check that the options of a connection reach PostgreSQL. Returns without a check if the server does not answer.
-
-    PgBouncer in transaction mode runs statements of several clients in one session: prepared statements, advisory locks,
-    `LISTEN` and time-outs of one would be those of another.
-
-    Args:
-        url: The database.
-        setting: Names the URL in the error.
-
-    Raises:
-        BehindPooler: A pooler refuses or ignores the options.
-    """
-    try:
-        connection = await TidyConnection.connect(url, connect_timeout=5, options=_OPTIONS, **NOTICE_A_DEAD_MACHINE)
-        async with connection:
-            cursor = await connection.execute("SELECT current_setting('gridfleet.generation', true)", prepare=False)
-            if await cursor.fetchone() == (str(_GENERATION),):
-                return
-    except OperationalError as error:
-        if "unsupported startup parameter" not in str(error):
-            return
-    raise BehindPooler(
-        f"{setting} leads to a connection pooler that refuses or ignores startup options, such as PgBouncer:"
-        " set it to the address of PostgreSQL itself"
-    )
-
-
 @asynccontextmanager
 async def open_database(
     url: str,
@@ -322,7 +289,7 @@ async def open_database(
             "application_name": name,
             "connect_timeout": 5,
             **NOTICE_A_DEAD_MACHINE,
-            "options": _OPTIONS,
+            "options": OPTIONS,
         },
     )
     await pool.open()

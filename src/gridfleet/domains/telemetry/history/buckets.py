@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 
 from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, Column, ColumnBucket, Series, SeriesPosition
 from gridfleet.domains.telemetry.history.values import store
-from gridfleet.domains.telemetry.rollups import store as rollups
 from gridfleet.domains.telemetry.rollups.models import Level, Reach
+from gridfleet.domains.telemetry.rollups.reading import store as rollups
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
