@@ -23,11 +23,12 @@ def administrator(organization_id: UUID) -> OrgScope:
     return OrgScope(organization_id, OrgRole.ORG_ADMIN, caller)
 
 
-async def move(site: PartnerSite) -> UUID:
-    """Move the plant to a new organisation and return its id."""
+async def move(site: PartnerSite, seller: UUID | None = None) -> UUID:
+    """Move the plant from `seller`, or its first organisation, to a new one. Returns the new one's id."""
     buyer = (await add_organization(site.database)).id
+    owner = administrator(seller or site.plant.organization_id)
     async with site.database.transaction() as db:
-        await update_plant(db, administrator(site.plant.organization_id), site.plant.id, PlantChanges(organization_id=buyer))
+        await update_plant(db, owner, site.plant.id, PlantChanges(organization_id=buyer))
     await site.expire()
     return buyer
 
@@ -90,6 +91,28 @@ async def test_limits_and_fallback_end(site: PartnerSite) -> None:
     assert content["params"]["fallback"] == {"mode": None, "afterSeconds": None}
 
 
+async def test_limits_end_although_the_plant_has_not_received_their_removal(site: PartnerSite) -> None:
+    await site.send("config.constraints", constraints={"importLimitKw": 2})
+    await site.acknowledge_newest("APPLIED")
+    await site.send("config.constraints", constraints={"importLimitKw": None})
+    await move(site)
+    assert [kind for kind, _ in await orders(site)] == ["MODE_CHANGE", "CONFIG"]
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+async def test_what_the_plant_has_not_ended_ends_after_the_next_move(site: PartnerSite, is_sent: bool) -> None:
+    interval = {"start": soon(-60), "durationSeconds": HOUR, "powerKw": 2}
+    await site.send("schedule.set", scheduleId="s", revision=7, intervals=[interval])
+    await site.acknowledge_newest("APPLIED")
+    await site.send("config.constraints", constraints={"importLimitKw": 2})
+    await site.acknowledge_newest("APPLIED")
+    wrong = await move(site)
+    if is_sent:
+        assert len(await orders(site)) == 3
+    await move(site, wrong)
+    assert [kind for kind, _ in await orders(site)] == ["MODE_CHANGE", "CONFIG", "SCHEDULE"]
+
+
 @pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
 async def test_limits_that_the_plant_keeps_are_ended_when_it_connects(site: PartnerSite, answer: str) -> None:
     await site.send("config.constraints", constraints={"importLimitKw": 2})
@@ -115,14 +138,19 @@ async def test_an_emergency_stop_holds_until_the_new_organisation_ends_it(site: 
     assert await orders(site) == [], "the plant would refuse everything except AUTO"
 
 
-async def mode_after_refusal(site: PartnerSite, answer: str, **members: Any) -> str:
-    """Move the plant. Return its mode after it has refused a mode of the new organisation's partner."""
-    buyer = await move(site)
+async def order_mode(site: PartnerSite, buyer: UUID, **members: Any) -> None:
+    """Send a mode of a partner of the new organisation."""
     [(slug,)] = await site.rows(
         "SELECT o.slug FROM organization o JOIN plant p ON p.organization_id = o.id WHERE p.id = %(plant)s"
     )
     sender = await add_key(site.plant.bench, buyer, slug)
     assert await site.take(order("command.mode", site.plant.id, slug=slug, **members), sender=sender) == "ACCEPTED"
+
+
+async def mode_after_refusal(site: PartnerSite, answer: str, **members: Any) -> str:
+    """Move the plant. Return its mode after it has refused a mode of the new organisation's partner."""
+    buyer = await move(site)
+    await order_mode(site, buyer, **members)
     await site.acknowledge_newest(answer)
     async with site.database.transaction() as db:
         return (await read_configuration(db, administrator(buyer), site.plant.id, utc_now())).operating_mode
@@ -149,6 +177,18 @@ async def test_an_emergency_stop_that_the_plant_has_not_confirmed_is_issued_agai
     await site.send("command.mode", mode="EMERGENCY_STOP")
     await move(site)
     assert await orders(site) == [("EMERGENCY", {"mode": "EMERGENCY_STOP"})]
+
+
+async def test_a_plant_that_has_not_left_a_stop_gets_auto_before_a_mode_of_the_new_organisation(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="EMERGENCY_STOP")
+    await site.acknowledge_newest("APPLIED")
+    await site.send("command.mode", mode="AUTO")
+    buyer = await move(site)
+    await orders(site)
+    await order_mode(site, buyer, mode="STANDBY", expiresAt=soon(72 * HOUR))
+    await site.expire(48 * HOUR)
+    modes = [content["mode"] for _, content in await orders(site, 48 * HOUR)]
+    assert modes == ["AUTO", "STANDBY"], "the plant would refuse everything except AUTO"
 
 
 async def test_a_plant_that_no_partner_controlled_gets_no_command(site: PartnerSite) -> None:
