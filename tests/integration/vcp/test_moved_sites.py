@@ -7,7 +7,7 @@ import pytest
 
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
-from gridfleet.domains.vcp.site_queries import read_configuration
+from gridfleet.domains.vcp.site_queries import read_configuration, read_past
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.ids import new_id
@@ -76,6 +76,20 @@ async def test_the_schedule_ends(site: PartnerSite) -> None:
         ("SCHEDULE", {"schedule": {"scheduleId": None, "revision": None, "intervals": []}}),
     ]
     assert await site.site("schedule_id, schedule_active") == (None, False)
+
+
+async def test_a_schedule_that_a_move_has_ended_is_not_that_of_a_plant_that_is_back(site: PartnerSite) -> None:
+    interval = {"start": soon(-60), "durationSeconds": HOUR, "powerKw": 2}
+    await site.send("schedule.set", scheduleId="s", revision=7, intervals=[interval])
+    await site.acknowledge_newest("APPLIED")
+    seller, set_at = administrator(site.plant.organization_id), utc_now()
+    wrong = await move(site)
+    async with site.database.transaction() as db:
+        await update_plant(db, administrator(wrong), site.plant.id, PlantChanges(organization_id=seller.organization_id))
+    async with site.database.transaction() as db:
+        before, present = [await read_past(db, seller, site.plant.id, at, utc_now()) for at in (set_at, utc_now())]
+    assert before.schedule is not None
+    assert (present.schedule, present.schedule_set_at) == (None, None)
 
 
 async def test_limits_and_fallback_end(site: PartnerSite) -> None:

@@ -193,12 +193,17 @@ def _logged(org: OrgScope, plant_id: UUID, command_type: CommandType | None) -> 
 
 
 async def schedule_set_before(db: Connection, org: OrgScope, plant_id: UUID, moment: datetime) -> SetSchedule | None:
-    """Return the newest schedule or cancellation that was accepted until `moment` and that the plant has not refused."""
+    """Return the newest schedule or cancellation that was accepted until `moment` and that the plant has not refused.
+
+    None if the plant has moved between the two times: a move ends what partners have set, also for a plant that comes back.
+    """
     cursor = await db.execute(
-        "SELECT created_at, payload FROM vcp_command WHERE plant_id = %s AND organization_id = %s AND command_type = 'SCHEDULE'"
-        " AND status NOT IN ('REJECTED', 'FAILED') AND issued_at IS NOT NULL AND created_at <= %s"
-        " ORDER BY created_at DESC, id DESC LIMIT 1",
-        (plant_id, org.organization_id, moment),
+        "SELECT created_at, payload FROM (SELECT created_at, payload FROM vcp_command WHERE plant_id = %(plant)s"
+        " AND organization_id = %(org)s AND command_type = 'SCHEDULE' AND status NOT IN ('REJECTED', 'FAILED')"
+        " AND issued_at IS NOT NULL AND created_at <= %(at)s ORDER BY created_at DESC, id DESC LIMIT 1) AS newest"
+        " WHERE NOT EXISTS (SELECT FROM vcp_site s WHERE s.plant_id = %(plant)s AND s.opened_at > newest.created_at"
+        " AND s.opened_at <= %(at)s)",
+        {"plant": plant_id, "org": org.organization_id, "at": moment},
     )
     row = await cursor.fetchone()
     if row is None:
