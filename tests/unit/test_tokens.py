@@ -2,7 +2,7 @@
 
 import base64
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
 
@@ -45,8 +45,10 @@ def test_access_tokens_read_back(user_id: UUID, session_id: UUID, version: int) 
 
 @given(st.uuids())
 def test_plant_tokens_read_back(plant_id: UUID) -> None:
-    issued = PLANT.issue(plant_id)
-    assert PLANT.read(issued.token) == (plant_id, issued.expires_at)
+    rotated_at = datetime(2026, 11, 20, 10, 0, 0, 123_456, UTC)
+    issued, later = PLANT.issue(plant_id), PLANT.issue(plant_id, rotated_at.astimezone(timezone(timedelta(hours=2))))
+    assert PLANT.read(issued.token) == (plant_id, issued.expires_at, None)
+    assert PLANT.read(later.token) == (plant_id, later.expires_at, rotated_at)
     assert header_of(issued.token) == {"typ": "JWT", "alg": "EdDSA", "kid": "2"}
 
 

@@ -14,6 +14,7 @@ import joserfc.jwt
 import pytest
 
 from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
+from gridfleet.kernel.db.outbox import CHANNEL
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
 from support.builders.plant_tokens import forged_token
@@ -234,6 +235,31 @@ async def test_an_expired_token_is_refused(fleet: Fleet, plants: dict[str, Plant
     plant = plants["TOKEN"]
     expired = PlantTokens(fleet.keyring, timedelta(seconds=-1)).issue(UUID(plant.id))
     assert await refusal(plant, replace(plant.login, password=expired.token)) in REFUSED
+
+
+async def test_a_token_ends_with_the_secret_of_its_time(fleet: Fleet) -> None:
+    """A person who had that secret may have requested the token just before the secret was replaced."""
+    plant = fleet.plant("TOKEN")
+    old = plant.login
+    fleet.call("POST", f"/plants/{plant.id}/rotate-secret")
+    assert await is_let_in(plant, old)
+    for until in (datetime.now(UTC) - timedelta(seconds=1), None):
+        plant.update_secret(previous_valid_until=until)
+        assert await refusal(plant, old) in REFUSED
+        assert await is_let_in(plant)
+
+
+async def test_a_connection_with_a_token_ends_with_a_replaced_secret(fleet: Fleet) -> None:
+    plant = fleet.plant("TOKEN")
+    async with await plant.connect() as connection:
+        fleet.call("POST", f"/plants/{plant.id}/rotate-secret")
+        await asyncio.sleep(NOTICED_SECONDS)
+        await connection.ping()
+        an_hour_later = "UPDATE outbox SET due_at = due_at - interval '1 hour' WHERE payload->'names' ? %s RETURNING kind"
+        for (kind,) in fleet.sql(an_hour_later, [plant.id]):
+            fleet.sql("SELECT pg_notify(%s, %s)", [CHANNEL, kind])
+        await connection.wait_lost(30)
+        assert connection.lost
 
 
 async def test_another_plants_token_is_refused(plants: dict[str, Plant], others: dict[str, Plant]) -> None:

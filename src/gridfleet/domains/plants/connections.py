@@ -38,14 +38,16 @@ def certificate_name(plant_id: UUID, serial_number: str) -> str:
     return f"SERIALNUMBER={serial_number},CN={plant_id}"
 
 
-async def queue_closing(db: Connection, organization_id: UUID, plant_id: UUID, serial_numbers: Iterable[str]) -> None:
-    """Queue the closing of every connection of the organisation's plant, by any method, after the commit.
+async def queue_closing(
+    db: Connection, organization_id: UUID, plant_id: UUID, serial_numbers: Iterable[str], delay: timedelta = timedelta(0)
+) -> None:
+    """Queue the closing of every connection of the organisation's plant, by any method, `delay` after the commit.
 
     Args:
         serial_numbers: Serial numbers of its certificates that may still be connected.
     """
     names = [str(plant_id), *(certificate_name(plant_id, serial) for serial in serial_numbers)]
-    await _queue_closing(db, organization_id, names, timedelta(0))
+    await _queue_closing(db, organization_id, names, delay)
 
 
 async def queue_purge(db: Connection, organization_id: UUID, plant_id: UUID) -> None:

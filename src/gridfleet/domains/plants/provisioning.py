@@ -190,7 +190,7 @@ async def issue_mqtt_token(db: Connection, org: OrgScope, tokens: PlantTokens, p
         raise PlantNotFound
     if plant.auth_method is not AuthMethod.TOKEN or plant.lifecycle_status is not Lifecycle.ACTIVE:
         raise PlantStateForbids("Only an ACTIVE plant whose authMethod is TOKEN gets MQTT tokens.")
-    token = tokens.issue(plant_id)
+    token = tokens.issue(plant_id, plant.secret_rotated_at)
     details = {"expiresAt": msgspec.to_builtins(token.expires_at)}
     await record_in(db, org, Event.PLANT_TOKEN_ISSUED, Subject.plant(plant_id), details)
     return token

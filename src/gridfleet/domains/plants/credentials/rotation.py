@@ -9,7 +9,7 @@ import msgspec
 
 from gridfleet.domains.audit.models import Event, Subject
 from gridfleet.domains.audit.recorder import record_in
-from gridfleet.domains.plants.connections import queue_closing_of_certificate
+from gridfleet.domains.plants.connections import queue_closing, queue_closing_of_certificate
 from gridfleet.domains.plants.credentials import store
 from gridfleet.domains.plants.errors import PlantStateForbids
 from gridfleet.domains.plants.lifecycle import require_plant
@@ -43,8 +43,9 @@ class RenewedCertificate(msgspec.Struct, frozen=True, rename="camel"):
 async def rotate_secret(db: Connection, org: OrgScope, keyring: Keyring, plant_id: UUID) -> RotatedSecret:
     """Replace the HMAC secret of an ACTIVE or SUSPENDED plant.
 
-    A package that waits for its download is deleted, because it holds the old secret. A secret that cannot be decrypted is
-    replaced without an overlap, so that the plant can be recovered.
+    A package that waits for its download is deleted, because it holds the old secret. Tokens end with the secret that they
+    were issued for, and so do the connections of a plant of method TOKEN. A secret that cannot be decrypted is replaced without
+    an overlap, so that the plant can be recovered.
 
     Raises:
         PlantNotFound: There is no such plant.
@@ -72,6 +73,8 @@ async def rotate_secret(db: Connection, org: OrgScope, keyring: Keyring, plant_i
         valid_until,
     )
     await store.record_rotation(db, org, plant_id)
+    if plant.auth_method is AuthMethod.TOKEN:
+        await queue_closing(db, org.organization_id, plant_id, (), valid_until - now)
     await record_in(db, org, Event.PLANT_SECRET_ROTATED, Subject.plant(plant_id))
     return RotatedSecret(new.hex(), valid_until)
 

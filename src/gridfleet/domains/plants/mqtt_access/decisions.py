@@ -139,7 +139,7 @@ def _refusal(
     if not password:
         return LoginRefusal("no password")
     if credentials.auth_method == AuthMethod.TOKEN:
-        return _token_refusal(tokens, name.plant_id, password)
+        return _token_refusal(credentials, tokens, name.plant_id, password, now)
     if credentials.auth_method == AuthMethod.PASSWORD and credentials.password_hash:
         matches = compare_digest(hash_password(password), credentials.password_hash)
         return None if matches else LoginRefusal("wrong password")
@@ -157,9 +157,15 @@ def _certificate_refusal(credentials: store.PlantCredentials, serial: str, now: 
     return LoginRefusal("certificate is not the plant's current one")
 
 
-def _token_refusal(tokens: PlantTokens, plant_id: UUID, token: str) -> LoginRefusal | None:
+def _token_refusal(
+    credentials: store.PlantCredentials, tokens: PlantTokens, plant_id: UUID, token: str, now: datetime
+) -> LoginRefusal | None:
     try:
-        named, _ = tokens.read(token)
+        claims = tokens.read(token)
     except InvalidToken as error:
         return LoginRefusal(f"token: {error}")
-    return None if named == plant_id else LoginRefusal("token of another plant")
+    if claims.plant_id != plant_id:
+        return LoginRefusal("token of another plant")
+    until = credentials.previous_secret_valid_until
+    is_of_present_secret = claims.secret_rotated_at == credentials.secret_rotated_at
+    return None if is_of_present_secret or (until and now < until) else LoginRefusal("token of a replaced secret")

@@ -87,7 +87,7 @@ async def renew_token(
         async with database.transaction() as db:
             if await store.claim_token_request(db, request.plant_id, request.sent_at):
                 await _record(db, Event.PLANT_TOKEN_RENEWED, plant, request)
-                return tokens.issue(request.plant_id, valid_until)
+                return tokens.issue(request.plant_id, plant.secret_rotated_at, valid_until)
         refusal = _repeated()
     async with database.transaction() as db:
         await _record(db, Event.PLANT_TOKEN_REFUSED, plant, request, reason=refusal.reason)

@@ -20,6 +20,8 @@ class PlantCredentials(NamedTuple):
     previous_certificate_serial_number: str | None
     previous_certificate_valid_until: datetime | None
     password_hash: str | None
+    secret_rotated_at: datetime | None
+    previous_secret_valid_until: datetime | None
     auth_failure_count: int
 
 
@@ -28,7 +30,8 @@ async def find(db: Connection, plant_id: UUID) -> PlantCredentials | None:
     cursor = db.cursor(row_factory=class_row(PlantCredentials))
     await cursor.execute(
         "SELECT p.auth_method, p.lifecycle_status, p.certificate_serial_number, p.certificate_expires_at,"
-        " p.previous_certificate_serial_number, p.previous_certificate_valid_until, s.password_hash, p.auth_failure_count"
+        " p.previous_certificate_serial_number, p.previous_certificate_valid_until, s.password_hash, p.secret_rotated_at,"
+        " s.previous_valid_until AS previous_secret_valid_until, p.auth_failure_count"
         " FROM plant p LEFT JOIN plant_secret s ON s.plant_id = p.id WHERE p.id = %s",
         (plant_id,),
     )
@@ -41,6 +44,7 @@ class TokenPlant(NamedTuple):
     organization_id: UUID
     auth_method: str
     lifecycle_status: str
+    secret_rotated_at: datetime | None
     token_requested_at: int | None
 
 
@@ -48,7 +52,7 @@ async def find_token_plant(db: Connection, plant_id: UUID) -> TokenPlant | None:
     """Return the plant, whatever its organisation: the request comes from the plant itself."""
     cursor = db.cursor(row_factory=class_row(TokenPlant))
     await cursor.execute(
-        "SELECT p.organization_id, p.auth_method, p.lifecycle_status, s.token_requested_at"
+        "SELECT p.organization_id, p.auth_method, p.lifecycle_status, p.secret_rotated_at, s.token_requested_at"
         " FROM plant p LEFT JOIN plant_secret s ON s.plant_id = p.id WHERE p.id = %s",
         (plant_id,),
     )

@@ -1,7 +1,7 @@
 """Plants' MQTT tokens. The keys are derived from the keyring, so every process has them."""
 
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -11,7 +11,9 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.tokens import InvalidToken, TokenSigner
 
-__all__ = ["PlantToken", "PlantTokens"]
+__all__ = ["PlantToken", "PlantTokens", "TokenClaims"]
+
+_ROTATED: Final = "secretRotatedAt"
 
 
 class PlantToken(NamedTuple):
@@ -19,6 +21,14 @@ class PlantToken(NamedTuple):
 
     token: str
     expires_at: datetime
+
+
+class TokenClaims(NamedTuple):
+    """The content of a token. `secret_rotated_at` shows which of the plant's secrets it was issued for, None for the first."""
+
+    plant_id: UUID
+    expires_at: datetime
+    secret_rotated_at: datetime | None
 
 
 class PlantTokens:
@@ -29,23 +39,29 @@ class PlantTokens:
         keys = {version: _ed25519_key(keyring, version) for version in keyring.versions}
         self._signer = TokenSigner("EdDSA", "mqtt", keys, keyring.current_version)
 
-    def issue(self, plant_id: UUID, until: datetime | None = None) -> PlantToken:
-        """Return a token for this plant, valid from now for the configured lifetime, and not after `until`."""
+    def issue(self, plant_id: UUID, secret_rotated_at: datetime | None = None, until: datetime | None = None) -> PlantToken:
+        """Return a token for this plant, valid from now for the configured lifetime, and not after `until`.
+
+        Args:
+            secret_rotated_at: When the plant's secret was last replaced. The token ends with the present one.
+        """
         lasting = utc_now() + self._lifetime
         expires_at = (lasting if until is None else min(lasting, until)).replace(microsecond=0)
-        return PlantToken(self._signer.sign(plant_id, expires_at), expires_at)
+        rotated = {} if secret_rotated_at is None else {_ROTATED: secret_rotated_at.astimezone(UTC).isoformat()}
+        return PlantToken(self._signer.sign(plant_id, expires_at, **rotated), expires_at)
 
-    def read(self, token: str) -> tuple[UUID, datetime]:
-        """Verify a token. Returns its plant and its expiry, which the broker does not enforce.
+    def read(self, token: str) -> TokenClaims:
+        """Verify a token. The broker does not enforce the expiry that is returned.
 
         Raises:
             InvalidToken: The token is not valid.
         """
         claims = self._signer.verify(token)
         try:
-            return UUID(claims["sub"]), datetime.fromtimestamp(claims["exp"], UTC)
-        except (ValueError, OverflowError):
-            raise InvalidToken("subject or expiry is not valid") from None
+            rotated_at = datetime.fromisoformat(claims[_ROTATED]) if _ROTATED in claims else None
+            return TokenClaims(UUID(claims["sub"]), datetime.fromtimestamp(claims["exp"], UTC), rotated_at)
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidToken("subject, expiry or time of the secret is not valid") from None
 
 
 def _ed25519_key(keyring: Keyring, version: int) -> OKPKey:
