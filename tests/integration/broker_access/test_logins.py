@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import aiormq
 import joserfc.jwk
 import joserfc.jwt
+import psycopg
 import pytest
 
 from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
@@ -111,6 +112,18 @@ async def test_a_refused_login_is_counted_until_a_good_one(fleet: Fleet) -> None
 
 
 # Certificates
+
+
+async def test_refused_logins_of_a_plant_that_is_being_written_delay_no_others(fleet: Fleet) -> None:
+    """They would hold all connections for the broker's requests for as long as a batch of ingest locks the plant."""
+    plant, other = fleet.plant("PASSWORD"), fleet.plant("PASSWORD")
+    wrong = replace(plant.login, password="wrong")
+    with psycopg.connect(fleet.stack.database_url) as batch:
+        batch.execute("SELECT FROM plant WHERE id = %s FOR NO KEY UPDATE", [plant.id])
+        refused = [asyncio.create_task(refusal(plant, wrong)) for _ in range(24)]
+        await asyncio.sleep(1)
+        assert await is_let_in(other)
+        assert {await one for one in refused} <= set(REFUSED)
 
 
 async def test_another_plants_certificate_does_not_open_this_one(plants: dict[str, Plant], others: dict[str, Plant]) -> None:

@@ -80,14 +80,23 @@ async def count_failures_soon(db: Connection, plant_id: UUID) -> None:
 
 
 async def count_failures(db: Connection, failures: Mapping[UUID, int]) -> None:
-    """Add refused logins and bad signatures to the plants' counts since their last successful logins."""
+    """Add refused logins and bad signatures to the plants' counts since their last successful logins.
+
+    Leaves out plants that another transaction has locked. Otherwise refused logins of one plant, while they wait for a batch of
+    ingest or for each other, would hold all connections for the broker's requests.
+    """
     await db.execute(
-        "UPDATE plant SET auth_failure_count = least(auth_failure_count::bigint + f.count, 2147483647),"
-        " last_auth_failure_at = now() FROM unnest(%s::uuid[], %s::int[]) AS f (id, count) WHERE plant.id = f.id",
-        (list(failures), list(failures.values())),
+        "WITH held AS (SELECT id FROM plant WHERE id = ANY(%(ids)s) FOR NO KEY UPDATE SKIP LOCKED)"
+        " UPDATE plant SET auth_failure_count = least(auth_failure_count::bigint + f.count, 2147483647),"
+        " last_auth_failure_at = now() FROM held JOIN unnest(%(ids)s::uuid[], %(counts)s::int[]) AS f (id, count) USING (id)"
+        " WHERE plant.id = held.id",
+        {"ids": list(failures), "counts": list(failures.values())},
     )
 
 
 async def clear_failures(db: Connection, plant_id: UUID) -> None:
-    """Reset the count after a successful login."""
-    await db.execute("UPDATE plant SET auth_failure_count = 0 WHERE id = %s", (plant_id,))
+    """Reset the count after a successful login. A count that another transaction has locked waits for the next login."""
+    await db.execute(
+        "UPDATE plant SET auth_failure_count = 0 WHERE id = (SELECT id FROM plant WHERE id = %s FOR NO KEY UPDATE SKIP LOCKED)",
+        (plant_id,),
+    )
