@@ -269,6 +269,22 @@ async def test_an_organisation_has_a_bounded_number_of_connections(legacy: tuple
         assert not any(one.is_closed for one in (theirs, *oldest))
 
 
+async def test_an_organisation_that_connects_without_a_pause_leaves_room_for_others(legacy: tuple[Legacy, Legacy]) -> None:
+    """The gateway closes connections every two seconds: 200 logins a second of one key kept most programs of others out."""
+    mine, _ = legacy
+    listed = f"{mine.org.management_url}/api/connections/username/{mine.org.slug}"
+    with mine.org.stack.hung("gateway"):
+        streams = [await raw_streams(mine.org) for _ in range(100)]
+        try:
+            for reader, writer in streams:
+                await authenticate(reader, writer, mine.org.slug, mine.key["key"])
+                await enter(reader, writer, "/")
+            await asyncio.to_thread(wait_for, lambda: len(httpx.get(listed, timeout=30).json()) == 32, 30)
+        finally:
+            for _, writer in streams:
+                writer.transport.abort()
+
+
 async def test_a_queue_prefix_removes_no_queue_of_others(
     legacy: tuple[Legacy, Legacy], stack: RunningStack, tmp_path: Path
 ) -> None:

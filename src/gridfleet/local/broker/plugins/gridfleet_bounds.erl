@@ -14,7 +14,7 @@
 %%   keep the messages in memory by not acknowledging them.
 %%
 %% Closes connections:
-%% - that exceed the limit of a vhost because they are opened at the same moment;
+%% - that exceed the limit of a vhost because they are opened at the same moment, or 32 of a partner in a vhost;
 %% - whose client has reset them, if the broker does not notice;
 %% - whose client does not read messages that it fetches one by one or that come back to it; they wait for it first;
 %% - with 32 MiB of methods and answers that wait, 8 MiB of incomplete messages, or 3 MiB of an MQTT packet that RabbitMQ does not
@@ -62,6 +62,8 @@
 -define(MOST_CONSUMERS, 20).
 -define(MOST_CONSUMERS_OF_KEY, 640).
 -define(MOST_CHANNELS, 4096).
+%% As MAX_CONNECTIONS of the service.
+-define(MOST_CONNECTIONS, 32).
 -define(MOST_PROPERTIES, 4096).
 -define(MOST_LOGGED, 8192).
 -define(MOST_SHOWN, 2048).
@@ -464,7 +466,7 @@ reductions() ->
 %% Deletes what was noted of channels that have ended.
 forget_ended() ->
     Noted = ets:select(?MODULE, [
-        {{{connection, '_', '$1'}}, [], [{{'$1', {element, 1, '$_'}}}]},
+        {{{connection, '_', '_', '$1'}}, [], [{{'$1', {element, 1, '$_'}}}]},
         {{{channel, '_', '$1'}}, [], [{{'$1', {element, 1, '$_'}}}]},
         {{{opened, '_', '$1'}}, [], [{{'$1', {element, 1, '$_'}}}]},
         {{{consumers, '_', '$1'}, '_'}, [], [{{'$1', {element, 1, '$_'}}}]},
@@ -588,7 +590,8 @@ answers(Channel) ->
 %% number could be opened at the same moment. Their events come here one by one.
 handle_event({event, connection_created, Facts, none, _}, State) ->
     try
-        bound_connection(proplists:get_value(protocol, Facts), proplists:get_value(vhost, Facts), proplists:get_value(pid, Facts)),
+        [Protocol, Vhost, User, Reader] = [proplists:get_value(Name, Facts) || Name <- [protocol, vhost, user, pid]],
+        bound_connection(Protocol, Vhost, User, Reader),
         track(rabbit_connection_tracking:tracked_connection_from_connection_created(Facts))
     catch
         _:_ -> false
@@ -600,22 +603,26 @@ handle_event(_, State) ->
 handle_call(_, State) ->
     {ok, ok, State}.
 
-%% Plants connect with MQTT, and their vhost has no limit.
-bound_connection({'MQTT', _}, _, _) ->
+%% Plants connect with MQTT, and their vhost has no limit. Several organisations may share a vhost, and one could use up its limit.
+bound_connection({'MQTT', _}, _, _, _) ->
     true;
-bound_connection(_, Vhost, Reader) ->
+bound_connection(_, Vhost, User, Reader) ->
     HasRoom =
         case rabbit_vhost_limit:connection_limit(Vhost) of
-            {ok, Most} -> length(open_connections(Vhost)) < Most;
+            {ok, Most} -> length(open_connections(Vhost, '_')) < Most;
             undefined -> true
         end,
-    case HasRoom of
-        true -> ets:insert(?MODULE, {{connection, Vhost, Reader}});
+    case HasRoom andalso (is_own_user(User) orelse length(open_connections(Vhost, User)) < ?MOST_CONNECTIONS) of
+        true -> ets:insert(?MODULE, {{connection, Vhost, User, Reader}});
         false -> spawn(fun() -> end_connection(Reader, ?AT_ONCE) end)
     end.
 
-open_connections(Vhost) ->
-    [Reader || [Reader] <- ets:match(?MODULE, {{connection, Vhost, '$1'}}), is_process_alive(Reader)].
+open_connections(Vhost, User) ->
+    [Reader || [Reader] <- ets:match(?MODULE, {{connection, Vhost, User, '$1'}}), is_process_alive(Reader)].
+
+%% Other programs than the service have users in the broker's own database, and any number of connections.
+is_own_user(Name) ->
+    element(1, rabbit_auth_backend_internal:lookup_user(Name)) =:= ok.
 
 %% The second call does not wait for the client's answer to the first.
 end_connection(Reader, Reason) ->
