@@ -1,11 +1,11 @@
 """End at the plant that moves what partners had set, also what it has not confirmed the end of.
 
-Revision ID: 0146
+Revision ID: 0145
 """
 
 from alembic import op
 
-revision = "0146"
+revision = "0145"
 down_revision = "0144"
 branch_labels = None
 depends_on = None
@@ -17,14 +17,18 @@ STEPS = (
     CREATE OR REPLACE FUNCTION forget_vcp_site() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE
         old_site vcp_site;
-        unconfirmed text[] := ARRAY(SELECT kind FROM vcp_unconfirmed WHERE plant_id = NEW.id);
-        leaves_stop boolean := EXISTS (SELECT FROM vcp_unconfirmed WHERE plant_id = NEW.id AND stop_ended_at IS NOT NULL);
+        unconfirmed text[];
+        leaves_stop boolean;
         stopped boolean;
     BEGIN
-        DELETE FROM vcp_site WHERE plant_id = NEW.id RETURNING * INTO old_site;
+        -- What the plant has to confirm is changed under this lock.
+        SELECT * INTO old_site FROM vcp_site WHERE plant_id = NEW.id FOR UPDATE;
         IF NOT FOUND THEN
             RETURN NULL;
         END IF;
+        unconfirmed := ARRAY(SELECT kind FROM vcp_unconfirmed WHERE plant_id = NEW.id);
+        leaves_stop := EXISTS (SELECT FROM vcp_unconfirmed WHERE plant_id = NEW.id AND stop_ended_at IS NOT NULL);
+        DELETE FROM vcp_site WHERE plant_id = NEW.id;
         stopped := old_site.override_mode IS NOT DISTINCT FROM 'EMERGENCY_STOP';
         INSERT INTO vcp_site (plant_id, override_mode, override_set_by, override_set_at) SELECT NEW.id,
             CASE WHEN stopped THEN old_site.override_mode END,
@@ -36,7 +40,7 @@ STEPS = (
             ('SCHEDULE', old_site.schedule_id IS NOT NULL OR 'SCHEDULE' = ANY (unconfirmed)),
             ('LIMITS', jsonb_strip_nulls(old_site.constraints) <> '{}' OR old_site.fallback_mode IS NOT NULL
                 OR old_site.fallback_after_seconds IS NOT NULL OR 'LIMITS' = ANY (unconfirmed) OR EXISTS
-                (SELECT FROM plant_command c WHERE c.plant_id = NEW.id AND c.due_at IS NOT NULL AND c.type = 'CONFIG'))
+                (SELECT FROM plant_command c WHERE c.plant_id = NEW.id AND c.finished_at IS NULL AND c.type = 'CONFIG'))
         ) AS ended (kind, wanted) WHERE wanted;
         RETURN NULL;
     END $$
