@@ -60,7 +60,7 @@ def watched(browser: Browser, stack: RunningStack, plants: list[dict[str, str]])
 def open_plant(page: Page, plants: list[dict[str, str]]) -> None:
     """Open the first simulated plant from the list."""
     row = page.get_by_role("row").filter(has_text=plants[0]["serialNumber"])
-    row.get_by_role("link").click()
+    row.get_by_role("rowheader").get_by_role("link").click()
     expect(page.get_by_text(plants[0]["serialNumber"])).to_be_visible()
 
 
@@ -133,7 +133,7 @@ def test_a_refused_message_says_what_to_do(watched: Watched, stack: RunningStack
 
 def test_the_fleet_is_searched_sorted_and_filtered(watched: Watched, plants: list[dict[str, str]]) -> None:
     page = watched.page
-    rows = page.get_by_role("table").get_by_role("link")
+    rows = page.get_by_role("table").get_by_role("rowheader")
     expect(rows).to_have_count(len(plants))
     page.get_by_label("Search name or serial number").fill(plants[1]["serialNumber"])
     expect(rows).to_have_count(1)
