@@ -5,6 +5,7 @@ import { firstOrganization } from "./organizations";
 import { adminPages } from "./routes/admin";
 import { inside, root } from "./routes/frames";
 import { organizationPages } from "./routes/organization";
+import { LoginScreen } from "./screens/login";
 import { loginSearch } from "./searches/login";
 import { ErrorPage, LoadingPage, NotFoundPage } from "./ui/pages";
 
@@ -22,7 +23,7 @@ const login = createRoute({
   getParentRoute: () => root,
   path: "/login",
   validateSearch: loginSearch,
-  component: lazyRouteComponent(() => import("./screens/login"), "LoginScreen"),
+  component: LoginScreen,
 });
 
 const forgot = createRoute({

@@ -1,14 +1,14 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
-import { useState } from "react";
+import { lazy, Suspense, useState } from "react";
 import { apiOf, dataOf, inOrganization } from "../api/client";
 import { useTexts } from "../i18n";
 import type { Plant } from "../plants";
 import { mayAct } from "../session";
 import { Confirm } from "../ui/dialog";
-import { PlantDialog } from "./plant-dialog";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId");
+const PlantDialog = lazy(async () => ({ default: (await import("./plant-dialog")).PlantDialog }));
 
 /** Buttons that change a plant itself, for those who may. */
 export function PlantActions({ plant }: { plant: Plant }) {
@@ -29,7 +29,7 @@ export function PlantActions({ plant }: { plant: Plant }) {
           {texts.groups.delete}
         </button>
       )}
-      {open === "change" && <PlantDialog plant={plant} onClose={close} />}
+      <Suspense>{open === "change" && <PlantDialog plant={plant} onClose={close} />}</Suspense>
       {open === "delete" && (
         <Confirm
           title={texts.groups.deleteTitle(plant.name)}
