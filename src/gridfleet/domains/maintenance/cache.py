@@ -39,7 +39,9 @@ async def flush_cache(db: Connection, cache: Cache, actor: Actor, organization_i
 
 
 def _size(size_bytes: int) -> str:
-    size, units = float(size_bytes), ["GB", "MB", "kB", "B"]
+    if size_bytes < _UNIT:
+        return f"{size_bytes} B"
+    size, units = size_bytes / _UNIT, ["GB", "MB", "kB"]
     while size >= _UNIT and len(units) > 1:
         size /= _UNIT
         units.pop()
