@@ -37,6 +37,12 @@ export function usersQuery({ q, page, only }: AdminSearch) {
   });
 }
 
+/** The versions of the keyring, and how many secrets are encrypted with each. */
+export const keyVersionsQuery = queryOptions({
+  queryKey: ["key-versions"],
+  queryFn: ({ signal }) => dataOf(api.GET("/api/v1/internal/crypto/key-versions", { signal })),
+});
+
 /** An account with its organisations. */
 export function userQuery(id: string) {
   return queryOptions({

@@ -14,7 +14,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from gridfleet.domains.maintenance.rewrapping import ENCRYPTED, Rewrapped, key_versions, rewrap
+from gridfleet.domains.maintenance.rewrapping import ENCRYPTED, KeyVersion, Rewrapped, key_versions, rewrap, versions_in_use
 from gridfleet.domains.plants.credentials.signing_keys import load_signing_keys
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.db import Database
@@ -83,6 +83,12 @@ async def test_rows_that_cannot_be_decrypted_are_counted_and_do_not_stop_the_res
             "certificate_authority": {2: 1},
             "mail": {1: 2},
         }
+        missing = len(broken) - 3
+        assert await versions_in_use(db, BOTH) == [
+            KeyVersion(1, is_in_keyring=True, is_current=False, rows=3 + 2),
+            KeyVersion(2, is_in_keyring=True, is_current=True, rows=450 - len(broken) + 3 * 2 + 1),
+            KeyVersion(7, is_in_keyring=False, is_current=False, rows=missing),
+        ]
 
 
 async def test_a_run_that_is_killed_is_taken_up_and_everything_can_be_read_all_the_while(
@@ -174,6 +180,9 @@ async def test_the_endpoint_counts_and_is_recorded(service: ApiService) -> None:
         200,
         {"targetVersion": 2, "plants": 4, "tradingPartnerConfigs": 2, "failed": 0},
     )
+    listed = (await people.call("GET", "/internal/crypto/key-versions", who=admin)).json()
+    assert [(one["version"], one["isInKeyring"], one["isCurrent"]) for one in listed] == [(1, True, False), (2, True, True)]
+    assert listed[0]["rows"] == 0 < listed[1]["rows"]
     [event] = [event for event in await people.events() if event["event"] == "credentials.rewrapped"]
     assert event["actorId"] == str(admin.id)
     assert event["details"] == {

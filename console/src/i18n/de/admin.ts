@@ -74,6 +74,17 @@ export const admin: typeof english = {
     keysHelp:
       "Der Dienst verschlüsselt die Geheimnisse von Anlagen und Handelskonfigurationen mit einer Version seines Schlüsselbunds. Wenn der Schlüsselbund aller Prozesse eine neue Version hat, verschlüsseln Sie hier alles mit ihr; danach kann die alte Version entfernt werden.",
     targetVersion: "Version des Schlüsselbunds",
+    keyVersions: "Versionen",
+    keyVersion: "Version",
+    keyRows: "Geheimnisse damit",
+    keyState: (isInKeyring, isCurrent, rows) =>
+      !isInKeyring
+        ? "Fehlt im Schlüsselbund: ihre Geheimnisse sind nicht lesbar"
+        : isCurrent
+          ? "Verschlüsselt neue Geheimnisse"
+          : rows === 0
+            ? "Verschlüsselt nichts"
+            : "Noch nötig",
     rewrap: "Neu verschlüsseln",
     rewrapping: "Wird verschlüsselt. Das kann Minuten dauern und lässt sich wiederholen, wenn es unterbrochen wird.",
     rewrapped: "Alles ist mit dieser Version verschlüsselt.",

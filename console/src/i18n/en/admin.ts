@@ -67,6 +67,17 @@ export const admin = {
     keysHelp:
       "The service encrypts the secrets of plants and of trading configurations with a version of its keyring. After you have added a version to the keyring of every process, encrypt everything with it here; then the old version can be removed.",
     targetVersion: "Version of the keyring",
+    keyVersions: "Versions",
+    keyVersion: "Version",
+    keyRows: "Secrets with it",
+    keyState: (isInKeyring: boolean, isCurrent: boolean, rows: number): string =>
+      !isInKeyring
+        ? "Missing in the keyring: its secrets cannot be read"
+        : isCurrent
+          ? "Encrypts new secrets"
+          : rows === 0
+            ? "Encrypts nothing"
+            : "Still needed",
     rewrap: "Encrypt again",
     rewrapping: "Encrypting. This can take minutes, and can be repeated if it is interrupted.",
     rewrapped: "Everything is encrypted with this version.",

@@ -5,6 +5,7 @@ continues with what remains. A row is locked while it is decrypted and encrypted
 and readers see the blob with its version, either before or after.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -25,7 +26,7 @@ from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.mail.queue import QUEUED_MAILS
 from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
 
-__all__ = ["ENCRYPTED", "Rewrapped", "key_versions", "rewrap"]
+__all__ = ["ENCRYPTED", "KeyVersion", "Rewrapped", "key_versions", "rewrap", "versions_in_use"]
 
 ENCRYPTED: Final[tuple[EncryptedRecords, ...]] = (
     PLANT_SECRETS,
@@ -53,6 +54,29 @@ class Rewrapped(msgspec.Struct, frozen=True, rename="camel"):
     plants: int
     trading_partner_configs: int
     failed: int
+
+
+class KeyVersion(msgspec.Struct, frozen=True, rename="camel"):
+    """A version of the keyring, and the number of stored rows that are encrypted with it.
+
+    Without `is_in_keyring`, the keyring of this process lacks the version, and the rows cannot be read.
+    """
+
+    version: int
+    is_in_keyring: bool
+    is_current: bool
+    rows: int
+
+
+async def versions_in_use(db: Connection, keyring: Keyring) -> list[KeyVersion]:
+    """Return every version that is in the keyring or encrypts a row, ascending."""
+    rows = Counter[int]()
+    for counted in (await key_versions(db)).values():
+        rows.update(counted)
+    return [
+        KeyVersion(version, version in keyring.versions, version == keyring.current_version, rows[version])
+        for version in sorted({*keyring.versions, *rows})
+    ]
 
 
 async def rewrap(database: Database, keyring: Keyring, target_version: int, actor: Actor) -> Rewrapped:
