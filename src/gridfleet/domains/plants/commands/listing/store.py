@@ -51,10 +51,7 @@ _BY_PLANT = (
     "unnest(%(plants)s::uuid[]) AS w (plant_id) CROSS JOIN LATERAL (SELECT c.id, c.issued_at FROM plant_command c"
     " WHERE c.plant_id = w.plant_id AND c.type = ANY(%(types)s)"
 )
-_OF_DEVICE = (
-    "sub_device_id = %(device)s AND organization_id = %(org)s"
-    " AND EXISTS (SELECT FROM plant p WHERE p.id = plant_id AND p.organization_id = %(org)s)"
-)
+_OF_DEVICE = "sub_device_id = %(device)s AND EXISTS (SELECT FROM plant p WHERE p.id = plant_id AND p.organization_id = %(org)s)"
 
 
 def _reason(value: Any) -> CommandReason | None:
