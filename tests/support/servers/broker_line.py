@@ -97,10 +97,10 @@ class _Pair:
 
 
 @asynccontextmanager
-async def broker_line(broker_url: str) -> AsyncIterator[BrokerLine]:
-    """Open a line to the node until the block ends."""
+async def broker_line(broker_url: str, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[BrokerLine]:
+    """Open a line to the node until the block ends. `port` 0 selects a free one."""
     line = BrokerLine(urlsplit(broker_url).port or 0)
-    server = await asyncio.start_server(line.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(line.serve, host, port)
     line.port = server.sockets[0].getsockname()[1]
     try:
         yield line

@@ -77,6 +77,7 @@ USERS: Final[Mapping[str, frozenset[str]]] = {
     ),
     "tests/unit/sdk::broker": frozenset(
         {
+            "tests/unit/sdk/test_addresses.py",
             "tests/unit/sdk/test_commands.py",
             "tests/unit/sdk/test_connection.py",
             "tests/unit/sdk/test_faults.py",

@@ -72,6 +72,21 @@ def test_an_incomplete_package_says_what_is_wrong(text: str, complaint: str, tmp
     assert str(path) in str(raised.value)
 
 
+def test_the_addresses_begin_with_the_broker_of_the_package() -> None:
+    def addresses(*listed: tuple[str, int], **changes: Any) -> list[str]:
+        package = document()
+        if listed:
+            package["mqtt"]["addresses"] = [{"host": host, "port": port, "zone": "b"} for host, port in listed]
+        package["mqtt"] |= changes
+        return [str(address) for address in Package.parse(json.dumps(package)).addresses]
+
+    several = (("broker.example", 8883), ("mq2.example", 8883), ("192.0.2.3", 8884))
+    assert addresses() == ["broker.example:8883"]
+    assert addresses(addresses=[]) == ["broker.example:8883"]
+    assert addresses(*several) == ["broker.example:8883", "mq2.example:8883", "192.0.2.3:8884"]
+    assert addresses(*several, port=1883) == ["broker.example:1883"], "changed by hand to the plain listener"
+
+
 def test_a_missing_file_is_a_package_error(tmp_path: Path) -> None:
     with pytest.raises(PackageError, match="No such file"):
         Package.load(tmp_path / "absent.json")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import random
 import time
@@ -43,6 +44,8 @@ _QOS: Final = 1
 class PlantClient:
     """A plant client. Use it as an asynchronous context manager; it connects and reconnects automatically.
 
+    Each attempt to connect uses the next address of the package, after the last one the first again.
+
     Args:
         package: The plant's provisioning package.
         queue_path: File that keeps this plant's unconfirmed messages.
@@ -83,6 +86,7 @@ class PlantClient:
         self._clock = clock
         self._key = package.signing_key
         self._tls = package.tls_context()
+        self._addresses = itertools.cycle(package.addresses)
         self._ids = MessageIds()
         self._topics = package.mqtt.topics
         self._client: aiomqtt.Client | None = None
@@ -233,11 +237,11 @@ class PlantClient:
         return self._on_problem is None and error.refusals >= self._options.refusals_before_giving_up
 
     async def _session(self) -> None:
-        """Run one connection from login to loss. Raises `ConnectFailed` at its end."""
+        """Run one connection, to the next address, from login to loss. Raises `ConnectFailed` at its end."""
         try:
             password = await self._token.get() if self._token else self.package.security.password
             async with open_connection(
-                self.package, self._tls, password, 2 * self._options.window + 2, self._received
+                self.package, next(self._addresses), self._tls, password, 2 * self._options.window + 2, self._received
             ) as client:
                 self._refusals = 0
                 self.counters.connects += 1

@@ -14,7 +14,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from gridfleet.protocol.envelope import PlantStatus, StatusMessage
 from gridfleet.sdk.plant.errors import ConnectFailed
-from gridfleet.sdk.plant.package import Package
+from gridfleet.sdk.plant.package import Address, Package
 
 __all__ = ["LoginRefused", "open_connection"]
 
@@ -28,9 +28,14 @@ class LoginRefused(ConnectFailed):
 
 @contextlib.asynccontextmanager
 async def open_connection(
-    package: Package, tls: ssl.SSLContext | None, password: str | None, window: int, received: asyncio.Queue[aiomqtt.Message]
+    package: Package,
+    address: Address,
+    tls: ssl.SSLContext | None,
+    password: str | None,
+    window: int,
+    received: asyncio.Queue[aiomqtt.Message],
 ) -> AsyncIterator[aiomqtt.Client]:
-    """Open a connection that the broker has accepted, with the Last Will set and a session that outlives it.
+    """Open a connection that the broker has accepted at this address, with the Last Will set and a session that outlives it.
 
     Messages are put into `received` and stay there when the connection breaks: the broker has their confirmations, and does not
     send them again. `client.messages` yields none, and raises an error when the connection breaks.
@@ -40,8 +45,8 @@ async def open_connection(
         ConnectFailed: The broker is unreachable, or the connection breaks inside the context.
     """
     client = aiomqtt.Client(
-        package.mqtt.broker,
-        package.mqtt.port,
+        address.host,
+        address.port,
         username=package.user_name,
         password=password,
         identifier=package.mqtt.client_id,
@@ -61,14 +66,14 @@ async def open_connection(
         ),
     )
     client.pending_calls_threshold = window
-    await _enter(client, f"{package.mqtt.broker}:{package.mqtt.port}")
+    await _enter(client, str(address))
     try:
         yield client
     except (aiomqtt.MqttError, ExceptionGroup) as error:
         cause = _first(error)
         if not isinstance(cause, aiomqtt.MqttError):
             raise cause from error
-        raise ConnectFailed(f"the connection broke: {cause}") from error
+        raise ConnectFailed(f"{address}: the connection broke: {cause}") from error
     finally:
         with contextlib.suppress(aiomqtt.MqttError):
             await client.__aexit__(None, None, None)

@@ -13,7 +13,7 @@ from gridfleet.protocol import signature
 from gridfleet.protocol.envelope import MAX_MESSAGE_BYTES
 from gridfleet.sdk.plant.errors import PackageError
 
-__all__ = ["AuthMethod", "MqttAccess", "Package", "ProtocolTerms", "Security", "Topics"]
+__all__ = ["Address", "AuthMethod", "MqttAccess", "Package", "ProtocolTerms", "Security", "Topics"]
 
 
 class AuthMethod(StrEnum):
@@ -33,8 +33,18 @@ class Topics(msgspec.Struct, frozen=True):
     ack: str
 
 
+class Address(msgspec.Struct, frozen=True):
+    """An address of the broker."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
 class MqttAccess(msgspec.Struct, frozen=True, rename="camel"):
-    """Address of the broker, the plant's client id and user name, and where a TOKEN plant requests its tokens."""
+    """Addresses of the broker, the plant's client id and user name, and where a TOKEN plant requests its tokens."""
 
     broker: str
     port: int
@@ -43,6 +53,7 @@ class MqttAccess(msgspec.Struct, frozen=True, rename="camel"):
     topics: Topics
     username: str | None = None
     token_url: str | None = None
+    addresses: tuple[Address, ...] = ()
 
 
 class ProtocolTerms(msgspec.Struct, frozen=True, rename="camel"):
@@ -122,6 +133,16 @@ class Package(msgspec.Struct, frozen=True, rename="camel"):
     def signing_key(self) -> bytes:
         """The 32-byte key that signs and verifies."""
         return signature.key_from_hex(self.security.hmac_secret)
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """The addresses of the broker, in the order in which to try them.
+
+        If `mqtt.addresses` lacks `mqtt.broker` and `mqtt.port`, the package is older or was changed by hand. Then these are the
+        only address.
+        """
+        own = Address(self.mqtt.broker, self.mqtt.port)
+        return self.mqtt.addresses if own in self.mqtt.addresses else (own,)
 
     @property
     def user_name(self) -> str | None:
