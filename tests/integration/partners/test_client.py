@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
@@ -15,7 +16,7 @@ from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vh
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.protocol.partner_routes import EXCHANGE, event_queue, event_routing_key
-from gridfleet.sdk.partner import CommandKind, CommandRefused, EventKind, Partner
+from gridfleet.sdk.partner import CommandKind, CommandRefused, EventKind, LoginRefused, Partner
 from support.servers.broker_line import broker_line
 from support.servers.broker_node import BrokerNode
 
@@ -127,3 +128,36 @@ async def test_a_command_is_sent_again_after_the_line_hung(vhost: Vhost) -> None
         await asyncio.wait({sending})
         assert not sending.cancelled()
         assert sending.exception() is None
+
+
+async def test_the_second_address_is_used_while_the_first_is_dead(vhost: Vhost, unused_tcp_port: int) -> None:
+    dead = str(URL(vhost.address).with_port(unused_tcp_port))
+    async with Partner([dead, vhost.address]) as partner, asyncio.timeout(20):
+        await partner.send(CommandKind.SETPOINT, SITE, powerKw=1)
+
+
+async def test_a_client_continues_at_the_second_address(vhost: Vhost) -> None:
+    async with AsyncExitStack() as first, broker_line(vhost.node.url) as second:
+        line = await first.enter_async_context(broker_line(vhost.node.url))
+        async with Partner([line.url(vhost.address), second.url(vhost.address)]) as partner, asyncio.timeout(30):
+            events = partner.events(EventKind.ALERT)
+            published = await vhost.publish(EventKind.ALERT, message="1")
+            assert (await anext(events)).id == published
+            await partner.send(CommandKind.SETPOINT, SITE, powerKw=1)
+            assert (len(line.serving), len(second.serving)) == (1, 0)
+
+            await first.aclose()
+            await partner.send(CommandKind.SETPOINT, SITE, powerKw=2)
+            later = await vhost.publish(EventKind.ALERT, message="2")
+            assert (await anext(events)).id == later
+            await events.aclose()
+            assert len(second.serving) == 1
+
+
+async def test_a_refused_login_is_tried_at_one_address(vhost: Vhost) -> None:
+    async with broker_line(vhost.node.url) as first, broker_line(vhost.node.url) as second:
+        wrong = [line.url(vhost.address).replace("the%20key", "wrong") for line in (first, second)]
+        with pytest.raises(LoginRefused):
+            async with Partner(wrong):
+                pass
+        assert (len(first.serving), len(second.serving)) == (1, 0)

@@ -15,6 +15,7 @@ from gridfleet.sdk.partner import LoginRefused, Partner
 from support.clients.fleet_under_test import JsonObject, wait_for
 from support.clients.partner_address import address_of
 from support.clients.partner_organization import Organization
+from support.servers.broker_line import broker_line
 from support.servers.running_stack import RunningStack
 
 
@@ -74,6 +75,18 @@ async def test_the_client_says_what_to_look_at(acme: Organization, stack: Runnin
         with pytest.raises(LoginRefused, match="audit events say why"):
             async with Partner(wrong, authority=authority):
                 pass
+
+
+async def test_the_name_of_each_address_is_verified(acme: Organization, stack: RunningStack, created: JsonObject) -> None:
+    right, authority = address_of(stack, acme.slug, created), (stack.home / "ca" / "ca.pem").read_text()
+    async with broker_line(right, host="127.0.0.2") as line:
+        unnamed = line.url(right).replace("@localhost", "@127.0.0.2")
+        with pytest.raises(AMQPError, match="CERTIFICATE_VERIFY_FAILED"):
+            async with Partner(unnamed, authority=authority):
+                pass
+        async with Partner([unnamed, right], authority=authority) as partner, asyncio.timeout(20):
+            assert partner.slug == acme.slug
+        assert len(line.serving) == 2
 
 
 async def test_strangers_cannot_fill_the_audit_log(acme: Organization, created: JsonObject) -> None:

@@ -3,20 +3,17 @@
 import asyncio
 import contextlib
 import json
-import ssl
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
-from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
 import aiormq
 from aiormq.abc import AbstractChannel, DeliveredMessage
-from yarl import URL
 
 from gridfleet.protocol import signature
 from gridfleet.protocol.amqp import Connection
@@ -29,31 +26,19 @@ from gridfleet.protocol.partner_routes import (
     EventKind,
     event_queue,
 )
+from gridfleet.sdk.partner.addresses import LOST, Addresses, LoginRefused
 
 __all__ = ["CommandRefused", "Event", "LoginRefused", "Partner"]
 
 _PERSISTENT: Final = 2
 _PREFETCH: Final = 100
-_CONNECT_SECONDS: Final = 15.0
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 _MOST_COMMANDS: Final = 10_000
 _MOST_EVENTS: Final = 100_000
 """Number of most recent event ids kept to detect duplicates."""
-_LOST: Final = (aiormq.exceptions.AMQPConnectionError, aiormq.exceptions.ChannelInvalidStateError, OSError)
-"""Errors that indicate a lost connection."""
-_REFUSED: Final = (aiormq.exceptions.ProbableAuthenticationError, aiormq.exceptions.InvalidFrameError)
-"""Errors that indicate a refused key or vhost. The broker refuses a vhost by closing the connection instead of opening it."""
 
 T = TypeVar("T")
-
-
-class LoginRefused(ConnectionError):
-    """The broker refused the login.
-
-    User name, key and vhost do not belong together, the key has expired, or the client's address is not allowed. The broker
-    gives no further reason; the audit event `partner.connection_refused` does.
-    """
 
 
 class CommandRefused(Exception):
@@ -72,27 +57,33 @@ class Event:
 class Partner:
     """A connection with one API key. Use it as an asynchronous context manager.
 
-    It reconnects when the connection is lost. Commands that the broker has not confirmed are then sent again with the same
-    `messageId` and body, so none is executed twice. Events that were not acknowledged are delivered again.
+    It reconnects when the connection is lost, to the next address if there are several. Commands that the broker has not
+    confirmed are then sent again with the same `messageId` and body, so none is executed twice. Events that were not
+    acknowledged are delivered again.
 
     Args:
-        address: `amqps://{slug}:{key}@{host}:{port}/{vhost}`, the key percent-encoded.
+        address: `amqps://{slug}:{key}@{host}:{port}/{vhost}`, the key percent-encoded; or several that differ in host and port
+            only, in the order in which to try them.
         signing_key: 64 hex digits, for keys that may send commands which need a signature.
         authority: PEM of the authority that signed the broker's certificate. Default: the system's authorities.
         patience_seconds: How long a call retries while the broker is unreachable before it raises `ConnectionError`. The first
-            connection is tried once.
+            connection is tried once at each address.
 
     Raises:
         LoginRefused: A `ConnectionError`; the broker refused the key.
     """
 
     def __init__(
-        self, address: str, *, signing_key: str | None = None, authority: str | None = None, patience_seconds: float = 300
+        self,
+        address: str | Sequence[str],
+        *,
+        signing_key: str | None = None,
+        authority: str | None = None,
+        patience_seconds: float = 300,
     ) -> None:
-        self._url = URL(address)
-        self.slug = urlsplit(address).username or ""
+        self._addresses = Addresses([address] if isinstance(address, str) else address, authority)
+        self.slug = self._addresses.slug
         self._key = None if signing_key is None else signature.key_from_hex(signing_key)
-        self._context = ssl.create_default_context(cadata=authority) if self._url.scheme == "amqps" else None
         self._patience = patience_seconds
         self._opening, self._ordering = asyncio.Lock(), asyncio.Lock()
         self._connection: Connection | None = None
@@ -184,7 +175,7 @@ class Partner:
         try:
             await self._publish_on(channel, routing_key, body, message_id)
         finally:
-            with contextlib.suppress(*_LOST):
+            with contextlib.suppress(*LOST):
                 await channel.close()
 
     async def _publish_on(self, channel: AbstractChannel, routing_key: str, body: bytes, message_id: str) -> None:
@@ -225,10 +216,10 @@ class Partner:
                         yield event
                         _keep(self._yielded, event.id, None, _MOST_EVENTS)
                     await channel.basic_ack(message.delivery_tag or 0)
-            except _LOST:
+            except LOST:
                 continue  # unacknowledged events are delivered again
             finally:
-                with contextlib.suppress(*_LOST):
+                with contextlib.suppress(*LOST):
                     await channel.close()
 
     async def _consume(self, kind: EventKind) -> tuple[AbstractChannel, asyncio.Queue[DeliveredMessage | None]]:
@@ -280,17 +271,7 @@ class Partner:
         """Return the connection; open a new one if it is lost."""
         async with self._opening:
             if self._connection is None or self._connection.is_closed:
-                connection = Connection(self._url, context=self._context)
-                try:
-                    async with asyncio.timeout(_CONNECT_SECONDS):
-                        await connection.connect()
-                except _REFUSED as error:
-                    raise LoginRefused(
-                        f"{self._url.host} refused the login to the vhost {self._url.path[1:]!r} as {self.slug!r}:"
-                        " is it this key's vhost, the organisation's slug, the key whole and percent-encoded?"
-                        " The organisation's audit events say why (partner.connection_refused)"
-                    ) from error
-                self._connection = connection
+                self._connection = await self._addresses.connect()
             return self._connection
 
     async def _until_done(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -299,7 +280,7 @@ class Partner:
         while True:
             try:
                 return await work()
-            except (*_LOST, aiormq.exceptions.ChannelAccessRefused) as error:
+            except (*LOST, aiormq.exceptions.ChannelAccessRefused) as error:
                 if self._ended or time.monotonic() + pause > ends or not _may_pass(error):
                     raise
             await asyncio.sleep(pause)
