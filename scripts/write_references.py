@@ -101,6 +101,7 @@ TOPICS = {
         "mqtt_port",
         "mqtts_",
         "mqtt_host",
+        "mqtt_further_",
         "mqtt_bind",
         "management_",
         "epmd_",

@@ -115,7 +115,7 @@ MORE_RECORD_FIELDS: Final[dict[str, tuple[set[str], str]]] = {
     "PlantDetailed": ({"timeZone", "effectiveTimeZone"}, "the zone in which the plant's days begin"),
     "Organisation": ({"timeZone"}, "the zone of plants that have none of their own"),
     "SandboxEsmPlant": ({"version"}, "says whether a plan has arrived"),
-    "ConnectionDetails": ({"tls"}, "whether the port speaks TLS"),
+    "ConnectionDetails": ({"tls", "addresses"}, "whether the port speaks TLS, and the further addresses"),
     "ApiKey": ({"allowedPlantIds"}, "what a key was limited to when it was made"),
     "User": ({"disabledAt"}, "whether the user may log in"),
 }

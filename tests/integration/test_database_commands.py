@@ -1,4 +1,4 @@
-"""`gridfleet db upgrade`, `db check` and `gridfleet keys`: what they say, and the exit code that a script goes by."""
+"""`gridfleet db upgrade`, `db check`, `setup database` and `gridfleet keys`: their results, output and exit codes."""
 
 import asyncio
 import socket
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from cryptography import x509
 from typer.testing import CliRunner
 
 from gridfleet.cli import application
@@ -66,6 +67,21 @@ def test_a_database_that_is_away(words: tuple[str, ...]) -> None:
     code, text = run(*words, database_url=f"postgresql://127.0.0.1:{free_ports(1)[0]}/x")
     assert code == 1
     assert "database error" in text
+
+
+def test_the_certificate_of_the_broker_contains_every_name(database_url: str, home: Path) -> None:
+    settings = {"home": home, "database_url": database_url, "keys": Keyring.generate(), "mqtt_host": "mq1.example.org"}
+
+    def names(further: str) -> set[str]:
+        code, text = run("setup", "database", **settings, mqtt_further_hosts=further)
+        assert code == 0, text
+        certificate = x509.load_pem_x509_certificate((home / "ca" / "server.pem").read_bytes())
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return {str(name.value) for name in found}
+
+    local = {"mq1.example.org", "localhost", "127.0.0.1", "::1"}
+    assert names("") == local
+    assert names("mq2.example.org,192.0.2.3") == {*local, "mq2.example.org", "192.0.2.3"}
 
 
 async def fill(url: str, ring: str) -> None:

@@ -308,6 +308,12 @@ async def test_certificates_that_ended_or_that_no_plant_trusts(well: Examination
     elsewhere = replace(well, settings=settings_of(stack, mqtt_host="mq.example.org"))
     for finding in await environment.check_certificates(elsewhere):
         assert_bad(finding, "mq.example.org", "GRIDFLEET_MQTT_HOST")
+    further = replace(well, settings=settings_of(stack, mqtt_further_hosts="127.0.0.1,mq2.example.org"))
+    found = await environment.check_certificates(further)
+    assert [one.status for one in found] == ["ok"] * 4 + ["fail"] * 2
+    assert [one.check for one in found[1:3]] == ["certificate for partners", "certificate for plants at 127.0.0.1"]
+    for finding in found[4:]:
+        assert_bad(finding, "is not trusted as mq2.example.org", "GRIDFLEET_MQTT_FURTHER_HOSTS")
     closed = replace(well, settings=settings_of(stack, mqtts_port=free_ports(1)[0]))
     assert_bad((await environment.check_certificates(closed))[0], "shows no certificate")
 

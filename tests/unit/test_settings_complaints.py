@@ -34,6 +34,11 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
             "GRIDFLEET_TRUSTED_PROXIES: '10.0.0.300' does not appear to be an IPv4 or IPv6 network",
         ),
         (
+            "GRIDFLEET_MQTT_FURTHER_HOSTS",
+            "mq2.example.org,mq3.example.org:8883",
+            "GRIDFLEET_MQTT_FURTHER_HOSTS: must be host names or IP addresses, without ports",
+        ),
+        (
             "GRIDFLEET_DATABASE_URL",
             "db.example.org",
             "GRIDFLEET_DATABASE_URL: must be postgresql://user:password@host:port/database",
@@ -62,6 +67,13 @@ def test_a_value_that_cannot_be_read_is_named_in_one_line(
 
 def test_a_libpq_string_is_an_address_too() -> None:
     assert Settings(database_url="host=/run/postgresql dbname=fleet").database_url is not None  # type: ignore[arg-type]
+
+
+def test_hosts_of_the_broker_are_in_order_and_named_once() -> None:
+    further = "mq2.example.org, 2001:db8::3,mq1.example.org,,192.0.2.4"
+    settings = Settings(mqtt_host="mq1.example.org", mqtt_further_hosts=further)  # type: ignore[arg-type]
+    assert settings.broker_hosts == ("mq1.example.org", "mq2.example.org", "2001:db8::3", "192.0.2.4")
+    assert Settings(mqtt_host="mq1.example.org").broker_hosts == ("mq1.example.org",)
 
 
 def test_a_misspelt_variable_is_named_with_the_one_that_was_meant() -> None:

@@ -76,6 +76,6 @@ async def _fill(settings: Settings, keyring: "Keyring") -> tuple[str | None, str
         authority = await ensure_authority(db, keyring)
         password = settings.admin_password.get_secret_value() if settings.admin_password else None
         admin = await ensure_first_super_admin(db, settings.admin_email, password)
-    hosts = [settings.mqtt_host, "localhost", "127.0.0.1", "::1", reachable_host(settings.mqtt_bind)]
+    hosts = [*settings.broker_hosts, "localhost", "127.0.0.1", "::1", reachable_host(settings.mqtt_bind)]
     write_server_certificate(settings.home / "ca", authority, hosts)
     return (admin.email, admin.generated_password) if admin else (None, None)

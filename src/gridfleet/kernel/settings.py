@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from gridfleet.kernel.addresses import parse_address
 from gridfleet.kernel.outages import MissingSetting
 from gridfleet.kernel.security.server_trust import with_authority
 
@@ -26,6 +27,7 @@ _PortOrNone = Annotated[int, Field(ge=0, le=65_535)]
 
 
 _PREFIX: Final = "GRIDFLEET_"
+_HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.\-]*[A-Za-z0-9])?")
 _ORIGIN: Final = re.compile(r"https?://[a-z0-9.\-\[\]:]+")
 _OTHER_VARIABLES: Final = {"API"}
 """Variables that only `gridfleet simulate` reads."""
@@ -132,6 +134,12 @@ class Settings(BaseSettings):
         description="Host name that plants use to reach the broker; written into the server certificate and provisioning"
         " packages.",
     )
+    mqtt_further_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Further host names of the broker, such as those of a cluster's nodes, at the same ports. Clients of plants"
+        " and partners try them, in this order, after `GRIDFLEET_MQTT_HOST`. Written into the server certificate, provisioning"
+        " packages and the connection details of partners.",
+    )
     mqtt_bind: str = Field("127.0.0.1", description="Address that the private node's MQTT and AMQPS listeners bind to.")
     broker_queue_type: Literal["auto", "classic", "quorum"] = Field(
         "auto",
@@ -233,6 +241,15 @@ class Settings(BaseSettings):
             raise ValueError("must be * alone, or a list of origins")
         return origins
 
+    @field_validator("mqtt_further_hosts", mode="before")
+    @classmethod
+    def _split_hosts(cls, value: Any) -> Any:
+        hosts = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else list(value)
+        for host in hosts:
+            if not _HOST.fullmatch(host) and parse_address(host) is None:
+                raise ValueError("must be host names or IP addresses, without ports")
+        return hosts
+
     @field_validator("database_url", "database_read_url", "broker_url", "broker_management_url", "public_url")
     @classmethod
     def _check_url(cls, value: SecretStr | str | None, info: ValidationInfo) -> SecretStr | str | None:
@@ -287,6 +304,11 @@ class Settings(BaseSettings):
         """Return `public_url` without a trailing slash, or the address on this machine."""
         scheme = "http" if self.http_certificate is None else "https"
         return self.public_url.rstrip("/") or f"{scheme}://localhost:{self.http_port}"
+
+    @cached_property
+    def broker_hosts(self) -> tuple[str, ...]:
+        """Return the host names of the broker for plants and partners, in the order in which clients try them."""
+        return tuple(dict.fromkeys((self.mqtt_host, *self.mqtt_further_hosts)))
 
     @property
     def sandbox_esm_url(self) -> str:

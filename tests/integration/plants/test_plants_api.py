@@ -1,13 +1,15 @@
 """Plants, sub-devices and templates over HTTP, on a real database."""
 
+import json
+from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from support.clients.plants_over_http import NEW_PLANT, Fleet
+from support.clients.plants_over_http import NEW_PLANT, Fleet, fleet_over_http
 
 SIGNALS = [{"key": "p", "field": "power", "unit": "kW", "scale": 0.1}, {"key": "fault", "bit": 3}]
 
@@ -199,6 +201,35 @@ async def test_the_package_can_be_downloaded_once_more(fleet: Fleet) -> None:
     assert answer.json() == package
     assert 'filename="SN-1.json"' in answer.headers["content-disposition"]
     assert (await fleet.call("GET", f"{path}/provision/download"))[1]["code"] == "BAD_REQUEST"
+
+
+async def test_the_package_lists_the_addresses_of_the_broker_in_order(fleet: Fleet, database_url: str, home: Path) -> None:
+    _, package = await fleet.active_plant()
+    mqtt = package["mqtt"]
+    assert (mqtt["broker"], mqtt["addresses"]) == ("localhost", [{"host": "localhost", "port": mqtt["port"]}])
+
+    hosts = {"mqtt_host": "mq1.example.org", "mqtt_further_hosts": "mq2.example.org,192.0.2.3", "mqtts_port": 8884}
+    async with fleet_over_http(database_url, home, keys=fleet.service.state.settings.keys, **hosts) as several:
+        path, package = await several.active_plant()
+        mqtt = package["mqtt"]
+        assert (mqtt["broker"], mqtt["port"]) == ("mq1.example.org", 8884)
+        assert mqtt["addresses"] == [
+            {"host": host, "port": 8884} for host in ("mq1.example.org", "mq2.example.org", "192.0.2.3")
+        ]
+        assert (await several.call("GET", f"{path}/provision/download"))[1] == package
+
+
+async def test_a_package_that_an_earlier_version_stored_is_downloaded(fleet: Fleet) -> None:
+    path, package = await fleet.active_plant()
+    state, plant_id = fleet.service.state, UUID(package["plantId"])
+    del package["mqtt"]["addresses"]
+    blob = state.keyring.encrypt(json.dumps(package).encode(), table="plant_secret", column="package", row_id=plant_id)
+    await fleet.sql("UPDATE plant_secret SET package = %s WHERE plant_id = %s", blob, plant_id)
+
+    _, downloaded = await fleet.call("GET", f"{path}/provision/download")
+
+    assert downloaded["mqtt"].pop("addresses") == []
+    assert downloaded == package
 
 
 async def test_a_kept_package_dies_after_a_quarter_of_an_hour(fleet: Fleet) -> None:

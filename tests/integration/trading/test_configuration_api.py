@@ -201,6 +201,7 @@ async def test_connection_details(strict: Fleet) -> None:
     status, details = await strict.call("GET", "/trading/connection-details", headers=strict.viewer)
     assert status == 200
     assert (details["host"], details["port"], details["tls"]) == ("localhost", strict.service.state.settings.amqps_port, True)
+    assert details["addresses"] == [{"host": details["host"], "port": details["port"]}]
     assert (details["vhost"], details["exchange"], details["queuePrefix"]) == ("partner-{keyId}", "vcp", "our")
     outbound = [queue for queue in details["queues"] if queue["direction"] == "outbound"]
     assert [(queue["name"], queue["routingKey"]) for queue in outbound] == [
@@ -211,6 +212,14 @@ async def test_connection_details(strict: Fleet) -> None:
     assert [queue["routingKey"] for queue in inbound] == [
         f"{slug}.{family}" for family in ("command.site-setpoint", "command.device.#", "command.mode", "schedule.*", "config.*")
     ]
+
+
+async def test_connection_details_list_the_addresses_of_the_broker_in_order(database_url: str, home: Path) -> None:
+    hosts = {"mqtt_host": "mq1.example.org", "mqtt_further_hosts": "mq2.example.org,mq3.example.org", "amqps_port": 5672}
+    async with fleet_over_http(database_url, home, **hosts) as several:
+        _, details = await several.call("GET", "/trading/connection-details")
+    assert (details["host"], details["port"]) == ("mq1.example.org", 5672)
+    assert details["addresses"] == [{"host": f"mq{number}.example.org", "port": 5672} for number in (1, 2, 3)]
 
 
 async def test_an_organization_with_a_saved_configuration_stays(strict: Fleet) -> None:

@@ -15,7 +15,8 @@ from gridfleet.domains.plants.credentials import rotation
 from gridfleet.domains.plants.credentials.rotation import RenewedCertificate, RotatedSecret
 from gridfleet.domains.plants.mqtt_access import renewal
 from gridfleet.domains.plants.mqtt_access.renewal import TokenRequest
-from gridfleet.domains.plants.provisioning import BrokerAddress, Provisioner, ProvisioningPackage
+from gridfleet.domains.plants.provisioning import Provisioner, ProvisioningPackage
+from gridfleet.kernel.broker.addresses import broker_addresses
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 
@@ -129,4 +130,5 @@ async def _provisioner(state: AppState, db: Connection) -> Provisioner:
     # Read on every call: the authority may have been replaced since the process started.
     authority = await ensure_authority(db, state.keyring)
     settings = state.settings
-    return Provisioner(authority, state.keyring, BrokerAddress(settings.mqtt_host, settings.mqtts_port, settings.base_url))
+    addresses = broker_addresses(settings.broker_hosts, settings.mqtts_port)
+    return Provisioner(authority, state.keyring, addresses, settings.base_url)

@@ -11,6 +11,7 @@ from gridfleet.domains.trading import configuration, plant_sync
 from gridfleet.domains.trading.configuration import EsmSettings
 from gridfleet.domains.trading.models import TradingConfig
 from gridfleet.domains.trading.partner_queues import EXCHANGE, RESERVED_PREFIXES
+from gridfleet.kernel.broker.addresses import BrokerAddress, broker_addresses
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 
@@ -54,7 +55,7 @@ class Queue(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConnectionDetails(msgspec.Struct, frozen=True, rename="camel"):
-    """The details that a partner needs to connect by AMQP."""
+    """The details that a partner needs to connect by AMQP. `addresses` begins with `host` and `port`."""
 
     host: str
     port: int
@@ -65,6 +66,7 @@ class ConnectionDetails(msgspec.Struct, frozen=True, rename="camel"):
     auth_method: str
     auth_instructions: str
     queues: list[Queue]
+    addresses: tuple[BrokerAddress, ...]
 
 
 class Synced(msgspec.Struct, frozen=True):
@@ -119,7 +121,7 @@ async def disable_trading(org: OrgScope, db: Connection) -> TradingConfig:
 
 @endpoint("GET", "/api/v1/trading/connection-details", caller=org_member(OrgRole.VIEWER, scope="trading:read"), codes=S)
 async def get_connection_details(call: Call, org: OrgScope, db: Connection) -> ConnectionDetails:
-    """Return the AMQP address for partners, and the queues that exist while trading is enabled."""
+    """Return the AMQP addresses for partners, and the queues that exist while trading is enabled."""
     settings = call.state.settings
     vhost, prefix, queues = await configuration.queues(db, org)
     return ConnectionDetails(
@@ -133,6 +135,7 @@ async def get_connection_details(call: Call, org: OrgScope, db: Connection) -> C
         auth_instructions="Log in over TLS with the organisation's slug as user name and an API key as password,"
         " to the vhost of that key. Declare queues of your own under the queue prefix.",
         queues=[Queue(*queue) for queue in queues],
+        addresses=broker_addresses(settings.broker_hosts, settings.amqps_port),
     )
 
 

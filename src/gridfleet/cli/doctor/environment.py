@@ -33,6 +33,9 @@ __all__ = [
 _SECONDS: Final = 10
 _SOON: Final = timedelta(days=30)
 _RENEW: Final = "restart `gridfleet up`, which renews it; at a broker of your own, install a new one and reload it"
+_REPLACE: Final = (
+    "the certificate must contain GRIDFLEET_MQTT_HOST and GRIDFLEET_MQTT_FURTHER_HOSTS, and be issued by the plants' authority"
+)
 _GIB: Final = 1 << 30
 
 
@@ -58,16 +61,19 @@ def check_variables(environment: Iterable[str]) -> Finding:
 
 
 async def check_certificates(examined: Examination) -> list[Finding]:
-    """Check the certificates that the broker presents to plants and partners: expiry, host name, authority."""
+    """Check the certificates that the broker presents to plants and partners: expiry, host names, authority."""
     settings = examined.settings
-    private = examined.embedded_broker
-    host = reachable_host(settings.mqtt_bind) if private else settings.mqtt_host
     ports = {"plants": settings.mqtts_port, "partners": settings.amqps_port}
-    return [await asyncio.to_thread(_shown, examined, f"certificate for {who}", host, port) for who, port in ports.items()]
+    names = {name: f" at {name}" for name in settings.broker_hosts} | {settings.mqtt_host: ""}
+    return [
+        await asyncio.to_thread(_shown, examined, f"certificate for {who}{at}", name, port)
+        for name, at in names.items()
+        for who, port in ports.items()
+    ]
 
 
-def _shown(examined: Examination, check: str, host: str, port: int) -> Finding:
-    name = examined.settings.mqtt_host
+def _shown(examined: Examination, check: str, name: str, port: int) -> Finding:
+    host = reachable_host(examined.settings.mqtt_bind) if examined.embedded_broker else name
     authority = examined.home / "ca" / "ca.pem"
     try:
         with socket.create_connection((host, port), _SECONDS) as plain, unverified_tls().wrap_socket(plain) as tls:
@@ -84,7 +90,7 @@ def _shown(examined: Examination, check: str, host: str, port: int) -> Finding:
     if ends <= examined.clock():
         return fail(check, f"{host}:{port} shows a certificate that ended {ends:%Y-%m-%d}", _RENEW)
     if complaint := _distrusted(host, port, name, authority if authority.exists() else None):
-        return fail(check, complaint, "the certificate must contain GRIDFLEET_MQTT_HOST and be issued by the plants' authority")
+        return fail(check, complaint, _REPLACE)
     return warn(check, text, _RENEW) if ends <= examined.clock() + _SOON else ok(check, text)
 
 

@@ -16,6 +16,7 @@ from gridfleet.domains.plants.credentials import store as credentials
 from gridfleet.domains.plants.errors import PlantNotFound, PlantStateForbids
 from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant
 from gridfleet.domains.plants.mqtt_access.tokens import PlantToken, PlantTokens
+from gridfleet.kernel.broker.addresses import BrokerAddress
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.security.certificates import Authority, IssuedCertificate
@@ -24,7 +25,6 @@ from gridfleet.protocol import envelope
 from gridfleet.protocol.topics import Channel, topic
 
 __all__ = [
-    "BrokerAddress",
     "Provisioner",
     "ProvisioningPackage",
     "download_package",
@@ -47,10 +47,11 @@ class Topics(msgspec.Struct, frozen=True):
 
 
 class Mqtt(msgspec.Struct, frozen=True, rename="camel"):
-    """The address of the broker and the plant's names there.
+    """The addresses of the broker and the plant's names there.
 
-    `username` is null for MTLS, because the certificate holds it. `token_url` is where a TOKEN plant requests its tokens, and
-    null for the other methods.
+    `addresses` begins with `broker` and `port`; it is empty in a package that an earlier version has stored. `username` is null
+    for MTLS, because the certificate holds it. `token_url` is where a TOKEN plant requests its tokens, and null for the other
+    methods.
     """
 
     broker: str
@@ -60,6 +61,7 @@ class Mqtt(msgspec.Struct, frozen=True, rename="camel"):
     client_id: str
     topics: Topics
     token_url: str | None = None
+    addresses: tuple[BrokerAddress, ...] = ()
 
 
 class Protocol(msgspec.Struct, frozen=True, rename="camel"):
@@ -94,21 +96,16 @@ class ProvisioningPackage(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerAddress:
-    """The address at which plants reach the broker over TLS, and the base URL of the REST API."""
-
-    host: str
-    tls_port: int
-    base_url: str
-
-
-@dataclass(frozen=True, slots=True)
 class Provisioner:
-    """What provisioning needs besides the database."""
+    """What provisioning needs besides the database.
+
+    `addresses`: where plants reach the broker over TLS, at least one. `base_url`: that of the REST API.
+    """
 
     authority: Authority
     keyring: Keyring
-    address: BrokerAddress
+    addresses: tuple[BrokerAddress, ...]
+    base_url: str
 
 
 def hash_password(password: str) -> str:
@@ -204,15 +201,16 @@ def _package(
         plant_id=plant.id,
         auth_method=plant.auth_method,
         mqtt=Mqtt(
-            broker=provisioner.address.host,
-            port=provisioner.address.tls_port,
+            broker=provisioner.addresses[0].host,
+            port=provisioner.addresses[0].port,
             tls=True,
             username=None if plant.auth_method is AuthMethod.MTLS else plant_id,
             client_id=plant_id,
             topics=Topics(**{channel.value: topic(plant_id, channel) for channel in Channel}),
-            token_url=f"{provisioner.address.base_url}/api/v1/plants/{plant_id}/mqtt-token/renew"
+            token_url=f"{provisioner.base_url}/api/v1/plants/{plant_id}/mqtt-token/renew"
             if plant.auth_method is AuthMethod.TOKEN
             else None,
+            addresses=provisioner.addresses,
         ),
         protocol=Protocol(
             version=1,
