@@ -2,6 +2,7 @@
 partners and upkeep go on while any one of the nodes is down."""
 
 import asyncio
+import json
 import os
 import secrets
 import shutil
@@ -10,10 +11,13 @@ import ssl
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import aiormq
 import httpx
@@ -36,6 +40,9 @@ from gridfleet.local.broker.configuration import ACCOUNT
 from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.processes import Program, spawn, stop_process
 from gridfleet.protocol.partner_routes import EXCHANGE, LEGACY_VHOST, EventKind, event_queue
+from gridfleet.protocol.topics import Channel, topic
+from gridfleet.sdk.partner import CommandKind, Partner
+from gridfleet.sdk.plant import Package, PlantClient, Snapshot
 from support.clients.fleet_under_test import wait_for
 from support.clients.lean_mqtt import Connection, Login, Lost, Refused, connect
 from support.servers.deployed_stack import fill, install_plugins
@@ -161,6 +168,110 @@ async def test_plants_partners_and_upkeep_go_on_while_any_node_is_down(cluster: 
         async with asyncio.timeout(300):
             while _running(alive[0]) < len(NAMES):
                 await asyncio.sleep(0.5)
+
+
+@pytest.mark.timeout(3_600)
+@pytest.mark.faults
+async def test_clients_continue_at_another_node_by_themselves(cluster: list[Node], tmp_path: Path) -> None:
+    await declare(cluster[0].url, cluster[0].management_url, shards=SHARDS, queue_type="quorum")
+    await _settle(cluster[0])
+    await asyncio.sleep(4)
+    authority = (cluster[0].settings.home.parent / "tls" / "ca.pem").read_text()
+    snapshots: list[int] = []
+    commands: list[str] = []
+    async with (
+        PlantClient(_package(cluster, authority), queue_path=tmp_path / "queue", on_problem=print) as plant,
+        Partner(_partner_urls(cluster), authority=authority) as partner,
+    ):
+
+        async def send() -> None:
+            for number in count():
+                await plant.send(Snapshot(time=1, seq=number))
+                snapshots.append(number)
+                await asyncio.sleep(0.02)
+
+        async def command() -> None:
+            while True:
+                commands.append(await partner.send(CommandKind.MODE, "site", mode="AUTO"))
+                await asyncio.sleep(0.02)
+
+        async def progress() -> None:
+            delivered, confirmed = len(snapshots) + 100, len(commands) + 100
+            async with asyncio.timeout(300):
+                while plant.counters.snapshots < delivered or len(commands) < confirmed:
+                    assert not any(task.done() for task in sending)
+                    await asyncio.sleep(0.1)
+
+        sending = [asyncio.create_task(send()), asyncio.create_task(command())]
+        await progress()
+        os.kill(cluster[0].process.pid, signal.SIGKILL)  # both clients are connected to it
+        started = time.monotonic()
+        await progress()
+        print(f"both clients continue after {time.monotonic() - started:.1f} s")
+        for task in sending:
+            task.cancel()
+        await asyncio.wait(sending)
+        await plant.drain(timeout_seconds=300)
+
+    shards = [ingest_queue(shard) for shard in range(SHARDS)]
+    await _all_arrive(cluster[2], PLANTS_VHOST, shards, _sequence, set(snapshots))
+    await _all_arrive(
+        cluster[2],
+        PARTNER_VHOST,
+        [inbound_queue("acme")],
+        lambda message: {message.header.properties.message_id},
+        set(commands),
+    )
+
+
+def _sequence(message: DeliveredMessage) -> set[int]:
+    """Return the numbers of the snapshots in a message; a status has none."""
+    payload = json.loads(message.body).get("payload", [])
+    return {snapshot["seq"] for snapshot in (payload if isinstance(payload, list) else [payload])}
+
+
+def _package(cluster: list[Node], authority: str) -> Package:
+    """Return a plant's package that lists every node, with the broker's own account in place of a plant's."""
+    plant_id = str(uuid4())
+    addresses = [{"host": "localhost", "port": node.settings.mqtts_port} for node in cluster]
+    document = {
+        "plantId": plant_id,
+        "authMethod": "PASSWORD",
+        "mqtt": {
+            "broker": addresses[0]["host"],
+            "port": addresses[0]["port"],
+            "tls": True,
+            "username": ACCOUNT,
+            "clientId": plant_id,
+            "topics": {channel.value: topic(plant_id, channel) for channel in Channel},
+            "addresses": addresses,
+        },
+        "security": {"caCert": authority, "hmacSecret": "ab" * 32, "password": cluster[0].password},
+    }
+    return Package.parse(json.dumps(document))
+
+
+def _partner_urls(cluster: list[Node]) -> list[str]:
+    """Return the URL of each node for a new user of the partner's vhost."""
+    node, rights = cluster[0], {"configure": "", "write": ".*", "read": ".*"}
+    for path, content in (
+        ("users/acme", {"password": node.password, "tags": ""}),
+        (f"permissions/{PARTNER_VHOST}/acme", rights),
+    ):
+        httpx.put(f"{node.management_url}/api/{path}", json=content, timeout=30).raise_for_status()
+    return [f"amqps://acme:{node.password}@localhost:{each.settings.amqps_port}/{PARTNER_VHOST}" for each in cluster]
+
+
+async def _all_arrive(
+    node: Node, vhost: str, queues: list[str], names: Callable[[DeliveredMessage], set[Any]], expected: set[Any]
+) -> None:
+    """Consume the queues until every expected name has arrived."""
+    received: asyncio.Queue[DeliveredMessage] = asyncio.Queue()
+    async with open_channel(node.url, vhost) as channel, asyncio.timeout(300):
+        for queue in queues:
+            await channel.basic_consume(queue, received.put, no_ack=True)
+        while expected:
+            expected -= names(await received.get())
 
 
 @asynccontextmanager

@@ -42,7 +42,10 @@ T = TypeVar("T")
 
 
 class CommandRefused(Exception):
-    """The broker did not accept a command: the key lacks the scope, or trading is off and no queue receives commands."""
+    """The broker did not accept a command.
+
+    The key lacks the scope, trading is off and no queue receives commands, or the queue stayed full.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +69,8 @@ class Partner:
             only, in the order in which to try them.
         signing_key: 64 hex digits, for keys that may send commands which need a signature.
         authority: PEM of the authority that signed the broker's certificate. Default: the system's authorities.
-        patience_seconds: How long a call retries while the broker is unreachable before it raises `ConnectionError`. The first
-            connection is tried once at each address.
+        patience_seconds: How long a call retries: while the broker is unreachable, before it raises `ConnectionError`; while it
+            rejects a command, before it raises `CommandRefused`. The first connection is tried once at each address.
 
     Raises:
         LoginRefused: A `ConnectionError`; the broker refused the key.
@@ -157,9 +160,15 @@ class Partner:
         try:
             try:
                 await self._until_done(lambda: self._publish(routing_key, body, message_id))
-            except aiormq.exceptions.ChannelAccessRefused:
+            except (aiormq.exceptions.ChannelAccessRefused, aiormq.exceptions.DeliveryError) as error:
+                if isinstance(error, aiormq.exceptions.PublishError):
+                    raise  # no queue receives it
                 # The broker closes the channel with each refusal. All other messages in flight on that channel then fail too.
-                await self._until_done(lambda: self._publish_alone(routing_key, body, message_id))
+                # And a channel that published while a queue had no leader may be stuck: RabbitMQ then rejects all that is
+                # published on it, until the node of the former leader is back.
+                await self._until_done(
+                    lambda: self._publish_alone(routing_key, body, message_id), aiormq.exceptions.DeliveryError
+                )
         except (aiormq.exceptions.ChannelAccessRefused, aiormq.exceptions.DeliveryError) as error:
             raise CommandRefused(str(error)) from error
 
@@ -274,13 +283,14 @@ class Partner:
                 self._connection = await self._addresses.connect()
             return self._connection
 
-    async def _until_done(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run `work`. Retry after temporary errors until `patience_seconds` have passed."""
+    async def _until_done(self, work: Callable[[], Awaitable[T]], *further: type[Exception]) -> T:
+        """Run `work`. Retry after temporary errors, and those of `further` types, until `patience_seconds` have passed."""
         ends, pause = time.monotonic() + self._patience, _FIRST_PAUSE_SECONDS
+        temporary: tuple[type[Exception], ...] = (*LOST, aiormq.exceptions.ChannelAccessRefused, *further)
         while True:
             try:
                 return await work()
-            except (*LOST, aiormq.exceptions.ChannelAccessRefused) as error:
+            except temporary as error:
                 if self._ended or time.monotonic() + pause > ends or not _may_pass(error):
                     raise
             await asyncio.sleep(pause)
