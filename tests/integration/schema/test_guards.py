@@ -83,12 +83,23 @@ async def test_partitions_are_created_once_and_dropped(database: Database, paren
         "drop_telemetry_partition('plant')",
         "drop_telemetry_partition('telemetry_frame')",
         "drop_telemetry_partition('no_such_table')",
+        "drop_telemetry_chunks('plant', now())",
     ],
 )
 async def test_the_owners_functions_refuse_other_tables(database: Database, call: str) -> None:
     with pytest.raises(errors.InvalidParameterValue):
         async with database.transaction() as db:
             await db.execute(f"SELECT {call}".encode())
+
+
+async def test_tables_with_partitions_have_no_chunks_to_drop(database: Database) -> None:
+    async with database.transaction() as db:
+        for level in ("telemetry_frame", "telemetry_minute", "telemetry_quarter"):
+            await db.execute("SELECT create_telemetry_partition(%s, '2031-02-01')", (level,))
+            cursor = await db.execute("SELECT drop_telemetry_chunks(%s, 'infinity')", (level,))
+            assert await cursor.fetchone() == (0,)
+            cursor = await db.execute("SELECT to_regclass(%s) IS NOT NULL", (f"{level}_20310201",))
+            assert await cursor.fetchone() == (True,)
 
 
 async def test_a_temporary_table_does_not_stand_in_for_the_owners(database: Database) -> None:

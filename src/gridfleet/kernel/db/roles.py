@@ -13,7 +13,7 @@ __all__ = ["CannotGrant", "grant", "role_without_rights"]
 
 _QUEUE: Final = "procrastinate"
 
-# Temporary tables: ingest copies each batch into one. The three functions are revoked from PUBLIC again, because a restored
+# Temporary tables: ingest copies each batch into one. The four functions are revoked from PUBLIC again, because a restored
 # backup lacks the restriction.
 _STATEMENTS: Final = (
     "GRANT CONNECT, TEMPORARY ON DATABASE {database} TO {role}",
@@ -23,7 +23,8 @@ _STATEMENTS: Final = (
     "REVOKE UPDATE, DELETE ON audit_event FROM {role}",
     "REVOKE INSERT, UPDATE, DELETE ON alembic_version FROM {role}",
     "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {schemas} TO {role}",
-    "REVOKE EXECUTE ON FUNCTION forget_audit_events, create_telemetry_partition, drop_telemetry_partition FROM PUBLIC",
+    "REVOKE EXECUTE ON FUNCTION forget_audit_events, create_telemetry_partition, drop_telemetry_partition,"
+    " drop_telemetry_chunks FROM PUBLIC",
     "GRANT EXECUTE ON ALL ROUTINES IN SCHEMA {schemas} TO {role}",
     # What later migrations create.
     "ALTER DEFAULT PRIVILEGES IN SCHEMA {schemas} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role}",

@@ -25,7 +25,6 @@ _RAW: Final = Kept("telemetry_frame", "time", "raw_from", monthly=False)
 _MINUTES: Final = Kept("telemetry_minute", "bucket", "minutes_from", monthly=False)
 _QUARTERS: Final = Kept("telemetry_quarter", "bucket", "quarters_from", monthly=True)
 _SOURCES_A_TRANSACTION: Final = 20
-_BEFORE_EVERYTHING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def apply_retention(database: Database, deployment: Days, now: datetime) -> bool:
@@ -67,13 +66,16 @@ async def _remove(database: Database, kept: Kept, without_sources: datetime) -> 
     async with database.transaction() as db:
         partitions = await store.partitions(db, kept)
         start = await store.earliest_start(db, kept) or without_sources
-    if not partitions:  # an extension partitions the table: everything is deleted by source
-        start = _BEFORE_EVERYTHING
     names = [name for name, first in partitions if _end(kept, first) <= start]
     for name in names:
         async with database.transaction() as db:
             await store.drop_partition(db, name)
         log.info("partition dropped", table=name)
+    if not partitions:  # none yet, or TimescaleDB partitions the table
+        async with database.transaction() as db:
+            dropped = await store.drop_chunks(db, kept, start)
+        if dropped:
+            log.info("chunks dropped", table=kept.table, chunks=dropped)
     async with database.transaction() as db:
         later = await store.sources_that_start_later(db, kept, start)
     by_start: dict[datetime, list[int]] = {}

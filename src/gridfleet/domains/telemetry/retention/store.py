@@ -6,7 +6,7 @@ from uuid import UUID
 
 from gridfleet.domains.telemetry.rollups.models import Days, Kept
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_value
+from gridfleet.kernel.db.queries import fetch_count, fetch_value
 
 
 async def limits(db: Connection, deployment: Days) -> list[tuple[UUID, Days]]:
@@ -102,6 +102,11 @@ async def partitions(db: Connection, kept: Kept) -> list[tuple[str, date]]:
 async def drop_partition(db: Connection, name: str) -> None:
     """Drop a partition."""
     await db.execute("SELECT drop_telemetry_partition(%s)", (name,))
+
+
+async def drop_chunks(db: Connection, kept: Kept, until: datetime) -> int:
+    """Drop what ends at `until` or before if TimescaleDB partitions the table. Returns the number of dropped chunks."""
+    return await fetch_count(db, "SELECT drop_telemetry_chunks(%s, %s)", (kept.table, until))
 
 
 async def set_limits(db: Connection, slug: str, raw: int | None, minute: int | None, quarter: int | None) -> bool:

@@ -277,7 +277,7 @@ async def partition_starts(db: Connection, level: Level) -> set[date]:
     """Return the first days of the level's partitions."""
     cursor = await db.execute(
         "SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
-        " WHERE i.inhparent = %s::regclass",
+        " WHERE i.inhparent = %s::regclass AND c.relname ~ '_\\d{8}$'",
         (level.table,),
     )
     return {row[0] for row in await cursor.fetchall()}
