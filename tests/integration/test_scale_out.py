@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gridfleet.cli.db import commands
-from gridfleet.domains.telemetry.frames.models import FRAME_TABLE
+from gridfleet.domains.telemetry.hypertables import HYPERTABLES
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.scale_out import CannotScaleOut, Extension, Step, apply, plan
 from support.builders.telemetry_records import RecordedPlant
@@ -14,7 +14,7 @@ from support.builders.telemetry_records import RecordedPlant
 
 def test_an_absent_extension_is_named_with_what_to_do(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CannotScaleOut, match="the server does not have timescaledb: install it"):
-        plan(database_url, Extension.TIMESCALEDB, FRAME_TABLE)
+        plan(database_url, Extension.TIMESCALEDB, HYPERTABLES)
     monkeypatch.setenv("GRIDFLEET_DATABASE_URL", database_url)
     result = CliRunner().invoke(commands, ["scale-out", "timescaledb", "--apply"])
     assert result.exit_code == 1
@@ -24,7 +24,7 @@ def test_an_absent_extension_is_named_with_what_to_do(database_url: str, monkeyp
 @pytest.mark.parametrize("apply_it", [True, False])
 def test_citus_is_refused_whatever_the_server_has(database_url: str, monkeypatch: pytest.MonkeyPatch, apply_it: bool) -> None:
     with pytest.raises(CannotScaleOut, match="Citus is not supported"):
-        plan(database_url, Extension.CITUS, FRAME_TABLE)
+        plan(database_url, Extension.CITUS, HYPERTABLES)
     monkeypatch.setenv("GRIDFLEET_DATABASE_URL", database_url)
     result = CliRunner().invoke(commands, ["scale-out", "citus", *(["--apply"] if apply_it else [])])
     assert result.exit_code == 1
@@ -32,10 +32,10 @@ def test_citus_is_refused_whatever_the_server_has(database_url: str, monkeypatch
     assert "--apply" not in result.output
 
 
-async def test_a_plan_that_fails_changes_nothing(database: Database) -> None:
-    steps = [Step("one", "ALTER TABLE telemetry_frame RENAME TO aside"), Step("two", "SELECT no_such_function()")]
-    with pytest.raises(Exception, match="no_such_function"):
-        await asyncio.to_thread(apply, database.url, steps)
+async def test_a_step_that_fails_changes_nothing(database: Database) -> None:
+    step = Step("try it", ("ALTER TABLE telemetry_frame RENAME TO aside", "SELECT no_such_function()"))
+    with pytest.raises(CannotScaleOut, match=r"try it: function no_such_function\(\) does not exist"):
+        await asyncio.to_thread(apply, database.url, [step])
     async with database.transaction() as db:
         await db.execute("SELECT FROM telemetry_frame")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from gridfleet.cli.settings import database_url, load_settings
-from gridfleet.kernel.db.scale_out import Extension
+from gridfleet.kernel.db.scale_out import Extension, Step
 
 __all__ = ["commands"]
 
@@ -67,25 +67,35 @@ def scale_out(
     extension: Annotated[Extension, typer.Argument(help="The extension to use.")],
     apply: Annotated[bool, typer.Option("--apply/--no-apply", help="Carry out the plan instead of printing it only.")] = False,
 ) -> None:
-    """Store telemetry with TimescaleDB: print the plan, and carry it out with --apply. Citus is not supported and refused."""
-    from gridfleet.domains.telemetry.frames.models import FRAME_TABLE
+    """Store telemetry with TimescaleDB: print the plan, and carry it out with --apply. Citus is not supported and refused.
+
+    Each step is a transaction. Repeat the command after an interruption, after a restore, and after a change to the edition of
+    TimescaleDB that compresses: only what is left is done.
+    """
+    from gridfleet.domains.telemetry.hypertables import HYPERTABLES
     from gridfleet.kernel.db import scale_out as scaling
 
-    try:
-        steps = scaling.plan(_url(), extension, FRAME_TABLE)
-    except scaling.CannotScaleOut as refusal:
-        typer.echo(f"cannot scale out: {refusal}", err=True)
-        raise typer.Exit(1) from None
-    if not steps:
-        typer.echo(f"telemetry is stored with {extension} already")
-        return
-    for step in steps:
-        typer.echo(f"-- {step.purpose}\n{step.statement};")
-    if apply:
-        scaling.apply(_url(), steps)
-        typer.echo("done")
-    else:
-        typer.echo("Nothing was changed. Stop ingest, jobs and serve, make a backup, and run this again with --apply.")
+    with _complaints():
+        try:
+            plan = scaling.plan(_url(), extension, HYPERTABLES)
+            if not plan.compresses:
+                typer.echo("This edition of TimescaleDB (Apache) does not compress: it partitions, and saves no disk space.")
+            if not plan.steps:
+                typer.echo(f"telemetry is stored with {extension} already")
+            elif apply:
+                scaling.apply(_url(), plan.steps, _print_step)
+                typer.echo("done")
+            else:
+                for step in plan.steps:
+                    _print_step(step)
+                typer.echo("Nothing was changed. Stop ingest, jobs and serve, make a backup, and run this again with --apply.")
+        except scaling.CannotScaleOut as refusal:
+            typer.echo(f"cannot scale out: {refusal}", err=True)
+            raise typer.Exit(1) from None
+
+
+def _print_step(step: Step) -> None:
+    typer.echo("\n".join((f"-- {step.purpose}", *(f"{statement};" for statement in step.statements))))
 
 
 @commands.command()

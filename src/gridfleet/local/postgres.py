@@ -76,12 +76,12 @@ class EmbeddedPostgresError(RuntimeError):
 class EmbeddedPostgres:
     """One server below `home`. A supervisor uses `program()`; tests and tools use `start()` and `stop()`.
 
-    `configuration` overrides server parameters.
+    `configuration` overrides server parameters. `binaries` is the folder of another server's programs.
     """
 
-    def __init__(self, home: Path, configuration: Mapping[str, str] | None = None) -> None:
+    def __init__(self, home: Path, configuration: Mapping[str, str] | None = None, *, binaries: Path | None = None) -> None:
         self.data = home.resolve() / "postgres"
-        self._binaries = installed_binaries()
+        self._binaries = binaries or installed_binaries()
         self._configuration = {**_CONFIGURATION, **(configuration or {})}
         self._log = home.resolve() / "logs" / "postgres.log"
         self._running: tuple[Program, subprocess.Popen[bytes]] | None = None

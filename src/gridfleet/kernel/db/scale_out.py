@@ -1,14 +1,26 @@
-"""Distribute a large table with an extension of PostgreSQL: plan the statements and execute them.
+"""Let TimescaleDB partition and compress large tables: plan the statements that are left to do, and execute them.
 
-No other code refers to the extensions. The plan runs in one transaction, so it is applied completely or not at all.
+Rows are moved one partition at a time, so the disk holds one partition twice at most. A plan that was interrupted is continued
+by the next one. While a table is moved, it has another name: a process that was not stopped fails and waits, instead of
+working with a part of the rows.
+
+Apart from retention, no other code refers to the extension.
 """
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Final
 
 import psycopg
 
-__all__ = ["CannotScaleOut", "Extension", "Hypertable", "Step", "apply", "plan"]
+__all__ = ["CannotScaleOut", "Extension", "Hypertable", "Plan", "Step", "apply", "plan"]
+
+_COMPRESS_AFTER_DAYS: Final = 7
+_NO_LIMIT: Final = "timescaledb.max_tuples_decompressed_per_dml_transaction"
+_OLDEST_VERSION: Final = (2, 13)
+"""The first one with `by_range`."""
+_LOCK_TIMEOUT: Final = "10s"
 
 
 class Extension(StrEnum):
@@ -19,15 +31,23 @@ class Extension(StrEnum):
 
 
 class CannotScaleOut(RuntimeError):
-    """The database does not meet the requirements; the text gives the reason and a remedy."""
+    """The plan cannot be made or was stopped; the text gives the reason and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One statement and its purpose."""
+    """What one transaction does."""
 
     purpose: str
-    statement: str
+    statements: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps that are left, and whether this edition of TimescaleDB compresses."""
+
+    steps: Sequence[Step]
+    compresses: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,54 +58,189 @@ class Hypertable:
     time: str
     series: str
     """Column whose rows are stored together when they are compressed."""
+    days: int
+    """Days in a chunk."""
+
+    @property
+    def before(self) -> str:
+        """Name of the table whose rows are being moved."""
+        return f"{self.name}_before"
+
+    @property
+    def after(self) -> str:
+        """Name of the hypertable that receives them."""
+        return f"{self.name}_after"
 
 
-def _steps(table: Hypertable) -> list[Step]:
-    name, before = table.name, f"{table.name}_before"
-    return [
-        Step("rename the table", f"ALTER TABLE {name} RENAME TO {before}"),
-        Step("create an empty table like it", f"CREATE TABLE {name} (LIKE {before} INCLUDING ALL)"),
-        Step(
-            "let TimescaleDB partition it by day",
-            f"SELECT create_hypertable('{name}', by_range('{table.time}', INTERVAL '1 day'), create_default_indexes => false)",
-        ),
-        Step("copy the rows", f"INSERT INTO {name} SELECT * FROM {before}"),
-        Step("drop the old table", f"DROP TABLE {before}"),
-        Step(
-            "keep the rows of a series together when they are compressed",
-            f"ALTER TABLE {name} SET (timescaledb.compress, timescaledb.compress_segmentby = '{table.series}',"
-            f" timescaledb.compress_orderby = '{table.time}')",
-        ),
-        Step("compress what is older than a week", f"SELECT add_compression_policy('{name}', INTERVAL '7 days')"),
-    ]
-
-
-def plan(url: str, extension: Extension, table: Hypertable) -> list[Step]:
-    """Return the statements to run; empty if they have run already.
+def plan(url: str, extension: Extension, tables: Sequence[Hypertable]) -> Plan:
+    """Return the steps to run; none if they have run already.
 
     Raises:
-        CannotScaleOut: The extension is not supported, or not in the database.
+        CannotScaleOut: The extension is not supported, too old, or not in the database.
+        psycopg.Error: The database does not answer.
     """
     if extension is Extension.CITUS:
         raise CannotScaleOut("Citus is not supported: ingest stops once its tables are distributed")
-    with psycopg.connect(url, autocommit=True) as connection:
-        installed = connection.execute("SELECT FROM pg_extension WHERE extname = %s", (extension,)).fetchone()
-        if installed is None:
-            available = connection.execute("SELECT FROM pg_available_extensions WHERE name = %s", (extension,)).fetchone()
-            raise CannotScaleOut(
-                f"{extension} is on the server but not in this database: have its owner run CREATE EXTENSION {extension}"
-                if available is not None
-                else f"the server does not have {extension}: install it, add it to shared_preload_libraries, restart,"
-                f" and run CREATE EXTENSION {extension} in this database"
-            )
-        found = connection.execute(
-            "SELECT FROM timescaledb_information.hypertables WHERE hypertable_name = %s", (table.name,)
-        ).fetchone()
-        return _steps(table) if found is None else []
+    with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
+        _check_installed(connection, extension)
+        # The Apache edition has neither the statements nor the background job.
+        compresses = _value(connection, "SELECT current_setting('timescaledb.license', true)") == "timescale"
+        steps = [step for table in tables for step in _steps(connection, table, compresses)]
+        if compresses:
+            steps = [*_unlimited(connection), *steps]
+        return Plan(steps, compresses)
 
 
-def apply(url: str, steps: list[Step]) -> None:
-    """Execute a plan in one transaction. The service's processes must be stopped. PostgreSQL's errors are raised unchanged."""
-    with psycopg.connect(url) as connection:
+def apply(url: str, steps: Sequence[Step], report: Callable[[Step], None] = lambda _: None) -> None:
+    """Execute a plan, each step in a transaction. The service's processes must be stopped.
+
+    Args:
+        url: The owner's connection string.
+        steps: Those of `plan`.
+        report: Called before each step.
+
+    Raises:
+        CannotScaleOut: A step failed. It changed nothing, and those before it are complete.
+        psycopg.OperationalError: The database does not answer.
+    """
+    with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
+        connection.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'".encode())
+        connection.execute("SET statement_timeout = 0")
         for step in steps:
-            connection.execute(step.statement.encode())
+            report(step)
+            try:
+                with connection.transaction():
+                    for statement in step.statements:
+                        connection.execute(statement.encode())
+            except psycopg.errors.LockNotAvailable:
+                raise CannotScaleOut("a table is in use: stop the processes of the service, and repeat the command") from None
+            except psycopg.Error as error:
+                reason = error.diag.message_primary or str(error).strip()
+                raise CannotScaleOut(f"{step.purpose}: {reason}. Completed steps are kept: repeat the command") from error
+
+
+def _check_installed(connection: psycopg.Connection, extension: Extension) -> None:
+    version = _value(connection, "SELECT extversion FROM pg_extension WHERE extname = %s", extension)
+    if version is None:
+        available = _value(connection, "SELECT true FROM pg_available_extensions WHERE name = %s", extension)
+        raise CannotScaleOut(
+            f"{extension} is on the server but not in this database: have its owner run CREATE EXTENSION {extension}"
+            if available
+            else f"the server does not have {extension}: install it, add it to shared_preload_libraries, restart,"
+            f" and run CREATE EXTENSION {extension} in this database"
+        )
+    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_VERSION:
+        raise CannotScaleOut(f"{extension} {version} is too old: it must be {'.'.join(map(str, _OLDEST_VERSION))} or newer")
+
+
+def _unlimited(connection: psycopg.Connection) -> Iterator[Step]:
+    """Late values of many sources decompress more rows than one transaction may by default, and ingest would stop."""
+    database = _value(connection, "SELECT quote_ident(current_database())")
+    if _value(connection, f"SELECT current_setting('{_NO_LIMIT}', true)") != "0":
+        yield Step("let late values into what is compressed", (f"ALTER DATABASE {database} SET {_NO_LIMIT} = 0",))
+
+
+def _steps(connection: psycopg.Connection, table: Hypertable, compresses: bool) -> Iterator[Step]:
+    enabled = _compression(connection, table.name)
+    if enabled is None:
+        enabled = _compression(connection, table.after)
+        if enabled is None:
+            yield _creation(table)
+            enabled = False
+        if compresses and not enabled:
+            yield _enabling(table, table.after)
+            enabled = True
+        yield from _moves(connection, table, enabled)
+        yield _replacement(table)
+    elif compresses and not enabled:
+        yield _enabling(table, table.name)
+        enabled = True
+    if enabled and not _value(
+        connection,
+        "SELECT true FROM timescaledb_information.jobs WHERE hypertable_name = %s AND proc_name = 'policy_compression'",
+        table.name,
+    ):
+        yield Step(
+            f"compress what is older than a week in {table.name}",
+            (f"SELECT add_compression_policy('{table.name}', INTERVAL '{_COMPRESS_AFTER_DAYS} days')",),
+        )
+
+
+def _creation(table: Hypertable) -> Step:
+    return Step(
+        f"set {table.name} aside, and create an empty table like it that TimescaleDB partitions",
+        (
+            f"ALTER TABLE {table.name} RENAME TO {table.before}",
+            f"CREATE TABLE {table.after} (LIKE {table.before} INCLUDING ALL)",
+            f"SELECT create_hypertable('{table.after}', by_range('{table.time}', INTERVAL '{table.days} days'),"
+            " create_default_indexes => false)",
+        ),
+    )
+
+
+def _enabling(table: Hypertable, name: str) -> Step:
+    return Step(
+        f"keep the rows of a series of {table.name} together when they are compressed",
+        (
+            f"ALTER TABLE {name} SET (timescaledb.compress, timescaledb.compress_segmentby = '{table.series}',"
+            f" timescaledb.compress_orderby = '{table.time}')",
+        ),
+    )
+
+
+def _moves(connection: psycopg.Connection, table: Hypertable, compress: bool) -> Iterator[Step]:
+    for name in _partitions(connection, table):
+        yield Step(
+            f"move {name}",
+            (
+                f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE",
+                f"INSERT INTO {table.after} SELECT * FROM {name}",
+                f"DROP TABLE {name}",
+            ),
+        )
+        if compress:
+            # A later partition may have rows of the newest chunk.
+            yield Step(
+                "compress what is complete and older than a week",
+                (
+                    "SELECT compress_chunk(format('%I.%I', chunk_schema, chunk_name)::regclass)"
+                    f" FROM timescaledb_information.chunks WHERE hypertable_name = '{table.after}' AND NOT is_compressed"
+                    f" AND range_end <= least(now() - INTERVAL '{_COMPRESS_AFTER_DAYS} days',"
+                    f" (SELECT max(range_start) FROM timescaledb_information.chunks WHERE hypertable_name = '{table.after}'))",
+                ),
+            )
+
+
+def _replacement(table: Hypertable) -> Step:
+    key = f"{table.name}_pkey"
+    return Step(
+        f"drop the old {table.name}, and use the new one",
+        (
+            f"DROP TABLE {table.before}",
+            f"ALTER TABLE {table.after} RENAME CONSTRAINT {table.after}_pkey TO {key}",
+            f"ALTER TABLE {table.after} RENAME TO {table.name}",
+        ),
+    )
+
+
+def _partitions(connection: psycopg.Connection, table: Hypertable) -> list[str]:
+    """Return the names of the partitions that have not been moved, oldest first."""
+    rows = connection.execute(
+        "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
+        " WHERE i.inhparent = coalesce(to_regclass(%s), to_regclass(%s)) ORDER BY 1",
+        (table.before, table.name),
+    )
+    return [row[0] for row in rows.fetchall()]
+
+
+def _compression(connection: psycopg.Connection, name: str) -> bool | None:
+    """Return whether a hypertable has settings of compression; None if it is no hypertable."""
+    enabled: bool | None = _value(
+        connection, "SELECT compression_enabled FROM timescaledb_information.hypertables WHERE hypertable_name = %s", name
+    )
+    return enabled
+
+
+def _value(connection: psycopg.Connection, query: str, *parameters: Any) -> Any:
+    row = connection.execute(query.encode(), parameters or None).fetchone()
+    return row and row[0]

@@ -12,10 +12,8 @@ from uuid import UUID
 import msgspec
 
 from gridfleet.domains.device_templates.decoder import Metric
-from gridfleet.kernel.db.scale_out import Hypertable
 
 __all__ = [
-    "FRAME_TABLE",
     "MAX_LAYOUT_METRICS",
     "FrameBatch",
     "FrameLayout",
@@ -31,8 +29,6 @@ __all__ = [
     "pack_row",
     "to_datetime",
 ]
-
-FRAME_TABLE: Final = Hypertable("telemetry_frame", time="time", series="source_id")
 
 MAX_LAYOUT_METRICS: Final = 200
 """Keeps a row under 2 kB, below which PostgreSQL stores it inline. Devices with more metrics have several layouts."""
