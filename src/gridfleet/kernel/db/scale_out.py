@@ -76,13 +76,14 @@ def plan(url: str, extension: Extension, tables: Sequence[Hypertable]) -> Plan:
     """Return the steps to run; none if they have run already.
 
     Raises:
-        CannotScaleOut: The extension is not supported, too old, or not in the database.
+        CannotScaleOut: The extension is not supported, too old, or not in the database, or the role does not own the schema.
         psycopg.Error: The database does not answer.
     """
     if extension is Extension.CITUS:
         raise CannotScaleOut("Citus is not supported: ingest stops once its tables are distributed")
     with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
         _check_installed(connection, extension)
+        _check_owner(connection)
         # The Apache edition has neither the statements nor the background job.
         compresses = _value(connection, "SELECT current_setting('timescaledb.license', true)") == "timescale"
         steps = [step for table in tables for step in _steps(connection, table, compresses)]
@@ -106,7 +107,7 @@ def apply(url: str, steps: Sequence[Step], report: Callable[[Step], None] = lamb
     with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
         connection.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'".encode())
         connection.execute("SET statement_timeout = 0")
-        for step in steps:
+        for number, step in enumerate(steps):
             report(step)
             try:
                 with connection.transaction():
@@ -116,7 +117,8 @@ def apply(url: str, steps: Sequence[Step], report: Callable[[Step], None] = lamb
                 raise CannotScaleOut("a table is in use: stop the processes of the service, and repeat the command") from None
             except psycopg.Error as error:
                 reason = error.diag.message_primary or str(error).strip()
-                raise CannotScaleOut(f"{step.purpose}: {reason}. Completed steps are kept: repeat the command") from error
+                left = "the steps before it are complete: repeat the command" if number else "nothing was changed"
+                raise CannotScaleOut(f"{step.purpose}: {reason}; {left}") from error
 
 
 def _check_installed(connection: psycopg.Connection, extension: Extension) -> None:
@@ -131,6 +133,17 @@ def _check_installed(connection: psycopg.Connection, extension: Extension) -> No
         )
     if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_VERSION:
         raise CannotScaleOut(f"{extension} {version} is too old: it must be {'.'.join(map(str, _OLDEST_VERSION))} or newer")
+
+
+def _check_owner(connection: psycopg.Connection) -> None:
+    """Refuse a superuser too: new tables would be its own, and the running role would have no rights on them."""
+    owner = _value(
+        connection,
+        "SELECT relowner::regrole::text FROM pg_class WHERE oid = to_regclass('alembic_version')"
+        " AND relowner <> current_user::regrole",
+    )
+    if owner is not None:
+        raise CannotScaleOut(f"only the owner of the tables can do this: set GRIDFLEET_DATABASE_URL to the account {owner}")
 
 
 def _unlimited(connection: psycopg.Connection) -> Iterator[Step]:
