@@ -34,6 +34,7 @@ from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.db.migrate import migrate
 from gridfleet.kernel.db.roles import grant
 from gridfleet.kernel.db.scale_out import Extension, Step, apply, plan
+from gridfleet.kernel.isolation import is_poison
 from support.builders.telemetry_records import RecordedPlant
 from support.servers.replication import execute, value
 from support.servers.timescale import TimescaleServer, timescale_programs, timescale_server
@@ -204,12 +205,25 @@ async def test_a_killed_switch_over_continues(owner: str, running: str) -> None:
             kills += 1
             left = value(owner, "SELECT count(*) FROM pg_inherits WHERE inhparent::regclass::text LIKE '%_before'")
             if left and value(owner, "SELECT to_regclass('telemetry_frame')") is None:
-                with pytest.raises(psycopg.errors.UndefinedTable):  # an outage for the service, not a message that fails
+                with pytest.raises(psycopg.errors.UndefinedTable) as raised:
                     await plant.write(None, ["a", "b"], {TODAY: [1.0, 2.0]})
+                assert not is_poison(raised.value)  # ingest waits, and refuses no message
         assert kills >= 5
         assert hypertables(owner) == set(TABLES)
         assert await contents(plant) == before
         await plant.write(None, ["a", "b"], {TODAY: [1.0, 2.0]})
+
+
+async def test_roll_ups_move_where_only_frames_were_moved(owner: str, running: str) -> None:
+    async with open_database(running, name="test", size=5) as database:
+        plant = await record(database, 20, 3)
+        before = await contents(plant)
+        apply(owner, plan(owner, Extension.TIMESCALEDB, HYPERTABLES[:1]).steps)
+        assert hypertables(owner) == {"telemetry_frame"}
+        left = plan(owner, Extension.TIMESCALEDB, HYPERTABLES).steps
+        assert not any("telemetry_frame" in statement for step in left for statement in step.statements)
+        await asyncio.to_thread(switch_over, owner)
+        assert await contents(plant) == before
 
 
 async def test_the_disk_does_not_hold_everything_twice(owner: str, running: str) -> None:
