@@ -15,7 +15,7 @@ depends_on = None
 _FUNCTION: Final = """
 -- Drop the chunks of a table of telemetry that end at `until` or before, and return their number. A table with partitions of
 -- its own has no chunks. The running role does not own the table, and only its owner may drop chunks.
-CREATE FUNCTION drop_telemetry_chunks(parent text, until timestamptz) RETURNS bigint LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION drop_telemetry_chunks(parent text, until timestamptz) RETURNS bigint LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
 DECLARE
     dropped bigint;
