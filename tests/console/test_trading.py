@@ -55,9 +55,9 @@ def barn(database_url: str, organization: UUID) -> UUID:
         add_site(db, organization, "Mill")
         db.execute(
             "INSERT INTO vcp_site (plant_id, constraints, fallback_mode, fallback_after_seconds, override_mode,"
-            " override_set_by, override_set_at, schedule_id, schedule_revision, schedule_active)"
-            " VALUES (%s, %s, 'BACKUP', 600, 'EMERGENCY_STOP', 'key', now(), 'day', 2, true)",
-            (plant, Jsonb({"importLimitKw": 12.5})),
+            " override_set_by, override_set_at, schedule_id, schedule_revision, schedule_active, opened_at)"
+            " VALUES (%s, %s, 'BACKUP', 600, 'EMERGENCY_STOP', 'key', now(), 'day', 2, true, %s)",
+            (plant, Jsonb({"importLimitKw": 12.5}), now - 4 * HOUR),
         )
         for step in steps:
             begin = datetime.fromisoformat(step["start"])
