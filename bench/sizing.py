@@ -97,26 +97,25 @@ class Outage(NamedTuple):
     minutes: float
 
 
-def outage(arriving: float, stored: float, *, minutes: float = 60, step_seconds: float = 1) -> Outage:
-    """Simulate a queue whose consumer is away.
+def outage(arriving: float, stored: float, *, minutes: int = 60) -> Outage:
+    """Simulate a queue whose consumer is away, second by second.
 
     Args:
         arriving: Messages that arrive in a second, all the time.
         stored: Messages that the consumer stores in a second when it is there, more than arrive.
         minutes: How long it is away.
-        step_seconds: How far the simulation goes in a step.
+
+    Raises:
+        ValueError: As many arrive as are stored, or more.
     """
     if stored <= arriving:
         raise ValueError("the queue would never be empty again")
-    time = waiting = most = 0.0
-    end = minutes * 60
-    while time < end or waiting > 0:
-        waiting += arriving * step_seconds
-        if time >= end:
-            waiting = max(0.0, waiting - stored * step_seconds)
-        most = max(most, waiting)
-        time += step_seconds
-    return Outage(most, (time - end) / 60)
+    waiting = most = arriving * minutes * 60
+    seconds = 0
+    while waiting > 0:
+        waiting += arriving - stored
+        seconds += 1
+    return Outage(most, seconds / 60)
 
 
 def tables(table: Table) -> str:

@@ -15,9 +15,8 @@ from support.clients.plants_over_http import new_plant
 from support.servers.api_service import ApiService, api_service
 from support.servers.redis_server import RedisServer
 
-LONG_SECONDS = 60.0
-"""Nothing here takes a second on a quiet machine. A frozen server without bounds would keep every request waiting for
-minutes."""
+LONG_SECONDS = 10.0
+"""Nothing here takes a second; a frozen server without bounds would keep every request waiting for minutes."""
 
 
 @pytest.fixture
@@ -46,15 +45,21 @@ async def test_the_service_goes_on(service: ApiService, own_redis: RedisServer, 
     assert (await client.get(energy, headers=headers)).status_code == 200
     assert await cache_check(service) == "ok"
 
+    async def requests(name: str) -> float:
+        """Return the seconds that 41 requests take."""
+        started = time.perf_counter()
+        answers = await asyncio.gather(*(client.get(energy, headers=headers) for _ in range(20)))
+        answers += [await client.get(energy, headers=headers) for _ in range(20)]
+        answers.append(await client.patch(f"/api/v1/plants/{plant['id']}", json={"name": name}, headers=headers))
+        assert {answer.status_code for answer in answers} == {200}
+        return time.perf_counter() - started
+
+    with_redis = await requests("First")
     own_redis.signal(end)
-    started = time.perf_counter()
-    answers = await asyncio.gather(*(client.get(energy, headers=headers) for _ in range(20)))
-    answers += [await client.get(energy, headers=headers) for _ in range(20)]
-    answers.append(await client.patch(f"/api/v1/plants/{plant['id']}", json={"name": "Renamed"}, headers=headers))
-    assert {answer.status_code for answer in answers} == {200}
-    seconds = time.perf_counter() - started
-    print(f"{end.name}: {len(answers)} requests took {seconds:.2f} s together")
-    assert seconds < LONG_SECONDS
+    seconds = await requests("Second")
+    print(f"{end.name}: 41 requests took {seconds:.2f} s, with Redis {with_redis:.2f} s")
+    # On a busy machine, they take as long without the end of Redis.
+    assert seconds < LONG_SECONDS + 10 * with_redis
     assert await cache_check(service) == "unavailable"
 
     wrong = {"email": "nobody@example.com", "password": "Mistaken-horse-7"}
