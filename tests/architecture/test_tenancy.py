@@ -129,8 +129,12 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "telemetry/energy/store": (
         "energies of all organisations are kept alike; meters and readings belong to plants that the caller named",
-        "dirty_plants postpone accounts readings last_readings next_readings misplaced owner_of past_to_read kept_around"
-        " kept_from falls_before write leave_totals enter_totals",
+        "dirty_plants postpone accounts readings last_readings next_readings past_to_read kept_around kept_from falls_before"
+        " write",
+    ),
+    "telemetry/energy/totals/store": (
+        "totals of all organisations are kept alike, and follow their plants",
+        "misplaced owner_of leave_totals enter_totals complete",
     ),
     "telemetry/frames/store": (
         "ingest writes what verified plants reported; the telemetry of deleted plants has no organisation",

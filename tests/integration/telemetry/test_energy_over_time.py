@@ -1,8 +1,9 @@
 """Energy over time: kept energies of plants and fleets, compared with the frames and with each other."""
 
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +28,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
+from support.builders.accounts import add_organization
 from support.builders.signal_roles import add_template, set_template
 from support.builders.telemetry_records import RecordedPlant, add_plant, member
 
@@ -92,12 +94,18 @@ async def check_totals(database: Database, *organizations: UUID) -> None:
     async with database.transaction() as db:
         for organization_id in organizations:
             cursor = await db.execute(
-                "SELECT hour, array_agg(total ORDER BY place) FROM (SELECT e.hour, v.place, sum(v.value)::bigint AS total"
-                " FROM plant_energy e JOIN plant p ON p.id = e.plant_id CROSS JOIN LATERAL unnest(e.energies)"
-                " WITH ORDINALITY AS v (value, place) WHERE p.organization_id = %s GROUP BY 1, 2) s GROUP BY 1",
+                "SELECT e.hour, e.energies FROM plant_energy e JOIN plant p ON p.id = e.plant_id WHERE p.organization_id = %s",
                 (organization_id,),
             )
-            sums = {hour: [value or 0 for value in values] for hour, values in await cursor.fetchall()}
+            sums: dict[datetime, list[int]] = {}
+            for hour, energies in await cursor.fetchall():
+                kinds = [[value or 0 for value in energies[n : n + 4]] for n in range(0, 20, 4)]
+                produced, _, _, charged, discharged = kinds
+                own = [p + d - c for p, d, c in zip(produced, discharged, charged, strict=True)]
+                is_metered = any(value is not None for value in energies[4:12])
+                metered = [*own, *produced] if is_metered else [0] * 8
+                values = [*chain.from_iterable(kinds), *metered]
+                sums[hour] = [a + b for a, b in zip(sums.get(hour, [0] * 28), values, strict=True)]
             cursor = await db.execute("SELECT hour, energies FROM fleet_energy WHERE organization_id = %s", (organization_id,))
             totals = {hour: [value or 0 for value in values] for hour, values in await cursor.fetchall()}
             assert {hour: values for hour, values in totals.items() if any(values)} == {
@@ -316,6 +324,41 @@ async def test_shares_and_consumption(site: RecordedPlant) -> None:
     total = (await of_plant(site, range_of(EnergyBucket.DAY))).total
     assert (total.produced, total.imported, total.exported, total.consumed) == (10, 2, 4, 8)
     assert (total.self_consumption, total.self_sufficiency) == (60, 75)
+
+
+async def test_a_fleet_consumes_what_its_plants_with_a_meter_at_the_grid_do(site: RecordedPlant) -> None:
+    """Also after a plant was moved, and before and after rows of a release that did not know this are completed."""
+    without = RecordedPlant(site.database, site.organization_id, await add_plant(site.database, site.organization_id))
+    await without.add_device("PV1")
+    organization = await add_organization(site.database)
+    moved = await add_site(site.database, organization.id)
+    for plant in (site, moved):
+        await counted(plant, {MIDNIGHT + MINUTE: 0.0, MIDNIGHT + 2 * MINUTE: 10.0})
+        await plant.write("GRID", METERED, {MIDNIGHT + MINUTE: [0.0, 0.0], MIDNIGHT + 2 * MINUTE: [2.0, 4.0]})
+    await counted(without, {MIDNIGHT + MINUTE: 0.0, MIDNIGHT + 2 * MINUTE: 30.0})
+    await work(site.database)
+    query = range_of(EnergyBucket.DAY)
+
+    async def check(org: OrgScope, plants: int) -> None:
+        total = (await of_fleet(site.database, org, query)).total
+        assert (total.produced, total.consumed) == (10 * plants + 30, 8 * plants)
+        assert (total.self_consumption, total.self_sufficiency) == (60, 75)
+
+    await check(site.org, plants=1)
+    await check(replace(site.org, plant_ids=frozenset({site.id, without.id})), plants=1)
+
+    async with site.database.transaction() as db:
+        await db.execute("UPDATE fleet_energy SET energies = energies[1:20]")
+        await db.execute("UPDATE plant SET organization_id = %s WHERE id = %s", (site.organization_id, moved.id))
+    # All plants count until a job completes the row.
+    assert (await of_fleet(site.database, site.org, query)).total.consumed == 38
+    await work(site.database)
+    await check(site.org, plants=2)
+    async with site.database.transaction() as db:
+        await db.execute("UPDATE plant SET organization_id = %s WHERE id = %s", (organization.id, moved.id))
+    await work(site.database)
+    await check(site.org, plants=1)
+    await check_totals(site.database, site.organization_id, organization.id)
 
 
 async def test_a_deleted_meter_at_the_grid_displaces_no_other_after_its_last_value(site: RecordedPlant) -> None:

@@ -16,6 +16,7 @@ from gridfleet.domains.telemetry.energy.hours import TookTooLong, energies_of_ho
 from gridfleet.domains.telemetry.energy.models import BucketOfEnergy, DirtyHour, EnergyAmounts, EnergyOverTime, KeptHour
 from gridfleet.domains.telemetry.energy.periods import QUARTER, EnergyBucket, buckets_in, edges_of
 from gridfleet.domains.telemetry.energy.quarters import QUARTERS
+from gridfleet.domains.telemetry.energy.totals import store as totals
 from gridfleet.domains.telemetry.roles import role_metrics
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import measurable
@@ -45,7 +46,9 @@ MOST_SECONDS: Final = 5.0
 Amount = float | None
 Amounts = tuple[Amount, Amount, Amount, Amount, Amount, Amount, Amount, Amount]
 Sums = Sequence[int | None]
-"""Energies in mWh, in the order of `Energy`: produced, imported, exported, charged, discharged."""
+"""Energies in mWh: produced, imported, exported, charged, discharged; and of plants that have measured at the grid, produced +
+discharged - charged, and produced.
+"""
 
 
 class EnergyQuery(NamedTuple):
@@ -89,9 +92,9 @@ async def energy_of_plant(db: Connection, org: OrgScope, plant_id: UUID, query: 
                 computed = await energies_of_hours(db, metrics, (DirtyHour(plant_id, hour) for hour in hours), until)
         except (TookTooLong, QueryCanceled):
             hours, as_of = set(), min(now, open_from)
-    sums = _sums(edges, await store.of_plants(db, org, [plant_id], edges, hours))
+    sums = _sums(edges, await totals.of_plants(db, org, [plant_id], edges, hours))
     _add(sums, edges, computed)
-    return _over_time(query.bucket, zone, as_of, edges, sums)
+    return _over_time(query.bucket, zone, as_of, edges, [_metered(energies[: store.KINDS]) for energies in sums])
 
 
 async def energy_of_fleet(db: Connection, org: OrgScope, query: EnergyQuery, organization_zone: str) -> EnergyOverTime:
@@ -104,7 +107,7 @@ async def energy_of_fleet(db: Connection, org: OrgScope, query: EnergyQuery, org
     edges = _edges(query, zone)
     as_of = await store.watermark(db)
     if org.plant_ids is None:
-        rows = await store.of_fleet(db, org, edges)
+        rows = await totals.of_fleet(db, org, edges)
     else:
         longest = MOST_PLANT_HOURS // max(1, len(org.plant_ids)) * _HOUR
         if edges[-1] - edges[0] > longest:
@@ -112,7 +115,7 @@ async def energy_of_fleet(db: Connection, org: OrgScope, query: EnergyQuery, org
             raise ValidationFailed(
                 details=[f"to: must be at most {hours} hours after from for a key of {len(org.plant_ids)} plants"]
             )
-        rows = await store.of_plants(db, org, list(org.plant_ids), edges, ())
+        rows = await totals.of_plants(db, org, list(org.plant_ids), edges, ())
     return _over_time(query.bucket, zone, as_of, edges, _sums(edges, rows))
 
 
@@ -126,7 +129,7 @@ def _edges(query: EnergyQuery, zone: str) -> list[datetime]:
 
 
 def _sums(edges: Sequence[datetime], rows: Iterable[tuple[Any, ...]]) -> list[list[int | None]]:
-    found: list[list[int | None]] = [[None] * store.KINDS for _ in edges[1:]]
+    found: list[list[int | None]] = [[None] * (store.KINDS + totals.METERED) for _ in edges[1:]]
     for number, *energies in rows:
         found[number - 1] = [None if energy is None else int(energy) for energy in energies]
     return found
@@ -140,6 +143,12 @@ def _add(sums: Sequence[list[int | None]], edges: Sequence[datetime], hours: Map
             if value is not None and edges[0] <= begin < edges[-1]:
                 total = sums[bisect_right(edges, begin) - 1]
                 total[place // QUARTERS] = (total[place // QUARTERS] or 0) + value
+
+
+def _metered(energies: Sequence[int | None]) -> Sums:
+    """Return the sums of one plant. A gap of its meter at the grid ends with a reading that counts for the whole gap."""
+    produced, _, _, charged, discharged = energies
+    return [*energies, (produced or 0) + (discharged or 0) - (charged or 0), produced]
 
 
 def _over_time(
@@ -158,10 +167,10 @@ def amounts_of(energies: Sums) -> Amounts:
 
     What flows into the plant and not out of it is consumed; without a meter at the grid this is not known.
     """
-    produced, imported, exported, charged, discharged = energies
+    produced, imported, exported, charged, discharged, own, produced_metered = energies
     consumed = None
     if imported is not None or exported is not None:
-        consumed = max(0, (produced or 0) + (imported or 0) - (exported or 0) + (discharged or 0) - (charged or 0))
+        consumed = max(0, (own or 0) + (imported or 0) - (exported or 0))
     return (
         _kilo(produced),
         _kilo(consumed),
@@ -169,7 +178,7 @@ def amounts_of(energies: Sums) -> Amounts:
         _kilo(exported),
         _kilo(charged),
         _kilo(discharged),
-        None if exported is None else _share(produced, exported),
+        None if exported is None else _share(produced_metered, exported),
         None if imported is None else _share(consumed, imported),
     )
 

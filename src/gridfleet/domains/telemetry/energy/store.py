@@ -1,4 +1,4 @@
-"""SQL of energies that are kept for each plant and hour, and of their totals for each organisation."""
+"""SQL of energies that are kept for each plant and hour."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -12,13 +12,8 @@ from gridfleet.kernel.db import Connection
 __all__ = ["Pick"]
 
 KINDS: Final = 5
-"""Kinds of energy in a row."""
-_VALUES: Final = 4 * KINDS
+"""Kinds of energy in a row of a plant."""
 _LOOKAHEAD: Final = timedelta(hours=24)
-_SUM: Final = ", ".join(
-    f"coalesce(t.energies[{n}] + {{other}}[{n}], t.energies[{n}], {{other}}[{n}])" for n in range(1, _VALUES + 1)
-)
-_DIFFERENCE: Final = ", ".join(f"t.energies[{n}] - coalesce(e.energies[{n}], 0)" for n in range(1, _VALUES + 1))
 
 
 class Pick(NamedTuple):
@@ -200,7 +195,8 @@ async def log_dirty(db: Connection, hours: Collection[DirtyHour]) -> None:
     )
 
 
-def _array(energies: Iterable[int | None]) -> str:
+def array(energies: Iterable[int | None]) -> str:
+    """Return energies as the text of an array."""
     return "{" + ",".join("NULL" if value is None else str(value) for value in energies) + "}"
 
 
@@ -213,57 +209,9 @@ async def write(db: Connection, hours: Mapping[DirtyHour, KeptHour]) -> None:
         (
             [one.plant_id for one in hours],
             [one.hour for one in hours],
-            [_array(kept.energies) for kept in hours.values()],
+            [array(kept.energies) for kept in hours.values()],
             [kept.falls for kept in hours.values()],
         ),
-    )
-
-
-async def add_to_totals(db: Connection, changes: Mapping[tuple[UUID, datetime], Sequence[int | None]]) -> None:
-    """Add changes to the totals of (organisation, hour)."""
-    ordered = sorted(changes)
-    await db.execute(
-        "INSERT INTO fleet_energy AS t (organization_id, hour, energies) SELECT id, hour, energies::bigint[]"
-        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[]) AS n (id, hour, energies)"
-        f" ON CONFLICT (organization_id, hour) DO UPDATE SET energies = ARRAY[{_SUM.format(other='excluded.energies')}]",
-        ([one[0] for one in ordered], [one[1] for one in ordered], [_array(changes[one]) for one in ordered]),
-    )
-
-
-async def misplaced(db: Connection, limit: int) -> list[UUID]:
-    """Return plants that were deleted or moved while totals of an organisation contain them."""
-    cursor = await db.execute(
-        "SELECT a.plant_id FROM energy_account a LEFT JOIN plant p ON p.id = a.plant_id"
-        " WHERE p.organization_id IS DISTINCT FROM a.organization_id LIMIT %s",
-        (limit,),
-    )
-    return [row[0] for row in await cursor.fetchall()]
-
-
-async def owner_of(db: Connection, plant_id: UUID) -> UUID | None:
-    """Return the organisation of a plant, in which it stays until the transaction ends; None if it was deleted."""
-    cursor = await db.execute("SELECT organization_id FROM plant WHERE id = %s FOR KEY SHARE", (plant_id,))
-    row = await cursor.fetchone()
-    return None if row is None else row[0]
-
-
-async def leave_totals(db: Connection, plant_id: UUID) -> None:
-    """Subtract a plant from the totals of the organisation of its account."""
-    await db.execute(
-        f"UPDATE fleet_energy t SET energies = ARRAY[{_DIFFERENCE}] FROM plant_energy e JOIN energy_account a USING (plant_id)"
-        " WHERE e.plant_id = %s AND t.organization_id = a.organization_id AND t.hour = e.hour",
-        (plant_id,),
-    )
-
-
-async def enter_totals(db: Connection, plant_id: UUID, organization_id: UUID) -> None:
-    """Add a plant to the totals of an organisation, and make it that of its account."""
-    await db.execute(
-        "WITH account AS (UPDATE energy_account SET organization_id = %(org)s WHERE plant_id = %(plant)s)"
-        " INSERT INTO fleet_energy AS t (organization_id, hour, energies) SELECT %(org)s, hour, energies FROM plant_energy"
-        " WHERE plant_id = %(plant)s"
-        f" ON CONFLICT (organization_id, hour) DO UPDATE SET energies = ARRAY[{_SUM.format(other='excluded.energies')}]",
-        {"org": organization_id, "plant": plant_id},
     )
 
 
@@ -308,45 +256,3 @@ async def unfinished_hours(db: Connection, org: OrgScope, plant_id: UUID, start:
         {"plant": plant_id, "org": org.organization_id, "start": start},
     )
     return {row[0] for row in await cursor.fetchall()}
-
-
-_QUARTER: Final = "e.hour + q.number * interval '15 minutes'"
-_SUMS: Final = f"width_bucket({_QUARTER}, %(edges)s::timestamptz[]), " + ", ".join(
-    f"sum(e.energies[{4 * kind + 1} + q.number])" for kind in range(KINDS)
-)
-_BUCKETS: Final = (
-    " CROSS JOIN generate_series(0, 3) AS q (number)"
-    f" WHERE {_QUARTER} >= %(start)s::timestamptz AND {_QUARTER} < %(end)s::timestamptz GROUP BY 1"
-)
-_OF_HOUR: Final = ", ".join(f"sum(e.energies[{number}])" for number in range(1, _VALUES + 1))
-
-
-async def of_plants(
-    db: Connection, org: OrgScope, plant_ids: Sequence[UUID], edges: Sequence[datetime], without: Iterable[datetime]
-) -> list[tuple[Any, ...]]:
-    """Return (number of the bucket from 1, one sum in mWh for each kind of energy) of plants, without some hours."""
-    cursor = await db.execute(
-        # Sums of hours first: there are as many of them as of one plant, and only they are divided into quarters.
-        f"SELECT {_SUMS} FROM (SELECT e.hour, ARRAY[{_OF_HOUR}] AS energies FROM plant_energy e"
-        " JOIN plant p ON p.id = e.plant_id WHERE e.plant_id = ANY(%(plants)s) AND p.organization_id = %(org)s"
-        " AND e.hour > %(start)s::timestamptz - interval '1 hour' AND e.hour < %(end)s::timestamptz"
-        f" AND e.hour <> ALL(%(without)s::timestamptz[]) GROUP BY e.hour) AS e{_BUCKETS}",
-        {**_range(org, edges), "plants": list(plant_ids), "without": list(without)},
-        prepare=False,
-    )
-    return await cursor.fetchall()
-
-
-async def of_fleet(db: Connection, org: OrgScope, edges: Sequence[datetime]) -> list[tuple[Any, ...]]:
-    """Return (number of the bucket from 1, one sum in mWh for each kind of energy) of all plants of the organisation."""
-    cursor = await db.execute(
-        f"SELECT {_SUMS} FROM (SELECT hour, energies FROM fleet_energy WHERE organization_id = %(org)s"
-        f" AND hour > %(start)s::timestamptz - interval '1 hour' AND hour < %(end)s::timestamptz) AS e{_BUCKETS}",
-        _range(org, edges),
-        prepare=False,
-    )
-    return await cursor.fetchall()
-
-
-def _range(org: OrgScope, edges: Sequence[datetime]) -> dict[str, Any]:
-    return {"org": org.organization_id, "edges": list(edges), "start": edges[0], "end": edges[-1]}

@@ -1,0 +1,1 @@
+"""Totals of the energies of an organisation's plants."""
