@@ -1,4 +1,4 @@
-"""Modes and schedules reach plants that are away for long, and what a plant refuses changes nothing."""
+"""Modes, schedules and limits reach plants that are away for long, and what a plant refuses changes nothing."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -203,6 +203,47 @@ async def test_a_long_step_is_issued_again(site: PartnerSite) -> None:
     await site.expire(25 * HOUR)
     await site.issue_due(25 * HOUR)
     assert await open_at(site, 25 * HOUR + 1) == [7.0]
+
+
+async def open_limits(site: PartnerSite, seconds: float) -> list[Any]:
+    """(import limit, seconds to the fallback) of the commands that an offline plant would get then; None if absent."""
+    await site.expire(seconds)
+    await site.issue_due(seconds)
+    found = [content["params"] for kind, content, status in await site.commands() if (kind, status) == ("CONFIG", "PENDING")]
+    return [
+        (params.get("constraints", {}).get("importLimitKw"), params.get("fallback", {}).get("afterSeconds")) for params in found
+    ]
+
+
+async def test_limits_are_issued_again_until_the_plant_has_them(site: PartnerSite) -> None:
+    await site.send("config.constraints", constraints={"importLimitKw": 9})
+    assert await open_limits(site, 2 * HOUR) == [(9, None)]
+    assert await open_limits(site, 30 * HOUR) == [(9, None)]
+    await site.acknowledge_newest("APPLIED")
+    assert await open_limits(site, 60 * HOUR) == []
+
+
+@pytest.mark.parametrize("applied", [True, False])
+async def test_limits_and_a_fallback_that_follow_each_other_both_reach_the_plant(site: PartnerSite, applied: bool) -> None:
+    """The command of each has it alone, and the plant may confirm the second after the first has expired."""
+    await site.send("config.constraints", constraints={"importLimitKw": 9})
+    await site.send("config.fallback", fallback={"mode": "STANDBY", "afterSeconds": 5 * DAY})
+    second = await site.newest()
+    await site.issue_due()
+    if applied:
+        await site.acknowledge({second: "APPLIED"})
+    assert await open_limits(site, 2 * HOUR) == [(9, 5 * DAY)]
+    await site.acknowledge_newest("APPLIED")
+    assert await open_limits(site, 60 * HOUR) == []
+
+
+@pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
+async def test_limits_that_the_plant_refused_are_issued_again_when_it_connects(site: PartnerSite, answer: str) -> None:
+    await site.send("config.constraints", constraints={"importLimitKw": 9})
+    await site.acknowledge_newest(answer)
+    assert await open_limits(site, 2 * HOUR) == []
+    await site.acknowledge({}, connects=True)
+    assert await open_limits(site, 2 * HOUR) == [(9, None)]
 
 
 @pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])

@@ -147,6 +147,12 @@ async def lock_due(db: Connection, now: datetime, limit: int, selection: Selecti
     return list({row[0] for row in await cursor.fetchall()})
 
 
+async def is_expected(db: Connection, plant_id: UUID, kind: Kind) -> bool:
+    """Return whether the plant still has to confirm something of this kind."""
+    cursor = await db.execute("SELECT FROM vcp_unconfirmed WHERE plant_id = %s AND kind = %s", (plant_id, kind))
+    return cursor.rowcount > 0
+
+
 async def is_due(db: Connection, plant_id: UUID, now: datetime) -> bool:
     """Return whether something is due at the plant."""
     cursor = await db.execute("SELECT FROM vcp_unconfirmed WHERE plant_id = %s AND due_at <= %s", (plant_id, now))

@@ -88,7 +88,7 @@ async def _after(db: Connection, command: Heading, site: Site, command_id: UUID,
 async def _expect_confirmation(
     db: Connection, command: Heading, before: Site, after: Site, issued: NewPlantCommand, now: datetime
 ) -> None:
-    """Insert a mode or schedule that the plant has to confirm.
+    """Insert the mode, schedule or limits that the plant has to confirm.
 
     Any other command ends an active fallback. The mode is then issued before the command itself.
     """
@@ -110,3 +110,9 @@ async def _expect_confirmation(
     if isinstance(command, ScheduleSet | ScheduleCancel):
         schedule = Unconfirmed(plant_id=plant_id, kind=Kind.SCHEDULE, command_id=issued.id, issued_at=issued_at)
         await confirmation.expect(db, schedule)
+    if isinstance(command, ConstraintsCommand | FallbackCommand):
+        limits = Unconfirmed(plant_id=plant_id, kind=Kind.LIMITS, command_id=issued.id, issued_at=issued_at)
+        if await confirmation.is_expected(db, plant_id, Kind.LIMITS):
+            # The command has only the limits or only the fallback. What is issued again has both.
+            limits = replace(limits, command_id=None, due_at=now)
+        await confirmation.expect(db, limits)
