@@ -2,15 +2,25 @@ import { expect, test } from "vitest";
 import { decoded, fieldOf, isPlausible, signalOf, symbolLines } from "./signals";
 
 test.each([
-  ["215", 21.5 - 40],
+  ["215", -18.5],
+  ["403", 0.3],
+  ["413", 1.3],
   ["-1e2", -50],
-  ["true", 0.1 - 40],
+  ["true", -39.9],
   ["1e400", null],
   ["0x10", null],
   ["12 ", null],
   ["", null],
 ])("a scaled signal stores for %s: %s", (raw, value) => {
   expect(decoded({ key: "temperature", field: "t", scale: 0.1, offset: -40 }, raw)).toBe(value);
+});
+
+test.each([
+  [1e-7, 3, 3e-7],
+  [0.9, 1e308, 9e307],
+  [0.12345678901234568, 3, 0.12345678901234568 * 3],
+])("a scale of %d makes %d to %d", (scale, raw, value) => {
+  expect(decoded({ key: "a", field: "a", scale }, String(raw))).toBe(value);
 });
 
 test.each([

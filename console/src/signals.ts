@@ -40,8 +40,23 @@ export function decoded({ bit, invert = false, scale = 1, offset = 0 }: Signal, 
     return word === null ? null : Number(((word >> BigInt(bit)) & 1n) ^ (invert ? 1n : 0n));
   }
   const number = raw === "true" ? 1 : raw === "false" ? 0 : JSON_NUMBER.test(raw) ? Number(raw) : Number.NaN;
-  const value = number * scale + offset;
+  const value = scaled(number, scale, offset);
   return Number.isFinite(value) ? value : null;
+}
+
+/** Return raw × scale + offset with the digits of the decimals, as the service does: 413 × 0.1 is 41.3. */
+function scaled(raw: number, scale: number, offset: number): number {
+  const divisor = 10 ** Math.max(placesOf(scale), placesOf(offset));
+  const [factor, added] = [Math.round(scale * divisor), Math.round(offset * divisor)];
+  const value = (raw * factor + added) / divisor;
+  const isExact = [factor, added, divisor].every(Number.isSafeInteger) && Number.isFinite(value);
+  return isExact ? value : raw * scale + offset;
+}
+
+/** Return the number of decimal places. */
+function placesOf(number: number): number {
+  const [digits = "", exponent = "0"] = String(number).split("e");
+  return Math.max(0, (digits.split(".")[1]?.length ?? 0) - Number(exponent));
 }
 
 /** Return whether a decoded value is within the signal's limits; others are stored and flagged. */

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from gridfleet.protocol.scaling import Scaling
 from gridfleet.simulator.measurements import Values
 
 __all__ = ["Encoded", "Signal", "SignalWriter"]
@@ -36,6 +37,9 @@ class SignalWriter:
 
     def __init__(self, signals: Sequence[Signal]) -> None:
         self._signals = signals
+        self._scalings = {
+            signal.key: Scaling.of(1.0 if signal.scale is None else signal.scale, signal.offset or 0.0) for signal in signals
+        }
 
     def encode(self, values: Values) -> Encoded:
         """Return the fields of those signals that have a value. Other fields are omitted; bits without a value are 0."""
@@ -48,7 +52,7 @@ class SignalWriter:
                 value = float(values[signal.key])
                 raw = value if (scale, offset) == (1.0, 0.0) else round((value - offset) / scale, _RAW_DECIMALS)
                 fields[signal.field] = raw
-                expected[signal.key] = raw * scale + offset
+                expected[signal.key] = self._scalings[signal.key].value(raw)
             elif signal.bit is not None:
                 word = signal.word or "status"
                 on = bool(values.get(signal.key, False))

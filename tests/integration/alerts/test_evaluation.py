@@ -15,6 +15,7 @@ from gridfleet.domains.alerts.moves import follow_moves
 from gridfleet.domains.alerts.rules.registry import delete_rule, update_rule
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
+from gridfleet.domains.telemetry.latest.queries import latest_points
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import open_database
 from gridfleet.kernel.ids import new_id
@@ -94,6 +95,18 @@ async def test_conditions(bench: Bench, condition: str, value: float, raises: bo
     await add_rule(bench.database, plant.organization_id, condition=Condition(condition))
     await say(bench, plant, 5, {"soc": value})
     assert len(await alerts_of(bench.database, plant.organization_id)) == raises
+
+
+@pytest.mark.parametrize(("condition", "raises"), [("LT", False), ("GT", False), ("EQ", True)])
+async def test_a_scaled_value_equals_its_decimal(bench: Bench, condition: str, raises: bool) -> None:
+    plant = await bench.plant()
+    await plant.add_device("BAT1", [{"key": "soc", "field": "s", "unit": "%", "scale": 0.1, "max": 41.3}])
+    await add_rule(bench.database, plant.organization_id, condition=Condition(condition), threshold=41.3)
+    await bench.take(plant.message(snapshot(ago(1), BAT1={"s": 413})))
+    assert bool(await alerts_of(bench.database, plant.organization_id)) is raises
+    async with bench.database.transaction() as db:
+        [point] = await latest_points(db, operator(plant.organization_id), plant.id)
+    assert (point.value, point.metadata) == (41.3, {"subDevice": "BAT1"})
 
 
 async def test_old_points_other_plants_disabled_rules_and_strangers_raise_nothing(bench: Bench) -> None:

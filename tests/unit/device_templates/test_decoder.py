@@ -1,9 +1,11 @@
 """The compiled decoder against the rule it stands for: raw × scale + offset, bits of words, nothing invented."""
 
 import math
+from decimal import Decimal
 
 import msgspec
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gridfleet.domains.device_templates.decoder import SignalMap
@@ -21,12 +23,16 @@ numbers = st.one_of(
 factors = st.floats(-1e6, 1e6, allow_nan=False).filter(lambda value: value != 0)
 
 
-def expected(raw: int | float | bool | None, scale: float, offset: float) -> float | None:
+def expected(raw: int | float | bool | None, scale: float, offset: float) -> object:
     try:
         value = None if raw is None else float(raw) * scale + offset
     except OverflowError:
         return None
-    return value if value is not None and math.isfinite(value) else None
+    if value is None or not math.isfinite(value):
+        return None
+    if (scale, offset) == (1, 0):
+        return value
+    return pytest.approx(value, rel=0, abs=4 * math.ulp(max(abs(float(raw or 0) * scale), abs(offset))))
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), numbers), factors, st.floats(-1e3, 1e3))
@@ -48,6 +54,26 @@ def test_numeric_signals_are_scaled_one_by_one(fields: dict[str, float | None], 
             expected(fields.get("c"), 1, 0),
         ]
     assert decoder.undeclared(fields) == ("d" in fields)
+
+
+decimals = st.builds(lambda digits, places: Decimal(digits).scaleb(-places), st.integers(-9_999, 9_999), st.integers(0, 6))
+
+
+@given(st.integers(-(2**16), 2**16), decimals.filter(bool), decimals)
+@example(413, Decimal("0.1"), Decimal(0))
+@example(403, Decimal("0.1"), Decimal(-40))
+def test_a_value_has_the_digits_of_the_decimals(raw: int, scale: Decimal, offset: Decimal) -> None:
+    decoder = signal_map({"key": "k", "field": "f", "scale": float(scale), "offset": float(offset)})
+    value = float(raw * scale + offset)
+    assert decoder.decode({"f": raw}) == decoder.decode({"f": float(raw)}) == [value]
+    two = signal_map({"key": "k", "field": "f", "scale": float(scale), "offset": float(offset)}, {"key": "x", "field": "x"})
+    assert two.decode({"f": raw}) == [value, None]
+
+
+def test_a_value_near_the_largest_double_is_kept() -> None:
+    decoder = signal_map({"key": "k", "field": "f", "scale": 0.9})
+    assert decoder.decode({"f": 1.7e308}) == [pytest.approx(1.53e308, rel=1e-12)]
+    assert decoder.decode({"f": 10**308}) == [pytest.approx(9e307, rel=1e-12)]
 
 
 @given(st.permutations([10**400, -(10**400), 1.5]))

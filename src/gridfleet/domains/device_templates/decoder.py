@@ -7,13 +7,14 @@ uses only C-level calls. Any other entry is decoded value by value.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from operator import itemgetter
+from operator import add, itemgetter, mul, truediv
 from typing import Any, Final
 
 from msgspec import UNSET
 
 from gridfleet.domains.device_templates.models import Signal, SignalKind
 from gridfleet.protocol.envelope import FieldValue
+from gridfleet.protocol.scaling import Scaling
 
 __all__ = ["DEFAULT_WORD", "FieldValues", "Metric", "SignalMap"]
 
@@ -58,11 +59,12 @@ class SignalMap:
             + [Metric(signal.key, "") for signal in binary]
         )
         self._fields = tuple(field for _, field in numeric)
-        self._factors = tuple(
-            (1.0 if signal.scale is UNSET else signal.scale, 0.0 if signal.offset is UNSET else signal.offset)
+        self._scalings = tuple(
+            Scaling.of(1.0 if signal.scale is UNSET else signal.scale, 0.0 if signal.offset is UNSET else signal.offset)
             for signal, _ in numeric
         )
-        self._scaled = any(factor != (1.0, 0.0) for factor in self._factors)
+        self._scaled = any(scaling != Scaling() for scaling in self._scalings)
+        self._scaling_columns = tuple(zip(*self._scalings, strict=True))
         self._positions: dict[str, list[int]] = {}
         for position, field in enumerate(self._fields):
             self._positions.setdefault(field, []).append(position)
@@ -80,7 +82,8 @@ class SignalMap:
         try:
             values = list(self._numeric(fields)) if self._numeric else [fields[name] for name in self._fields]
             if self._scaled:
-                values = [raw * scale + offset for raw, (scale, offset) in zip(values, self._factors, strict=True)]
+                factors, added, divisors = self._scaling_columns
+                values = list(map(truediv, map(add, map(mul, values, factors), added), divisors))
             # Sum of floats: an integer too large for a double raises OverflowError, whereas integers could cancel each
             # other.
             if not isfinite(sum(values, 0.0)):
@@ -109,9 +112,8 @@ class SignalMap:
             if raw is None:
                 continue
             for position in self._positions.get(name, ()):
-                scale, offset = self._factors[position]
                 try:
-                    value = float(raw) * scale + offset
+                    value = self._scalings[position].value(float(raw))
                 except OverflowError:
                     continue
                 if isfinite(value):
