@@ -107,7 +107,12 @@ async def test_edited_roles_apply_to_the_values_that_are_there(plant: RecordedPl
     assert (row["pv_kw"], row["battery_kw"]) == (None, 4.0)
 
 
-async def test_batteries_of_the_system_template_have_their_capacity(plant: RecordedPlant) -> None:
+@pytest.mark.parametrize(
+    ("unit", "capacity"), [("kWh", 12.5), ("Wh", 0.0125), ("MWh", 12_500.0), ("", 12.5), ("Ah", None), ("%", None)]
+)
+async def test_batteries_of_the_system_template_have_their_capacity(
+    plant: RecordedPlant, unit: str, capacity: float | None
+) -> None:
     await plant.add_device("BAT1")
     async with plant.database.transaction() as db:
         await seed_system_templates(db)
@@ -115,10 +120,10 @@ async def test_batteries_of_the_system_template_have_their_capacity(plant: Recor
             "UPDATE sub_device SET type = 'BATTERY', template_id = '00000000-0000-7000-8000-000000000005'"
             " WHERE external_id = 'BAT1'"
         )
-    metrics = [Metric("active_power", "kW"), Metric("soc", "%"), Metric("capacity", "kWh")]
+    metrics = [Metric("active_power", "kW"), Metric("soc", "%"), Metric("capacity", unit)]
     await plant.write("BAT1", metrics, {utc_now(): [-2.0, 40.0, 12.5]})
     row = await refresh(plant)
-    assert (row["battery_kw"], row["soc"], row["capacity_kwh"]) == (-2.0, 40.0, 12.5)
+    assert (row["battery_kw"], row["soc"], row["capacity_kwh"]) == (-2.0, 40.0, capacity)
 
 
 async def test_values_of_an_edited_template_are_the_newest_of_both_layouts(plant: RecordedPlant) -> None:

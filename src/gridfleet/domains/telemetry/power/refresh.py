@@ -11,7 +11,7 @@ from uuid import UUID
 import structlog
 
 from gridfleet.domains.device_templates.models import SignalRole
-from gridfleet.domains.device_templates.roles import signal_roles
+from gridfleet.domains.device_templates.roles import signal_roles, units_of
 from gridfleet.domains.telemetry.energy import store as energies
 from gridfleet.domains.telemetry.energy.arithmetic import limited
 from gridfleet.domains.telemetry.energy.periods import start_of_day
@@ -38,6 +38,8 @@ _LONG_SECONDS: Final = 0.5
 """Time of a refresh after which the next one has half as many plants: part of it is spent without a pause."""
 _REST: Final = 30
 """The pause after a refresh, in durations of the refresh: ingest loses at most 3 % of its time."""
+_CAPACITY_UNITS: Final = ("", *units_of(SignalRole.ENERGY_CHARGED))
+"""A template may have a capacity in Ah or %, which is no energy."""
 
 
 class PowerRefresher:
@@ -179,7 +181,7 @@ def _readings(row: ReadingRow) -> Iterator[RoleReading]:
     has_capacity = SignalRole.SOC in roles.values()
     for key, unit, value, time in zip(row.keys, row.units, row.values, row.times, strict=True):
         role = roles.get(key)
-        if role is not None or (has_capacity and key == CAPACITY_KEY):
+        if role is not None or (has_capacity and key == CAPACITY_KEY and unit in _CAPACITY_UNITS):
             factor = _factor(role, unit)
             measured = value if factor == 1.0 else limited(value * factor)
             yield RoleReading(role, row.source_id, row.external_id, key, measured, microseconds(time))
