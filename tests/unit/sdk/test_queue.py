@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -224,6 +226,10 @@ def test_ids_differ_between_runs() -> None:
         Snapshot(time=datetime(2026, 11, 20)),
         Snapshot(time=1, devices=[DeviceEntry("D", {}, time=datetime(2026, 11, 20))]),
         Snapshot(time=10**20),
+        Snapshot(time=1, fields={"mode": "AUTO"}),  # type: ignore[dict-item]
+        Snapshot(time=1, devices=[DeviceEntry("D", {"power": Decimal("1.5")})]),  # type: ignore[dict-item]
+        Snapshot(time=1, devices=[DeviceEntry("D", {"power": Fraction(3, 2)})]),  # type: ignore[dict-item]
+        Snapshot(time=1, devices=[DeviceEntry("D", {}, status="ON")]),  # type: ignore[arg-type]
     ],
 )
 def test_snapshots_that_the_service_would_refuse_are_refused_here(snapshot: Snapshot) -> None:

@@ -18,6 +18,7 @@ ENVELOPE_BYTES: Final = 256
 """Upper bound for the bytes that this client's envelope adds to its payload: names, id, time and signature."""
 
 _encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Snapshot)
 
 
 class MessageIds:
@@ -60,7 +61,12 @@ def encode_snapshot(snapshot: Snapshot, max_message_bytes: int) -> bytes:
             parse_time(time)
         except ValueError as error:
             raise SnapshotRefused(f"time {time}: {error}") from None
-    payload = _encoder.encode(snapshot)
+    try:
+        payload = _encoder.encode(snapshot)
+        # Types are not checked when a snapshot is created, and a Decimal is encoded as text.
+        _decoder.decode(payload)
+    except (TypeError, msgspec.DecodeError) as error:
+        raise SnapshotRefused(str(error)) from None
     if len(payload) + ENVELOPE_BYTES > max_message_bytes:
         raise SnapshotRefused(f"{len(payload)} bytes; a message has at most {max_message_bytes}")
     return payload
