@@ -89,6 +89,20 @@ async def test_refusals_are_distinguished_from_outages(service: Service, status:
     assert raised.type is error
 
 
+async def test_a_request_that_was_refused_while_the_clock_was_ahead_does_not_shift_the_next_one(service: Service) -> None:
+    now = 1795168800.0
+    tokens = SignedTokens(package(service.url), clock=lambda: now)
+    assert await tokens() == TOKEN
+    now += 7200
+    service.status = 401
+    with pytest.raises(TokenRefused):
+        await tokens()
+    now -= 7199
+    service.status = 200
+    assert await tokens() == TOKEN
+    assert service.received[-1]["sentAt"] == 1795168801000
+
+
 @pytest.mark.parametrize("body", [{}, [], {"token": 5}])
 async def test_a_response_without_a_token_is_an_outage(service: Service, body: Any) -> None:
     service.body = body

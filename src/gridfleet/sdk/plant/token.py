@@ -54,7 +54,7 @@ class SignedTokens:
         self._package = package
         self._clock = clock
         self._ids = MessageIds()
-        self._sent_at = 0
+        self._accepted_at = 0
         self._tls: ssl.SSLContext | None = None
 
     async def __call__(self) -> str:
@@ -67,17 +67,19 @@ class SignedTokens:
         import httpx  # only TOKEN plants need it
 
         request_id = self._ids.next()
-        # The service accepts only requests that are newer than the last one.
-        self._sent_at = max(int(self._clock() * 1000), self._sent_at + 1)
-        sig = sign_token_request(self._package.signing_key, self._package.plant_id, request_id, self._sent_at)
+        # The service accepts only requests that are newer than the last accepted one.
+        sent_at = max(int(self._clock() * 1000), self._accepted_at + 1)
+        sig = sign_token_request(self._package.signing_key, self._package.plant_id, request_id, sent_at)
         try:
             async with httpx.AsyncClient(verify=self._trust(), timeout=_TIMEOUT_SECONDS) as client:
-                response = await client.post(self._url, json={"id": request_id, "sentAt": self._sent_at, "sig": sig})
+                response = await client.post(self._url, json={"id": request_id, "sentAt": sent_at, "sig": sig})
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise TokenUnavailable(f"{self._url}: {error!r}") from error
         if not response.is_success:
             kind = TokenRefused if response.status_code in _REFUSED else TokenUnavailable
             raise kind(f"{self._url}: {response.status_code} {_reason(response.content)}")
+        # Not that of a refused one: the clock may have been ahead, and every request would be refused until it is that late.
+        self._accepted_at = sent_at
         try:
             return msgspec.json.decode(response.content, type=_Issued).token
         except msgspec.DecodeError as error:
