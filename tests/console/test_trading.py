@@ -229,6 +229,29 @@ def test_a_site_shows_its_schedule_then_and_now_its_power_and_its_commands(
     watched.check_width(390)
 
 
+def test_the_time_of_a_schedule_can_be_typed(watched: Watched, administrator: ConsoleUser, barn: UUID) -> None:
+    page = watched.page
+    open_sites(page, administrator)
+    page.get_by_role("link", name="Barn").click()
+    schedule = page.get_by_role("region", name="Schedule")
+    field = schedule.get_by_label("As it was at (Europe/Prague)")
+    expect(schedule).to_contain_text("day, revision 2")
+    field.focus()
+    # Right whether the browser's language has the day or the month first, and 12 or 24 hours. Each digit takes effect at once.
+    page.keyboard.type("101020250845A", delay=50)
+    expect(field).to_have_value("2025-10-10T08:45")
+    page.wait_for_url(lambda url: "at=2025-10-10T06%3A45" in url)
+    expect(schedule).to_contain_text("No schedule is in force at this time.")
+    # A time in the future is not shown, and the field returns to that which is.
+    now = schedule.get_by_role("button", name="Now")
+    now.focus()
+    field.focus()
+    page.keyboard.type("10102199", delay=50)
+    expect(field).to_have_value("2199-10-10T08:45")
+    now.focus()
+    expect(field).to_have_value("2025-10-10T08:45")
+
+
 def test_viewers_read_sites_and_change_nothing(watched: Watched, user: Callable[..., ConsoleUser], database_url: str) -> None:
     page, viewer = watched.page, user()
     page.set_viewport_size({"width": 390, "height": 800})

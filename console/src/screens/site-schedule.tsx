@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
+import { useState } from "react";
 import { percent, sign, unsignedPower } from "../format/quantities";
 import { dateTime } from "../format/times";
 import { localText, parseLocal } from "../format/zones";
@@ -25,6 +26,8 @@ export function SiteSchedule({ timeZone }: { timeZone: string }) {
   const { plantId } = route.useParams();
   const { at } = route.useSearch();
   const navigate = route.useNavigate();
+  // While a user types in the field, it keeps that text: setting its value ends a number of which one digit is typed.
+  const [typed, setTyped] = useState<string | null>(null);
   const past = useQuery(pastQuery(organization.id, plantId, at));
   const moment = at === undefined ? now : Date.parse(at);
   const batteryPower = (kilowatts: number) =>
@@ -38,11 +41,14 @@ export function SiteSchedule({ timeZone }: { timeZone: string }) {
           <Field
             label={texts.trading.at(timeZone)}
             type="datetime-local"
-            value={localText(timeZone, moment)}
+            value={typed ?? localText(timeZone, moment)}
             max={localText(timeZone, now)}
+            onBlur={() => setTyped(null)}
             onChange={({ target }) => {
+              setTyped(target.value);
               const time = parseLocal(timeZone, target.value);
-              if (time === undefined || time > Date.now()) return;
+              // A year of which three digits are typed is one before 1970.
+              if (time === undefined || time < 0 || time > Date.now()) return;
               navigate({ search: (before) => ({ ...before, at: new Date(time).toISOString() }), replace: true });
             }}
           />
