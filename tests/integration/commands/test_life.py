@@ -540,3 +540,23 @@ async def test_whatever_happens_at_once_histories_are_legal(bench: Bench) -> Non
         assert status == path[-1]
         assert (status == "EXPIRED" or status not in ENDS) or len(way) == 3
         assert [sent is not None, received is not None, finished is not None] == [len(way) > 1, len(way) > 2, status in ENDS]
+
+
+async def test_the_end_of_commands_does_not_wait_for_a_plant_that_is_being_moved_or_deleted(
+    bench: Bench, plant: BenchPlant
+) -> None:
+    """It waited for the plant with the plant's commands locked, for which the move waited: a deadlock."""
+    other = await commandable(bench)
+    withdrawn, passed = await issue(plant), await issue(other)
+    await age(bench.database, passed, timedelta(hours=2))
+    async with bench.database.transaction() as db:
+        await db.execute("INSERT INTO plant_command_withdrawn (command_id, at) VALUES (%s, now())", (withdrawn,))
+
+    async def end() -> set[UUID]:
+        async with bench.database.transaction() as db:
+            return {step.command_id for step in await expire_due(db, now(), None)}
+
+    async with bench.database.transaction() as db:
+        await db.execute("SELECT FROM plant WHERE id = %s FOR UPDATE", (plant.id,))
+        assert await end() == {passed}
+    assert await end() == {withdrawn}

@@ -157,6 +157,22 @@ async def test_a_sender_is_not_called_again_while_the_commands_that_it_wakes_are
     assert await due_plants(bench, plants, start) == []
 
 
+async def test_a_sender_does_not_wait_for_a_plant_that_is_being_moved_or_deleted(bench: Bench) -> None:
+    """It waited for the plant with the plant's commands locked, for which the move waited: a deadlock."""
+    held, other = [await commandable(bench) for _ in range(2)]
+    for plant in (held, other):
+        await issue(plant)
+    async with bench.database.transaction() as db:
+        due = await claim_due(db, bench.keyring, datetime.now(UTC), 2)
+        await record_published(db, datetime.now(UTC), [(one.command, False) for one in due], None)
+    for plant in (held, other):
+        await bench.take(plant.delivery(b'{"status": "ONLINE"}', "status"))
+    async with bench.database.transaction() as db:
+        await db.execute("SELECT FROM plant WHERE id = %s FOR UPDATE", (held.id,))
+        assert await claimed(bench, 2) == [other.id]
+    assert await claimed(bench, 2) == [held.id]
+
+
 async def connected(bench: Bench, count: int) -> list[tuple[BenchPlant, UUID]]:
     """Return plants of one organisation that have just connected, one after another, and the sent command of each."""
     plants = [await commandable(bench) for _ in range(count)]

@@ -71,11 +71,14 @@ async def withdraw_open(
 
 async def end_withdrawn(db: Connection) -> None:
     """End commands whose rows were locked when they were withdrawn, and delete the withdrawals of commands that ended or were
-    acknowledged.
+    acknowledged. Those of plants that are being moved or deleted are left for the next call.
     """
     await db.execute(
         "WITH held AS (SELECT c.id, c.due_at, w.at FROM plant_command_withdrawn w JOIN plant_command c ON c.id = w.command_id"
-        " FOR NO KEY UPDATE OF c SKIP LOCKED),"
+        " JOIN plant p ON p.id = c.plant_id"
+        # The plants too: if `expire` changes the rows again, PostgreSQL checks their foreign keys. It would wait for a plant
+        # that is being moved or deleted, which waits for the plant's commands.
+        " FOR NO KEY UPDATE OF c SKIP LOCKED FOR KEY SHARE OF p SKIP LOCKED),"
         # `withdraw_open` waits for locks, so the withdrawals that are left here come from an emergency stop.
         " ended AS (UPDATE plant_command c SET expires_at = held.at, reason = %s FROM held"
         " WHERE c.id = held.id AND held.due_at IS NOT NULL AND c.expires_at > held.at)"

@@ -141,8 +141,9 @@ async def wake(
 ) -> None:
     """Set when the unacknowledged commands of plants that have connected are due. Waits for no lock.
 
-    Organisations take turns, in random order. Plants that another sender wakes are left out; those whose commands are locked
-    stay noted. If others are left, the senders are notified, unless all plants stay noted.
+    Organisations take turns, in random order. Plants that another sender wakes are left out; those that are being moved or
+    deleted, or whose commands are locked, stay noted. If others are left, the senders are notified, unless all plants stay
+    noted.
 
     Args:
         unsent_due: The latest due time of commands that were not sent.
@@ -170,8 +171,11 @@ _WAKE = (
     # At random: one plant may have so many commands that the turns of the claim end with it.
     " places AS (SELECT plant_id, row_number() OVER (ORDER BY turn, random()) AS place FROM turns),"
     # Locked before commands are counted: otherwise senders would choose the same plants, and all but one would wake none.
+    # The plants too: PostgreSQL checks the foreign keys of rows that the transaction changes a second time, as the claim does.
+    # It would wait for a plant that is being moved or deleted, which waits for the plant's commands.
     " noted AS (SELECT w.plant_id, p.place FROM plant_command_wake w JOIN places p ON p.plant_id = w.plant_id"
-    " ORDER BY p.place LIMIT %(plants)s FOR UPDATE OF w SKIP LOCKED),"
+    " JOIN plant ON plant.id = w.plant_id"
+    " ORDER BY p.place LIMIT %(plants)s FOR UPDATE OF w SKIP LOCKED FOR KEY SHARE OF plant SKIP LOCKED),"
     " counted AS (SELECT n.plant_id, sum(c.number) OVER (ORDER BY n.place) - c.number AS before"
     " FROM noted n CROSS JOIN LATERAL"
     " (SELECT count(*) AS number FROM plant_command WHERE plant_id = n.plant_id AND due_at IS NOT NULL) AS c),"
