@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from gridfleet.domains.plants.commands.expiry import expire_due
-from gridfleet.domains.plants.errors import PlantNotFound
+from gridfleet.domains.plants.errors import SubDeviceNotFound
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
 from gridfleet.domains.vcp.acknowledgements import follow_commands
@@ -148,6 +148,6 @@ async def test_a_command_to_a_device_that_is_issued_while_the_plant_moves_is_ref
         await move(db, site, buyer)
         issuing = asyncio.create_task(issue(site.plant))
         await until_blocked(site.database)
-    with pytest.raises(PlantNotFound):
+    with pytest.raises(SubDeviceNotFound):
         await issuing
     assert await site.commands() == []

@@ -46,7 +46,7 @@ async def issue_device_command(
         The id of the command.
 
     Raises:
-        SubDeviceNotFound: There is no such sub-device.
+        SubDeviceNotFound: There is no such sub-device, or its plant was deleted or moved in the meantime.
         ActionNotInTemplate: The template does not declare the action with these parameters. The details name every mistake.
         Forbidden: The plant is not ACTIVE.
         TooManyRequests: Too many other commands wait for the plant.
@@ -74,7 +74,7 @@ async def issue_device_command(
     try:
         if not await store.insert(db, org, command):
             await _require_active(db, org, plant_id)
-            raise PlantNotFound
+            raise SubDeviceNotFound
     except pg.ForeignKeyViolation:  # the sub-device was deleted in the meantime
         raise SubDeviceNotFound from None
     subject = Subject(SubjectType.COMMAND, command.id, plant_id)
@@ -83,7 +83,10 @@ async def issue_device_command(
 
 
 async def _require_active(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    plant = await get_plant(db, org, plant_id)
+    try:
+        plant = await get_plant(db, org, plant_id)
+    except PlantNotFound:  # it was deleted or moved in the meantime
+        raise SubDeviceNotFound from None
     if plant.lifecycle_status is not Lifecycle.ACTIVE:
         raise Forbidden(f"The plant is {plant.lifecycle_status}; only an ACTIVE plant accepts commands.")
 
