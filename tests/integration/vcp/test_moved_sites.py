@@ -92,6 +92,20 @@ async def test_a_schedule_that_a_move_has_ended_is_not_that_of_a_plant_that_is_b
     assert (present.schedule, present.schedule_set_at) == (None, None)
 
 
+async def test_a_plan_that_the_former_organisations_esm_accepted_is_not_that_of_the_new_one(site: PartnerSite) -> None:
+    await site.execute(
+        "INSERT INTO trading_config_change (organization_id, plant_id, request_code, is_error, validate_only, config_snapshot,"
+        " requested_by, sent_at, responded_at) VALUES (%(org)s, %(plant)s, gen_random_uuid(), false, false,"
+        """ '{"timeConfigs": [], "version": 1}', gen_random_uuid(), now(), now())"""
+    )
+    seller = administrator(site.plant.organization_id)
+    async with site.database.transaction() as db:
+        assert (await read_past(db, seller, site.plant.id, utc_now(), utc_now())).plan is not None
+    buyer = administrator(await move(site))
+    async with site.database.transaction() as db:
+        assert (await read_past(db, buyer, site.plant.id, utc_now(), utc_now())).plan is None
+
+
 async def test_limits_and_fallback_end(site: PartnerSite) -> None:
     await site.send("config.constraints", constraints={"importLimitKw": 2})
     await site.acknowledge_newest("APPLIED")

@@ -79,12 +79,16 @@ async def lock_config(db: Connection, org: OrgScope) -> ConfigRow | None:
 
 
 async def accepted_before(db: Connection, org: OrgScope, plant_id: UUID, moment: datetime) -> ConfigChange | None:
-    """Return the newest plan of a plant that was sent until `moment` and accepted by the ESM, or None."""
+    """Return the newest plan of a plant that was sent until `moment` and accepted by the ESM, or None.
+
+    None too if it is a former organisation's: a plant that moves leaves that organisation's ESM, and its plan with it.
+    """
     cursor = db.cursor(row_factory=class_row(ConfigChange))
     await cursor.execute(
-        f"SELECT {_CHANGE} FROM trading_config_change WHERE plant_id = %s AND {_OURS} AND sent_at <= %s"
-        " AND NOT validate_only AND NOT is_error AND responded_at IS NOT NULL ORDER BY id DESC LIMIT 1",
-        (plant_id, org.organization_id, moment),
+        f"SELECT {_CHANGE} FROM (SELECT * FROM trading_config_change WHERE plant_id = %s AND {_OURS} AND sent_at <= %s"
+        " AND NOT validate_only AND NOT is_error AND responded_at IS NOT NULL ORDER BY id DESC LIMIT 1) AS newest"
+        " WHERE organization_id = %s",
+        (plant_id, org.organization_id, moment, org.organization_id),
     )
     return await cursor.fetchone()
 
