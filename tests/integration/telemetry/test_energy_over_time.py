@@ -89,6 +89,17 @@ async def counted(plant: RecordedPlant, readings: dict[datetime, float], device:
     await plant.write(device, PRODUCED, {time: [None, value] for time, value in readings.items()})
 
 
+def administrator(organization_id: UUID) -> OrgScope:
+    admin = UserCaller(new_id(), new_id(), "root@example.com", "Root", True, None)
+    return OrgScope(organization_id, OrgRole.ORG_ADMIN, admin)
+
+
+async def move(plant: RecordedPlant, organization_id: UUID) -> None:
+    async with plant.database.transaction() as db:
+        changes = PlantChanges(organization_id=organization_id)
+        await registry.update_plant(db, administrator(plant.organization_id), plant.id, changes)
+
+
 async def check_totals(database: Database, *organizations: UUID) -> None:
     """Check that the totals of each organisation are the sums of its plants, hour by hour."""
     async with database.transaction() as db:
@@ -349,13 +360,12 @@ async def test_a_fleet_consumes_what_its_plants_with_a_meter_at_the_grid_do(site
 
     async with site.database.transaction() as db:
         await db.execute("UPDATE fleet_energy SET energies = energies[1:20]")
-        await db.execute("UPDATE plant SET organization_id = %s WHERE id = %s", (site.organization_id, moved.id))
+    await move(moved, site.organization_id)
     # All plants count until a job completes the row.
     assert (await of_fleet(site.database, site.org, query)).total.consumed == 38
     await work(site.database)
     await check(site.org, plants=2)
-    async with site.database.transaction() as db:
-        await db.execute("UPDATE plant SET organization_id = %s WHERE id = %s", (organization.id, moved.id))
+    await move(replace(moved, organization_id=site.organization_id), organization.id)
     await work(site.database)
     await check(site.org, plants=1)
     await check_totals(site.database, site.organization_id, organization.id)
@@ -394,13 +404,10 @@ async def test_the_totals_are_exactly_the_sums_whatever_happens(database: Databa
     await check_totals(database, ours, theirs)
     assert (await of_fleet(database, member(theirs), range_of(EnergyBucket.DAY))).total.produced == before
 
-    async with database.transaction() as db:
-        admin = UserCaller(new_id(), new_id(), "root@example.com", "Root", True, None)
-        scope = OrgScope(ours, OrgRole.ORG_ADMIN, admin)
-        await registry.update_plant(db, scope, plants[2].id, PlantChanges(organization_id=theirs))
+    await move(plants[2], theirs)
     await counted(plants[3], {MIDNIGHT + 12 * HOUR: 77.0})
     async with database.transaction() as db:
-        await lifecycle.delete_plant(db, OrgScope(ours, OrgRole.ORG_ADMIN, admin), plants[0].id)
+        await lifecycle.delete_plant(db, administrator(ours), plants[0].id)
     await work(database)
 
     await check_totals(database, ours, theirs)
@@ -416,6 +423,26 @@ async def test_the_totals_are_exactly_the_sums_whatever_happens(database: Databa
         for plant in plants[1:3]
     ]
     assert moved == pytest.approx(sum(value for value in alone if value is not None), abs=1e-9)
+
+
+async def test_an_organisation_that_is_deleted_before_its_totals_follow_delays_no_energy(
+    site: RecordedPlant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many other plants were moved before this one."""
+    await counted(site, {MIDNIGHT: 1.0, MIDNIGHT + HOUR: 4.0})
+    await work(site.database)
+    owner = (await add_organization(site.database)).id
+    await move(site, owner)
+    async with site.database.transaction() as db:
+        await db.execute("DELETE FROM organization WHERE id = %s", (site.organization_id,))
+    moved = RecordedPlant(site.database, owner, site.id)
+    await counted(moved, {MIDNIGHT + 2 * HOUR: 9.0})
+    with monkeypatch.context() as patch:
+        patch.setattr(recomputation, "_SHARE_OF_MOVES", 0.0)
+        await work(site.database)
+    assert (await of_plant(moved, range_of(EnergyBucket.DAY))).total.produced == 8
+    await work(site.database)
+    await check_totals(site.database, owner)
 
 
 async def test_hours_that_a_clock_ahead_has_closed_are_open_again(site: RecordedPlant) -> None:

@@ -47,11 +47,11 @@ def of_plant_hour(energies: Sequence[int | None]) -> list[int | None]:
 
 
 async def add_to_totals(db: Connection, changes: Mapping[tuple[UUID, datetime], Sequence[int | None]]) -> None:
-    """Add changes to the totals of (organisation, hour)."""
+    """Add changes to the totals of (organisation, hour). A deleted organisation has none: its plants have moved away."""
     ordered = sorted(changes)
     await db.execute(
         "INSERT INTO fleet_energy AS t (organization_id, hour, energies) SELECT id, hour, energies::bigint[]"
-        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[]) AS n (id, hour, energies)"
+        " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[]) AS n (id, hour, energies) JOIN organization USING (id)"
         f" ON CONFLICT (organization_id, hour) DO UPDATE SET energies = {_CHANGED.format(_SUM)}",
         ([one[0] for one in ordered], [one[1] for one in ordered], [array(changes[one]) for one in ordered]),
     )
