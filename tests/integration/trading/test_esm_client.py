@@ -17,7 +17,9 @@ from support.servers.esm_stand_in import (
     SECRET,
     Fault,
     StandIn,
+    announces,
     breaks_off,
+    crumbles,
     drips,
     esm_stand_in,
     hangs,
@@ -173,6 +175,27 @@ async def test_a_list_that_would_take_seconds_to_read(
     error = await failure(client.plants(access_to(stand_in)))
     assert error.result_code == "ESM_UNAVAILABLE"
     assert says_so in error.text
+
+
+@pytest.mark.parametrize(("fault", "says_so"), [(crumbles, "more than 20000 chunks"), (announces, "cannot be reached")])
+async def test_a_response_of_tiny_parts_leaves_time_for_others(
+    client: EsmClient, stand_in: StandIn, fault: Fault, says_so: str
+) -> None:
+    """The HTTP library parses what it has read without a pause: 64 KiB in chunks of one byte took a second."""
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    others = asyncio.create_task(take_turns())
+    stand_in.faults.extend([fault] * 3)
+    error = await failure(client.config(access_to(stand_in), "P1"))
+    others.cancel()
+    assert (error.result_code, says_so in error.text) == ("ESM_UNAVAILABLE", True), error.text
+    assert turns > (48 if fault is announces else 1_000)
 
 
 @pytest.mark.parametrize(

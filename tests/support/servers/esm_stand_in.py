@@ -220,6 +220,31 @@ def never_ends(conversation: Conversation) -> None:
         conversation.close_connection = True
 
 
+def crumbles(conversation: Conversation) -> None:
+    """Send chunks of one byte without end."""
+    conversation.send_response(200)
+    conversation.send_header("content-type", "application/json")
+    conversation.send_header("transfer-encoding", "chunked")
+    conversation.end_headers()
+    repeats(conversation, b"1\r\n \r\n")
+
+
+def announces(conversation: Conversation) -> None:
+    """Send interim responses without end."""
+    repeats(conversation, b"HTTP/1.1 103 \r\n\r\n")
+
+
+def repeats(conversation: Conversation, text: bytes) -> None:
+    """Send a text without end."""
+    deadline = time.monotonic() + 20
+    try:
+        while time.monotonic() < deadline:
+            conversation.wfile.write(text * 5_000)
+    except OSError:
+        pass
+    conversation.close_connection = True
+
+
 def packed(conversation: Conversation) -> None:
     """Send a small compressed body that unpacks to a large one, although compression was not requested."""
     conversation.say(200, gzip.compress(b" " * 50_000_000), content_encoding="gzip")
