@@ -125,7 +125,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "sandbox_esm/store": (
         "the sandbox serves all organisations, and SuperAdmins decide about it",
-        "enable_client disable_client client_of_organization find_client",
+        "enable_client disable_client client_of_organization find_client client_of_token",
     ),
     "telemetry/energy/store": (
         "energies of all organisations are kept alike; meters and readings belong to plants that the caller named",

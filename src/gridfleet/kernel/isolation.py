@@ -1,8 +1,8 @@
 """Set aside a message or row that fails by itself, so that other work continues.
 
-An outage (an error of the database, the broker, the network, the machine, or a keyring that lacks a key) is not caused by an
-item: the caller waits and retries. Any other exception is caused by one of the items that are processed together. They are
-halved until the failing item is isolated. It is set aside with the reason, counted and logged.
+An outage (an error of the database, the broker, the network, the machine, a keyring that lacks a key, or a lack of free
+connections) is not caused by an item: the caller waits and retries. Any other exception is caused by one of the items that are
+processed together. They are halved until the failing item is isolated. It is set aside with the reason, counted and logged.
 
 A statement that exceeds its time is either: the items may be slow, or the database. Items that are processed together are
 therefore halved after it too. A smaller number of items also relieves a slow database.
@@ -20,6 +20,7 @@ from psycopg.errors import QueryCanceled
 from gridfleet.kernel import metrics
 from gridfleet.kernel.cause import caused_by
 from gridfleet.kernel.db import UNSTORABLE, DatabaseError, limit_statements, storable
+from gridfleet.kernel.errors import TooManyRequests
 from gridfleet.kernel.security.keyring import DecryptionFailed, UnknownKeyVersion
 
 __all__ = ["SECONDS_OF_SEVERAL", "is_poison", "isolate", "may_be_poison", "note_set_aside", "reason_of", "took_too_long"]
@@ -37,6 +38,7 @@ _OUTAGES: Final = (
     MemoryError,
     DecryptionFailed,
     UnknownKeyVersion,
+    TooManyRequests,  # other requests of the organisation hold its share of the connections
 )
 _AWAY: Final = ("08", "53", "57P")
 """Prefixes of SQLSTATEs: connection, server resources, server shutdown."""

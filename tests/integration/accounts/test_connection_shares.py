@@ -38,6 +38,8 @@ async def test_slow_requests_of_one_organisation_leave_connections_for_others(
         ("POST", "/trading/plants/{id}/config", {"timeConfigs": []}),
         ("POST", "/trading/plants/sync", None),
         ("POST", "/trading/config", {"queuePrefix": "ours"}),
+        ("DELETE", "/plants/{id}", None),
+        ("DELETE", "/plants/{id}/sub-devices/meter", None),
     ],
 )
 async def test_requests_that_open_their_own_transactions_wait_for_the_share(

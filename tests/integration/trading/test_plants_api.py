@@ -1,16 +1,23 @@
 """Plants at an ESM over HTTP: sync, plans, their log, meters. The ESM is the stand-in."""
 
 import asyncio
+import json
+import threading
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
+import pytest
 import pytest_asyncio
 
+from gridfleet.api.access import shares
 from gridfleet.domains.trading.esm.client import EsmClient
 from gridfleet.kernel.db.jobs import defer
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.outbound.sending import Outbound
 from support.builders.interleaving import until_blocked
+from support.builders.telemetry_records import member
 from support.clients.plants_over_http import Fleet
 from support.servers.esm_stand_in import CLIENT_ID, SECRET, StandIn, hangs, hangs_up, says
 from support.servers.postbox import work_off
@@ -74,6 +81,27 @@ async def test_a_sync_brings_linked_plants_up_to_date(fleet: Fleet, stand_in: St
     assert await sync(fleet) == (1, 0, None)
     detail = (await fleet.call("GET", f"/plants/{plant}"))[1]
     assert (detail["esiState"], detail["tag"], detail["capacityKwh"]) == ("PLC_OFFLINE", None, None)
+
+
+async def test_a_sync_writes_within_the_share_of_its_organisation(
+    fleet: Fleet, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thirty simultaneous syncs of a thousand plants occupied every connection for six seconds."""
+    monkeypatch.setattr(shares, "WAIT_SECONDS", 0.1)
+    state, answered = fleet.service.state, threading.Event()
+    await linked(fleet)
+    stand_in.faults.append(lambda one: one.say(200, json.dumps({"plants": [REPORTED]}).encode()) if answered.wait(30) else None)
+    syncing = asyncio.create_task(fleet.call("POST", "/trading/plants/sync"))
+    while not stand_in.calls("GET", "/plants"):
+        await asyncio.sleep(0.01)
+    async with AsyncExitStack() as requests:
+        for _ in range(state.settings.database_pool_size // 2):
+            await requests.enter_async_context(state.shares.transaction(member(UUID(fleet.admin["x-org-id"]))))
+        answered.set()
+        status, refused = await syncing
+    assert (status, refused["code"]) == (429, "TOO_MANY_REQUESTS")
+    stand_in.plants = [REPORTED]
+    assert await sync(fleet) == (1, 0, None)
 
 
 async def test_what_the_esm_reported_is_deleted_with_the_link(fleet: Fleet, stand_in: StandIn) -> None:

@@ -1,16 +1,20 @@
 """The sandbox ESM: kept by SuperAdmins, used by its clients."""
 
 import base64
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
 
+from gridfleet.api.access import shares
 from gridfleet.domains.sandbox_esm.behaviour import readings
 from gridfleet.domains.sandbox_esm.models import SandboxPlant
 from gridfleet.kernel.ids import new_id
 from support.builders.accounts import add_user, session_of
+from support.builders.telemetry_records import member
 from support.clients.plants_over_http import Fleet
 from support.servers.api_service import bearer
 
@@ -85,6 +89,19 @@ async def test_a_sandbox_is_enabled_rotated_and_disabled(fleet: Fleet) -> None:
     assert (await admin(fleet, "GET", f"/plants/{plant['id']}"))[0] == 200
     stored = str(await fleet.sql("SELECT * FROM sandbox_esm_client")) + str(await fleet.sql("SELECT * FROM sandbox_esm_token"))
     assert second["clientSecret"] not in stored
+
+
+async def test_a_client_holds_connections_of_its_organisation_only(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty requests for a month of readings kept every other organisation waiting for seconds."""
+    monkeypatch.setattr(shares, "WAIT_SECONDS", 0.1)
+    state = fleet.service.state
+    client = await logged_in(fleet, await enabled(fleet))
+    async with AsyncExitStack() as requests:
+        for _ in range(state.settings.database_pool_size // 2):
+            await requests.enter_async_context(state.shares.transaction(member(UUID(fleet.admin["x-org-id"]))))
+        status, refused = await esm(fleet, client, "GET", "/plants")
+        assert (status, refused["code"]) == (429, "TOO_MANY_REQUESTS")
+    assert (await esm(fleet, client, "GET", "/plants"))[0] == 200
 
 
 async def test_the_session_user_sees_whether_there_is_a_sandbox(fleet: Fleet) -> None:

@@ -142,11 +142,15 @@ class _Credentials(NamedTuple):
 
 
 class Admitted(NamedTuple):
-    """Who a call comes from: a user or API key, the organisation that it acts in, or a client of the sandbox ESM."""
+    """Who a call comes from: a user or API key, the organisation that it acts in, or a client of the sandbox ESM.
+
+    `client_organization` is the organisation of the client, in whose share of the connections its requests are counted.
+    """
 
     caller: Caller | None = None
     org: OrgScope | PlatformScope | None = None
     client: str | None = None
+    client_organization: UUID | None = None
 
 
 class Guard:
@@ -202,7 +206,7 @@ class Guard:
         """Return who the call comes from. Raises a `CodedError` for a caller that the rule excludes."""
         if self._rule.kind is CallerKind.ESM_CLIENT:
             async with self._state.database.transaction() as db:
-                return Admitted(client=await sandbox_esm.client_of(db, bearer_token(call)))
+                return Admitted(None, None, *await sandbox_esm.client_of(db, bearer_token(call)))
         if credentials is None:
             return Admitted()
         user = await self._user(call, credentials)

@@ -5,8 +5,9 @@ values: without shares, ten of them from one user would keep the requests of eve
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Final
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -30,9 +31,13 @@ class ConnectionShares:
         self._most = most
         self._free: WeakValueDictionary[UUID, asyncio.Semaphore] = WeakValueDictionary()
 
+    def of(self, org: OrgScope) -> "OrganizationShare":
+        """Return the share of an organisation, for work in several transactions."""
+        return OrganizationShare(self._database, partial(self._hold, org.organization_id))
+
     @asynccontextmanager
     async def transaction(
-        self, org: OrgScope | PlatformScope | None, reader: Caller | None = None
+        self, org: OrgScope | PlatformScope | None, reader: Caller | None = None, client: UUID | None = None
     ) -> AsyncIterator[Connection]:
         """Yield a connection as `Database.transaction`, when the organisation holds fewer than its share.
 
@@ -42,15 +47,21 @@ class ConnectionShares:
             org: The organisation of the request.
             reader: The user of a read without an organisation. It counts for the user's default one, because such data may be
                 large.
+            client: The organisation of a client of the sandbox ESM.
 
         Raises:
             TooManyRequests: The organisation held its share for ten seconds.
         """
-        holder = _holder(org, reader)
+        holder = client or _holder(org, reader)
         if holder is None:
             async with self._database.transaction() as db:
                 yield db
             return
+        async with self._hold(holder), self._database.transaction() as db:
+            yield db
+
+    @asynccontextmanager
+    async def _hold(self, holder: UUID) -> AsyncIterator[None]:
         free = self._free.get(holder)
         if free is None:
             free = self._free[holder] = asyncio.Semaphore(self._most)
@@ -60,10 +71,29 @@ class ConnectionShares:
         except TimeoutError as error:
             raise TooManyRequests(_RETRY_AFTER_SECONDS) from error
         try:
-            async with self._database.transaction() as db:
-                yield db
+            yield
         finally:
             free.release()
+
+
+class OrganizationShare:
+    """The transactions of one organisation. Raises TooManyRequests as `ConnectionShares.transaction`."""
+
+    def __init__(self, database: Database, hold: Callable[[], AbstractAsyncContextManager[None]]) -> None:
+        self._database = database
+        self._hold = hold
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """Yield a connection as `Database.transaction`."""
+        async with self._hold(), self._database.transaction() as db:
+            yield db
+
+    @asynccontextmanager
+    async def autocommit(self) -> AsyncIterator[Connection]:
+        """Yield a connection as `Database.autocommit`."""
+        async with self._hold(), self._database.autocommit() as db:
+            yield db
 
 
 def _holder(org: OrgScope | PlatformScope | None, reader: Caller | None) -> UUID | None:

@@ -148,7 +148,7 @@ class BoundEndpoint:
         if not self._in_transaction:
             return await self._finish(call, await self._endpoint.handler(**arguments))
         reader = None if self._endpoint.method in UNSAFE else admitted.caller
-        async with self._state.shares.transaction(admitted.org, reader) as db:
+        async with self._state.shares.transaction(admitted.org, reader, admitted.client_organization) as db:
             arguments["db"] = db
             first = None
             if admitted.caller is not None and self._endpoint.creates:

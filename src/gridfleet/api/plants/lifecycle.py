@@ -53,5 +53,5 @@ async def delete_plant(call: Call, org: OrgScope, id: UUID) -> Message:
 
     Alerts, plans, and commands that have ended, are deleted first: a million take a minute or more.
     """
-    await deletion.delete_plant(call.state.database, org, id)
+    await deletion.delete_plant(call.state.shares.of(org), org, id)
     return Message("The plant is deleted.")

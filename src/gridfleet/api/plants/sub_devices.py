@@ -132,5 +132,5 @@ async def delete_sub_device(call: Call, org: OrgScope, plant_id: UUID, external_
 
     Its open alerts of rules with `autoResolve` are resolved.
     """
-    await deletion.delete_sub_device(call.state.database, org, plant_id, external_id)
+    await deletion.delete_sub_device(call.state.shares.of(org), org, plant_id, external_id)
     return Message("The sub-device is deleted.")

@@ -1,5 +1,6 @@
 """The HTTP API of an ESM, as the sandbox provides it to its clients."""
 
+import asyncio
 import base64
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -173,7 +174,8 @@ async def list_esm_readings(client: str, db: Connection, external_plant_id: str,
     plant = await behaviour.plant_of(db, client, external_plant_id)
     if query.since >= query.until or query.until - query.since > _MOST_SPAN:
         raise ValidationFailed(details=[f"from: must be before to, by at most {_MOST_SPAN.days} days"])
-    return Readings(list(behaviour.readings(plant, query.since, query.until)))
+    # In a thread: a month takes 60 ms.
+    return Readings(await asyncio.to_thread(lambda: list(behaviour.readings(plant, query.since, query.until))))
 
 
 def _basic(call: Call) -> tuple[str, str]:

@@ -154,5 +154,5 @@ async def sync_trading_plants(call: Call, org: OrgScope) -> Synced:
     state = call.state
     async with state.shares.transaction(org) as db:
         access = await configuration.request_sync(db, org, state.keyring)
-    result = await plant_sync.sync_plants(state.database, state.esm, access, org.organization_id, org.plant_ids)
+    result = await plant_sync.sync_plants(state.shares.of(org), state.esm, access, org.organization_id, org.plant_ids)
     return Synced(*result)

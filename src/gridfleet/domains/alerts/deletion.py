@@ -10,13 +10,13 @@ from gridfleet.domains.plants import lifecycle
 from gridfleet.domains.plants.commands.expiry import detach_ended
 from gridfleet.domains.plants.sub_devices import registry
 from gridfleet.kernel.caller import OrgScope
-from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db import Connection, Transactions
 from gridfleet.kernel.db.batches import in_batches
 
 __all__ = ["delete_alerts_of", "delete_sub_device", "revoke_plant"]
 
 
-async def delete_sub_device(database: Database, org: OrgScope, plant_id: UUID, external_id: str) -> None:
+async def delete_sub_device(database: Transactions, org: OrgScope, plant_id: UUID, external_id: str) -> None:
     """Delete a sub-device as the registry does, and resolve its open alerts that only its next values could have resolved.
 
     Commands that have ended are detached from it first, in short transactions, because messages of all plants wait for the
@@ -46,7 +46,7 @@ async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     await _resolve(db, org, await states.sources_of_plant(db, org, plant_id))
 
 
-async def delete_alerts_of(database: Database, org: OrgScope, plant_id: UUID) -> None:
+async def delete_alerts_of(database: Transactions, org: OrgScope, plant_id: UUID) -> None:
     """Delete the alerts of a plant that will be deleted, in short transactions.
 
     Alerts whose conditions still hold stay: a metric has at most one for each rule.

@@ -62,12 +62,12 @@ async def issue_token(db: Connection, client_id: str, client_secret: str) -> str
     return token
 
 
-async def client_of(db: Connection, token: str) -> str:
-    """Return the id of the client that holds the token. Raises ClientRefused."""
-    client_id = await store.client_of_token(db, _hash(token))
-    if client_id is None:
+async def client_of(db: Connection, token: str) -> tuple[str, UUID]:
+    """Return the client that holds the token, by its id, and its organisation. Raises ClientRefused."""
+    found = await store.client_of_token(db, _hash(token))
+    if found is None:
         raise ClientRefused
-    return client_id
+    return found
 
 
 def _hash(secret: str) -> bytes:

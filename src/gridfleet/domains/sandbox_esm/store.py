@@ -92,11 +92,15 @@ async def delete_tokens(db: Connection, client_id: str) -> None:
     await db.execute("DELETE FROM sandbox_esm_token WHERE client_id = %s", (client_id,))
 
 
-async def client_of_token(db: Connection, token_hash: bytes) -> str | None:
-    """Return the id of the client that holds the token, or None if the token is unknown or has expired."""
-    return await fetch_value(
-        db, "SELECT client_id FROM sandbox_esm_token WHERE token_hash = %s AND expires_at > now()", (token_hash,)
+async def client_of_token(db: Connection, token_hash: bytes) -> tuple[str, UUID] | None:
+    """Return the client that holds the token, by its id, and its organisation. None if the token is unknown or has expired."""
+    cursor = await db.execute(
+        "SELECT c.client_id, c.organization_id FROM sandbox_esm_token t JOIN sandbox_esm_client c USING (client_id)"
+        " WHERE t.token_hash = %s AND t.expires_at > now()",
+        (token_hash,),
     )
+    row = await cursor.fetchone()
+    return None if row is None else (row[0], row[1])
 
 
 async def insert_plant(db: Connection, plant_id: UUID, new: NewSandboxPlant) -> SandboxPlant | None:

@@ -17,7 +17,7 @@ from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient, EsmFailed
 from gridfleet.domains.trading.esm.messages import EsmPlant, EsmPlantName
 from gridfleet.domains.trading.models import SyncResult
 from gridfleet.domains.trading.store import ConfigRow
-from gridfleet.kernel.db import Database
+from gridfleet.kernel.db import Database, Transactions
 from gridfleet.kernel.isolation import is_poison, isolate, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
 
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 async def sync_plants(
-    database: Database, esm: EsmClient, access: EsmAccess, organization_id: UUID, plant_ids: Collection[UUID] | None
+    database: Transactions, esm: EsmClient, access: EsmAccess, organization_id: UUID, plant_ids: Collection[UUID] | None
 ) -> SyncResult:
     """Read the ESM's plants and write the facts of the organisation's linked plants, or of those among `plant_ids`.
 
@@ -85,7 +85,7 @@ async def sync_enabled(database: Database, esm: EsmClient, keyring: Keyring) -> 
 
 
 async def _write(
-    database: Database, organization_id: UUID, linked: Mapping[str, UUID], facts: Mapping[str, EsmFacts]
+    database: Transactions, organization_id: UUID, linked: Mapping[str, UUID], facts: Mapping[str, EsmFacts]
 ) -> list[str]:
     """Write the facts of each plant. Returns an error text for each plant whose facts cannot be stored."""
     complaints: list[str] = []

@@ -11,13 +11,13 @@ from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db import Connection, Transactions
 from gridfleet.kernel.db.batches import in_batches
 
 __all__ = ["delete_plant"]
 
 
-async def delete_plant(database: Database, org: OrgScope, plant_id: UUID) -> None:
+async def delete_plant(database: Transactions, org: OrgScope, plant_id: UUID) -> None:
     """Delete a plant as `lifecycle.delete_plant` does, after the acknowledgements that its partner commands ended.
 
     Alerts, plans, and commands that have ended, are deleted first, in short transactions. The one that deletes the plant locks

@@ -12,6 +12,7 @@ from psycopg.errors import DatatypeMismatch, ProgramLimitExceeded, StatementTooC
 from gridfleet.kernel.db.pool import (
     Connection,
     Database,
+    Transactions,
     after_commit,
     limit_statements,
     open_database,
@@ -25,6 +26,7 @@ __all__ = [
     "Connection",
     "Database",
     "DatabaseError",
+    "Transactions",
     "after_commit",
     "json_size",
     "limit_statements",

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from gridfleet.kernel.db.pool import Connection, Database
+from gridfleet.kernel.db.pool import Connection, Transactions
 
 __all__ = ["in_batches"]
 
@@ -11,7 +11,7 @@ BATCH_ROWS: Final = 1_000
 """The most rows that one transaction changes."""
 
 
-async def in_batches(database: Database, change: Callable[[Connection, int], Awaitable[int]]) -> int:
+async def in_batches(database: Transactions, change: Callable[[Connection, int], Awaitable[int]]) -> int:
     """Call `change`, each time in a transaction of its own, until it has changed fewer rows than its limit.
 
     Args:

@@ -7,10 +7,10 @@ error. Stores take the connection and run one statement each.
 import asyncio
 import select
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from psycopg import AsyncConnection, Notify, OperationalError, sql
 from psycopg.rows import TupleRow
@@ -26,6 +26,7 @@ __all__ = [
     "Connection",
     "Database",
     "TidyConnection",
+    "Transactions",
     "after_commit",
     "cancellation_first",
     "limit_statements",
@@ -162,6 +163,16 @@ def cancellation_first() -> Iterator[None]:
         if task and task.cancelling() > before:
             raise asyncio.CancelledError from error
         raise
+
+
+class Transactions(Protocol):
+    """A database, or the part of its connections that one organisation may hold."""
+
+    def transaction(self) -> AbstractAsyncContextManager[Connection]:
+        """Yield a connection as `Database.transaction`."""
+
+    def autocommit(self) -> AbstractAsyncContextManager[Connection]:
+        """Yield a connection as `Database.autocommit`."""
 
 
 class Database:
