@@ -1,5 +1,6 @@
 """What every endpoint does before and after its handler, seen from the client."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -126,6 +127,22 @@ async def test_the_body_must_be_announced_as_json(browse: Browse) -> None:
             assert answer.status_code == status
         empty = await client.post(f"/api/v1/things/{SOME_ID}")
         assert empty.json()["details"] == ["body: must not be empty"]
+
+
+async def test_large_bodies_of_others_delay_no_small_one(browse: Browse) -> None:
+    """A mebibyte of JSON takes 0.1 s. Anyone can send it to the login, before its limit of calls applies."""
+    declare_things(codes=("VALIDATION_ERROR",))
+    large = json.dumps({f"k{number}": 1 for number in range(80_000)}).encode()
+    answered: list[str] = []
+    async with browse() as client:
+
+        async def send(name: str, body: bytes) -> None:
+            answer = await client.post(f"/api/v1/things/{SOME_ID}", content=body, headers={"content-type": "application/json"})
+            assert answer.status_code == 400
+            answered.append(name)
+
+        await asyncio.gather(*(send("large", large) for _ in range(5)), send("small", b"{}"))
+    assert answered == ["small", *["large"] * 5]
 
 
 @pytest.mark.parametrize("chunked", [False, True])
