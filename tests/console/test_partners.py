@@ -1,8 +1,10 @@
 """Keys of programs: created with their secrets shown once, and revoked."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import httpx
+import psycopg
 from playwright.sync_api import expect
 
 from support.clients.console_user import ConsoleUser
@@ -30,6 +32,7 @@ def test_a_key_is_created_used_and_revoked(watched: Watched, service: Served, us
     dialog.get_by_role("button", name="Create").click()
 
     shown = page.get_by_role("dialog", name="Key of Monitoring")
+    page.keyboard.press("Escape")
     key = shown.get_by_label("Key", exact=True).input_value()
     watched.check_accessibility()
     shown.get_by_role("button", name="Close").click()
@@ -43,3 +46,25 @@ def test_a_key_is_created_used_and_revoked(watched: Watched, service: Served, us
     confirm.get_by_role("button", name="Revoke").click()
     expect(page.get_by_role("row").filter(has_text="Monitoring")).to_contain_text("revoked")
     assert httpx.get(f"{service.url}/api/v1/plants", headers=headers).status_code == 401
+
+
+def test_a_key_that_expires(watched: Watched, database_url: str, user: Callable[..., ConsoleUser]) -> None:
+    page = watched.page
+    user(role="ORG_ADMIN").log_in(page)
+    page.get_by_role("link", name="Partners", exact=True).click()
+    page.get_by_role("button", name="New key").click()
+    dialog = page.get_by_role("dialog", name="New key")
+    dialog.get_by_label("Name").fill("Audit")
+    dialog.get_by_label("Partner").fill("acme")
+    dialog.get_by_role("checkbox", name="plants:read read plants").check()
+    year = datetime.now(UTC).year + 1
+    dialog.get_by_label("Valid until (UTC)").fill(f"{year}-03-31T22:00")
+    dialog.get_by_role("button", name="Create").click()
+    page.get_by_role("dialog", name="Key of Audit").get_by_role("button", name="Close").click()
+    row = page.get_by_role("row").filter(has_text="Audit")
+    expect(row).to_contain_text(f"31 Mar {year}, 22:00:00 UTC")
+    with psycopg.connect(database_url, autocommit=True) as db:
+        db.execute("UPDATE partner_key SET expires_at = now() WHERE name = 'Audit'")
+    page.reload()
+    expect(row).to_contain_text("expired")
+    expect(row.get_by_role("button", name="Revoke")).to_have_count(0)

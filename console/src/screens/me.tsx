@@ -94,7 +94,7 @@ function Password() {
           name="new"
           type="password"
           autoComplete="new-password"
-          minLength={8}
+          minLength={12}
           required
         />
         <Failure error={change.error} />

@@ -3,7 +3,8 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 import { apiOf, dataOf, inOrganization } from "../api/client";
 import type { components } from "../api/schema";
-import { type Catalogue, useTexts } from "../i18n";
+import { dateTime } from "../format/times";
+import { type Catalogue, useLocale, useTexts } from "../i18n";
 import { type ApiKey, keysQuery, networksOf, SCOPES, type Scope } from "../partners";
 import { Age } from "../ui/age";
 import { Confirm, Dialog } from "../ui/dialog";
@@ -32,6 +33,7 @@ export function PartnersScreen() {
 
 function Partners() {
   const texts = useTexts();
+  const locale = useLocale();
   const now = useNow(1);
   const queryClient = useQueryClient();
   const { organization } = route.useRouteContext();
@@ -54,6 +56,7 @@ function Partners() {
           texts.partners.key,
           texts.partners.scopes,
           texts.partners.lastUsed,
+          texts.partners.validUntil,
           { label: texts.partners.revoke, kind: "hidden" },
         ]}
       >
@@ -69,13 +72,14 @@ function Partners() {
             <td>
               <Age time={key.lastUsedAt} now={now} timeZone="UTC" />
             </td>
+            <td>{key.expiresAt === null ? texts.partners.noEnd : dateTime(key.expiresAt, "UTC", locale)}</td>
             <td className="number">
               {key.isActive ? (
                 <button type="button" onClick={() => setRevoking(key)}>
                   {texts.partners.revoke}
                 </button>
               ) : (
-                <span className="fine">{texts.partners.revoked}</span>
+                <span className="fine">{hasExpired(key, now) ? texts.partners.expired : texts.partners.revoked}</span>
               )}
             </td>
           </tr>
@@ -104,6 +108,10 @@ function Partners() {
   );
 }
 
+function hasExpired({ expiresAt }: ApiKey, now: number): boolean {
+  return expiresAt !== null && Date.parse(expiresAt) <= now;
+}
+
 function secretsOf({ apiKey, key, signingKey }: CreatedKey, { partners }: Catalogue): Secrets {
   return {
     title: partners.created(apiKey.name),
@@ -126,6 +134,7 @@ function NewKey({ onClose, onCreated }: { onClose: () => void; onCreated: (creat
             partnerId: String(form.get("partnerId")),
             scopes: form.getAll("scope") as Scope[],
             allowedIps: networksOf(String(form.get("networks"))),
+            ...(form.get("expires") !== "" && { expiresAt: `${form.get("expires")}:00Z` }),
           },
         }),
       ),
@@ -151,6 +160,7 @@ function NewKey({ onClose, onCreated }: { onClose: () => void; onCreated: (creat
           ))}
         </fieldset>
         <TextField label={texts.partners.networks} name="networks" rows={2} placeholder="192.0.2.0/24" />
+        <Field label={texts.partners.expires} name="expires" type="datetime-local" />
         <Failure error={create.error} />
         <Buttons action={texts.partners.create} disabled={create.isPending} onCancel={onClose} />
       </Form>

@@ -9,16 +9,25 @@ interface DialogProps {
   title: string;
   /** Also called when the user presses Escape. */
   onClose: () => void;
+  /** Whether Escape does not close it, because what it shows cannot be shown again. */
+  isKept?: boolean;
   children: ReactNode;
 }
 
 /** A modal dialog; it is open while it is rendered. */
-export function Dialog({ title, onClose, children }: DialogProps) {
+export function Dialog({ title, onClose, isKept = false, children }: DialogProps) {
   const id = useId();
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current?.showModal(), []);
   return (
-    <dialog ref={dialog} aria-labelledby={id} onClose={onClose}>
+    <dialog
+      ref={dialog}
+      aria-labelledby={id}
+      onClose={onClose}
+      onCancel={(event) => {
+        if (isKept) event.preventDefault();
+      }}
+    >
       <h2 id={id}>{title}</h2>
       {children}
     </dialog>

@@ -13,7 +13,7 @@ export interface Secrets {
 export function SecretsDialog({ secrets, onClose }: { secrets: Secrets; onClose: () => void }) {
   const texts = useTexts();
   return (
-    <Dialog title={secrets.title} onClose={onClose}>
+    <Dialog title={secrets.title} onClose={onClose} isKept>
       <p>{secrets.explanation}</p>
       {Object.entries(secrets.values).map(([label, value]) => (
         <CopyField key={label} label={label} value={value} />

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -10,6 +10,9 @@ from gridfleet.cli.settings import database_url, load_settings
 from gridfleet.kernel.db.scale_out import Extension, Step
 
 __all__ = ["commands"]
+
+_MOST_DAYS: Final = 36_500
+"""A hundred years."""
 
 commands = typer.Typer(help="The database's schema and retention.", no_args_is_help=True)
 
@@ -101,9 +104,11 @@ def _print_step(step: Step) -> None:
 @commands.command()
 def retention(
     organization: Annotated[str, typer.Argument(help="Slug of the organisation.")],
-    raw_days: Annotated[int | None, typer.Option(min=1, help="Days to keep measured values.")] = None,
-    minute_days: Annotated[int | None, typer.Option(min=1, help="Days to keep roll-ups of 1 minute.")] = None,
-    quarter_days: Annotated[int | None, typer.Option(min=1, help="Days to keep roll-ups of 15 minutes.")] = None,
+    raw_days: Annotated[int | None, typer.Option(min=1, max=_MOST_DAYS, help="Days to keep measured values.")] = None,
+    minute_days: Annotated[int | None, typer.Option(min=1, max=_MOST_DAYS, help="Days to keep roll-ups of 1 minute.")] = None,
+    quarter_days: Annotated[
+        int | None, typer.Option(min=1, max=_MOST_DAYS, help="Days to keep roll-ups of 15 minutes.")
+    ] = None,
 ) -> None:
     """Set how long an organisation keeps telemetry. Omitted options use the deployment's setting."""
     import asyncio

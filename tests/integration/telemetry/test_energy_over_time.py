@@ -438,7 +438,7 @@ async def test_an_organisation_that_is_deleted_before_its_totals_follow_delays_n
     moved = RecordedPlant(site.database, owner, site.id)
     await counted(moved, {MIDNIGHT + 2 * HOUR: 9.0})
     with monkeypatch.context() as patch:
-        patch.setattr(recomputation, "_SHARE_OF_MOVES", 0.0)
+        patch.setattr(recomputation, "SHARE_OF_MOVES", 0.0)
         await work(site.database)
     assert (await of_plant(moved, range_of(EnergyBucket.DAY))).total.produced == 8
     await work(site.database)

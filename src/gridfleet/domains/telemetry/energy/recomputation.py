@@ -31,7 +31,7 @@ _HOURS_A_TURN: Final = 24
 _HOURS_ALONE: Final = 6
 """The same of a plant that takes long."""
 _SECONDS_ALONE: Final = 60.0
-_SHARE_OF_MOVES: Final = 0.25
+SHARE_OF_MOVES: Final = 0.25
 """The part of the time in which totals follow plants that were deleted or moved, so that these cannot delay all energies."""
 _HOURS_OF_PAST: Final = 48
 _HOUR: Final = timedelta(hours=1)
@@ -62,7 +62,7 @@ async def keep_energy(database: Database, *, seconds: float = 60.0, late: set[UU
     until = monotonic() + seconds
     late = set() if late is None else late
     done = 0
-    await _follow_plants(database, monotonic() + _SHARE_OF_MOVES * seconds)
+    await _follow_plants(database, monotonic() + SHARE_OF_MOVES * seconds)
     while monotonic() < until:
         async with database.transaction() as db:
             plants = await store.dirty_plants(db)
