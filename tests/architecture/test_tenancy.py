@@ -178,7 +178,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/scheduler": ("the gateway issues what is due at all sites", "issue_due_commands list_sites correct_silence"),
     "vcp/confirmation/store": (
         "the gateway repeats what plants have not confirmed",
-        "expect_all record_issues set_due move_to delete concerned of_plants wake lock_due is_due is_expected predecessor"
+        "expect_all record_issues set_due move_to delete concerned of_plants wake lock_due is_due keep_fallback predecessor"
         " complete_missed setpoint_in_force",
     ),
     "vcp/confirmation/dispatch": (

@@ -119,6 +119,22 @@ async def test_limits_and_fallback_end(site: PartnerSite) -> None:
     assert content["params"]["fallback"] == {"mode": None, "afterSeconds": None}
 
 
+@pytest.mark.parametrize("is_sent", [False, True])
+async def test_a_fallback_ends_although_its_end_was_unconfirmed_when_new_limits_came(site: PartnerSite, is_sent: bool) -> None:
+    """The command with the new limits does not bring the fallback."""
+    await site.send("config.fallback", fallback={"mode": "STANDBY", "afterSeconds": HOUR})
+    await site.acknowledge_newest("APPLIED")
+    buyer = await move(site)
+    if is_sent:
+        await orders(site)
+    await send_as(site, buyer, "config.constraints", constraints={"importLimitKw": 2})
+    await site.acknowledge_newest("APPLIED")
+    await site.expire(26 * HOUR)
+    await site.issue_due(26 * HOUR)
+    found = [content["params"] for kind, content, status in await site.commands() if (kind, status) == ("CONFIG", "PENDING")]
+    assert [(one["constraints"]["importLimitKw"], one["fallback"]["mode"]) for one in found] == [(2, None)]
+
+
 async def test_limits_end_although_the_plant_has_not_received_their_removal(site: PartnerSite) -> None:
     await site.send("config.constraints", constraints={"importLimitKw": 2})
     await site.acknowledge_newest("APPLIED")
@@ -166,19 +182,19 @@ async def test_an_emergency_stop_holds_until_the_new_organisation_ends_it(site: 
     assert await orders(site) == [], "the plant would refuse everything except AUTO"
 
 
-async def order_mode(site: PartnerSite, buyer: UUID, **members: Any) -> None:
-    """Send a mode of a partner of the new organisation."""
+async def send_as(site: PartnerSite, buyer: UUID, kind: str, **members: Any) -> None:
+    """Send a command of a partner of the new organisation."""
     [(slug,)] = await site.rows(
         "SELECT o.slug FROM organization o JOIN plant p ON p.organization_id = o.id WHERE p.id = %(plant)s"
     )
     sender = await add_key(site.plant.bench, buyer, slug)
-    assert await site.take(order("command.mode", site.plant.id, slug=slug, **members), sender=sender) == "ACCEPTED"
+    assert await site.take(order(kind, site.plant.id, slug=slug, **members), sender=sender) == "ACCEPTED"
 
 
 async def mode_after_refusal(site: PartnerSite, answer: str, **members: Any) -> str:
     """Move the plant. Return its mode after it has refused a mode of the new organisation's partner."""
     buyer = await move(site)
-    await order_mode(site, buyer, **members)
+    await send_as(site, buyer, "command.mode", **members)
     await site.acknowledge_newest(answer)
     async with site.database.transaction() as db:
         return (await read_configuration(db, administrator(buyer), site.plant.id, utc_now())).operating_mode
@@ -213,7 +229,7 @@ async def test_a_plant_that_has_not_left_a_stop_gets_auto_before_a_mode_of_the_n
     await site.send("command.mode", mode="AUTO")
     buyer = await move(site)
     await orders(site)
-    await order_mode(site, buyer, mode="STANDBY", expiresAt=soon(72 * HOUR))
+    await send_as(site, buyer, "command.mode", mode="STANDBY", expiresAt=soon(72 * HOUR))
     await site.expire(48 * HOUR)
     modes = [content["mode"] for _, content in await orders(site, 48 * HOUR)]
     assert modes == ["AUTO", "STANDBY"], "the plant would refuse everything except AUTO"

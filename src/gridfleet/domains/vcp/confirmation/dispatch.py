@@ -41,12 +41,14 @@ async def issue_due(db: Connection, now: datetime, limit: int, selection: Select
     held = {site.plant_id: site for site in await sites.read_locked(db, locked)}
     rows = [row for row in await store.of_plants(db, locked) if row.due_at is not None and row.due_at <= now]
     issued = await issue_modes(db, [(held[row.plant_id], row) for row in rows if row.kind is Kind.MODE], now)
+    for site in held.values():
+        limits = [row for row in rows if row.plant_id == site.plant_id and row.kind in (Kind.LIMITS, Kind.FALLBACK)]
+        if limits and site.mode(now) is not Mode.EMERGENCY_STOP:
+            issued += await _issue_limits(db, site, limits, now)
     for row in rows:
         site = held[row.plant_id]
         if row.kind is Kind.SCHEDULE and site.mode(now) is not Mode.EMERGENCY_STOP:
             issued += await _issue_schedule(db, site, row, now)
-        elif row.kind is Kind.LIMITS and site.mode(now) is not Mode.EMERGENCY_STOP:
-            issued += await _issue_limits(db, site, row, now)
         elif row.kind is Kind.STEP:
             await sites.reopen_intervals(db, [site.plant_id], now)
             await store.delete(db, site.plant_id, Kind.STEP)
@@ -118,28 +120,31 @@ async def _issue_schedule(db: Connection, site: Site, row: Unconfirmed, now: dat
         "revision": site.schedule_revision,
         "intervals": written_intervals(intervals),
     }
-    return await _issue_again(db, row, CommandType.SCHEDULE, {"schedule": content}, now, now + LONGEST_WAIT)
+    return await _issue_again(db, [row], CommandType.SCHEDULE, {"schedule": content}, now, now + LONGEST_WAIT)
 
 
-async def _issue_limits(db: Connection, site: Site, row: Unconfirmed, now: datetime) -> bool:
-    """Issue the current limits and fallback. Returns False if it has to wait."""
+async def _issue_limits(db: Connection, site: Site, rows: Sequence[Unconfirmed], now: datetime) -> bool:
+    """Issue the current limits and fallback, of which one or both are due. Returns False if they have to wait."""
     content = {"params": {"constraints": msgspec.to_builtins(site.constraints), "fallback": msgspec.to_builtins(site.fallback)}}
-    return await _issue_again(db, row, CommandType.CONFIG, content, now, now + LONGEST_WAIT)
+    return await _issue_again(db, rows, CommandType.CONFIG, content, now, now + LONGEST_WAIT)
 
 
 async def _issue_again(
     db: Connection,
-    row: Unconfirmed,
+    rows: Sequence[Unconfirmed],
     kind: CommandType,
     content: dict[str, Any],
     now: datetime,
     expires_at: datetime,
 ) -> bool:
-    command = own_command(row.plant_id, kind, content, row.issued_at, expires_at, now)
+    """Issue a command for due rows of one plant, at the place of the last of them. Returns False if it has to wait."""
+    issued_at = max(row.issued_at for row in rows)
+    command = own_command(rows[0].plant_id, kind, content, issued_at, expires_at, now)
     if not await relay(db, command):
-        await store.set_due(db, row.plant_id, row.kind, now + RETRY)
+        for row in rows:
+            await store.set_due(db, row.plant_id, row.kind, now + RETRY)
         return False
-    await store.record_issues(db, [(row, command.id)])
+    await store.record_issues(db, [(row, command.id) for row in rows])
     return True
 
 

@@ -86,8 +86,8 @@ async def _apply(db: Connection, site: Site, row: Unconfirmed, end: Transition, 
         return await _restore_mode(db, site, row, end, is_partner_command)
     elif row.kind is Kind.SCHEDULE:
         return await _restore_schedule(db, site, row, end)
-    elif row.kind is Kind.LIMITS:
-        await store.set_due(db, site.plant_id, Kind.LIMITS, None)
+    else:
+        await store.set_due(db, site.plant_id, row.kind, None)
     return site
 
 

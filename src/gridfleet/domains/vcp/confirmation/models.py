@@ -19,10 +19,14 @@ class Kind(StrEnum):
     SCHEDULE = "SCHEDULE"
     STEP = "STEP"
     LIMITS = "LIMITS"
+    FALLBACK = "FALLBACK"
 
 
 class Unconfirmed(msgspec.Struct, frozen=True, kw_only=True):
-    """A mode, schedule, schedule step or the limits that the plant has not confirmed. Fields as in the table `vcp_unconfirmed`.
+    """A mode, schedule, schedule step, the limits or the fallback that the plant has not confirmed.
+
+    Fields as in the table `vcp_unconfirmed`. A partner's command brings either limits or a fallback; a command of the service
+    brings both.
 
     `due_at` is None while the command is open, and while the row waits for the plant's next connection. `stop_ended_at` is the
     place of the AUTO that ended an emergency stop, from then until the plant confirms a mode.

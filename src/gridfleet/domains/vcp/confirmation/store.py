@@ -147,10 +147,18 @@ async def lock_due(db: Connection, now: datetime, limit: int, selection: Selecti
     return list({row[0] for row in await cursor.fetchall()})
 
 
-async def is_expected(db: Connection, plant_id: UUID, kind: Kind) -> bool:
-    """Return whether the plant still has to confirm something of this kind."""
-    cursor = await db.execute("SELECT FROM vcp_unconfirmed WHERE plant_id = %s AND kind = %s", (plant_id, kind))
-    return cursor.rowcount > 0
+async def keep_fallback(db: Connection, plant_id: UUID) -> None:
+    """Note that the plant has to confirm the fallback too, if the service's own command with it and the limits is unconfirmed.
+
+    Called before the limits get a command of a partner, which does not bring the fallback.
+    """
+    await db.execute(
+        "INSERT INTO vcp_unconfirmed (plant_id, kind, command_id, issued_at, due_at)"
+        " SELECT plant_id, 'FALLBACK', command_id, issued_at, due_at FROM vcp_unconfirmed u"
+        " WHERE plant_id = %s AND kind = 'LIMITS' AND NOT EXISTS (SELECT FROM vcp_command c WHERE c.id = u.command_id)"
+        " ON CONFLICT DO NOTHING",
+        (plant_id,),
+    )
 
 
 async def is_due(db: Connection, plant_id: UUID, now: datetime) -> bool:

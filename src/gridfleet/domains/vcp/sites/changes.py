@@ -1,6 +1,7 @@
 """Changes of a site by accepted partner commands."""
 
 from datetime import datetime, timedelta
+from typing import Final
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -25,6 +26,14 @@ from gridfleet.protocol.partner_messages import (
 )
 
 __all__ = ["change_site"]
+
+_CONFIRMED: Final = {
+    ScheduleSet: Kind.SCHEDULE,
+    ScheduleCancel: Kind.SCHEDULE,
+    ConstraintsCommand: Kind.LIMITS,
+    FallbackCommand: Kind.FALLBACK,
+}
+"""What the plant has to confirm after each of these commands. Modes are treated by themselves."""
 
 
 async def change_site(
@@ -88,7 +97,7 @@ async def _after(db: Connection, command: Heading, site: Site, command_id: UUID,
 async def _expect_confirmation(
     db: Connection, command: Heading, before: Site, after: Site, issued: NewPlantCommand, now: datetime
 ) -> None:
-    """Insert the mode, schedule or limits that the plant has to confirm.
+    """Insert the mode, schedule, limits or fallback that the plant has to confirm.
 
     Any other command ends an active fallback. The mode is then issued before the command itself.
     """
@@ -107,12 +116,8 @@ async def _expect_confirmation(
     if before.fallback_since is not None:
         row = replace(row, command_id=None, issued_at=issued_at - A_MOMENT, due_at=now)
         await issue_modes(db, [(after, await confirmation.expect(db, row))], now)
-    if isinstance(command, ScheduleSet | ScheduleCancel):
-        schedule = Unconfirmed(plant_id=plant_id, kind=Kind.SCHEDULE, command_id=issued.id, issued_at=issued_at)
-        await confirmation.expect(db, schedule)
-    if isinstance(command, ConstraintsCommand | FallbackCommand):
-        limits = Unconfirmed(plant_id=plant_id, kind=Kind.LIMITS, command_id=issued.id, issued_at=issued_at)
-        if await confirmation.is_expected(db, plant_id, Kind.LIMITS):
-            # The command has only the limits or only the fallback. What is issued again has both.
-            limits = replace(limits, command_id=None, due_at=now)
-        await confirmation.expect(db, limits)
+    kind = _CONFIRMED.get(type(command))
+    if kind is Kind.LIMITS:
+        await confirmation.keep_fallback(db, plant_id)
+    if kind is not None:
+        await confirmation.expect(db, Unconfirmed(plant_id=plant_id, kind=kind, command_id=issued.id, issued_at=issued_at))
