@@ -142,6 +142,23 @@ def test_messages() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("condition", "threshold", "value", "words"),
+    [
+        ("GT", 1_200_000, 1_200_003, "1200003 W, above 1200000 W"),
+        ("GT", 12_345_678.4, 12_345_678.6, "12345679 W, above 12345678 W"),
+        ("LT", 10, 9.99999999, "9.99999999 W, below 10 W"),
+        ("LT", 0.1 + 0.2, 0.3, "0.3 W, below 0.30000000000000004 W"),
+        ("EQ", 1_000_000, 1_000_000, "1000000 W, equal to 1000000 W"),
+        ("EQ", 0.0, -0.0, "-0 W, equal to 0 W"),
+        ("LT", 1e-7, -1e300, "-1e+300 W, below 1e-07 W"),
+    ],
+)
+def test_a_message_shows_in_what_value_and_threshold_differ(condition: str, threshold: float, value: float, words: str) -> None:
+    chosen = rule(condition=Condition(condition), threshold=threshold)
+    assert alert_message(chosen, "North", "power", value, "W") == f"Low battery: power of North is {words}"
+
+
 @pytest.mark.parametrize("clear_threshold", [None, 20.0])
 def test_a_value_that_comes_late_does_not_clear_what_newer_values_confirmed(clear_threshold: float | None) -> None:
     chosen = rule(auto_resolve=True, clear_threshold=clear_threshold)

@@ -3,8 +3,9 @@
 from typing import Final
 
 from gridfleet.domains.alerts.models import AlertRule, Condition
+from gridfleet.kernel.numbers import compared
 
-__all__ = ["alert_message", "number"]
+__all__ = ["alert_message"]
 
 _WORDS: Final = {Condition.LT: "below", Condition.GT: "above", Condition.EQ: "equal to"}
 
@@ -13,12 +14,5 @@ def alert_message(rule: AlertRule, plant: str, metric: str, value: float, unit: 
     """Return one line with rule, plant and metric with its value: "Low battery: soc of North is 9.5 %, below 10 %"."""
     after = f" {unit}" if unit else ""
     lasting = f" for {rule.for_seconds} s" if rule.for_seconds else ""
-    return (
-        f"{rule.name}: {metric} of {plant} is {number(value)}{after},"
-        f" {_WORDS[rule.condition]} {number(rule.threshold)}{after}{lasting}"
-    )
-
-
-def number(value: float) -> str:
-    """Format a value with at most six significant digits and no trailing zeros."""
-    return f"{value:.6g}"
+    measured, threshold = compared(value, rule.threshold)
+    return f"{rule.name}: {metric} of {plant} is {measured}{after}, {_WORDS[rule.condition]} {threshold}{after}{lasting}"

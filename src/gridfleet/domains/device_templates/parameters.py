@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from gridfleet.domains.device_templates.models import Action, ActionParameter, DeviceTemplate, ParameterType
+from gridfleet.kernel.numbers import compared
 
 __all__ = ["find_action", "parameter_complaints"]
 
@@ -65,9 +66,9 @@ def _number_complaint(parameter: ActionParameter, value: Any) -> str | None:
     if isinstance(value, int) and abs(value) > _EXACT:
         return f"must be between -{_EXACT} and {_EXACT}"
     if parameter.min is not UNSET and value < parameter.min:
-        return f"must be at least {parameter.min:g}{_unit(parameter)}"
+        return f"must be at least {compared(parameter.min, value)[0]}{_unit(parameter)}"
     if parameter.max is not UNSET and value > parameter.max:
-        return f"must be at most {parameter.max:g}{_unit(parameter)}"
+        return f"must be at most {compared(parameter.max, value)[0]}{_unit(parameter)}"
     return None
 
 
