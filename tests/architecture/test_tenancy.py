@@ -26,8 +26,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "enabled_of claim units_of layout_units set_units claim_unit_notifications",
     ),
     "audit/store": (
-        "an event names its organisation itself; old and excess events of all are deleted alike",
-        "insert_all count_since",
+        "an event names its organisation itself; old and excess events are deleted alike; those of a user alone have none",
+        "insert_all count_since nth_newest",
     ),
     "notifications/recipients/store": (
         "an alert names the organisation whose members are notified",

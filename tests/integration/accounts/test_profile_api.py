@@ -8,7 +8,8 @@ from uuid import uuid4
 import pytest
 
 from gridfleet.domains.identity.accounts import admins, email_change
-from gridfleet.kernel.caller import OrgRole
+from gridfleet.kernel.caller import OrgRole, UserCaller
+from gridfleet.kernel.ids import new_id
 from support.builders.accounts import add_member
 from support.builders.interleaving import until_blocked
 from support.clients.people import PASSWORD, People, Person, refused
@@ -100,6 +101,23 @@ async def test_a_taken_address_is_refused_now_and_when_it_is_taken_meanwhile(peo
     [proof] = await mails_to(people.service.state, "new@example.com")
     await people.person("new@example.com")
     refused(await people.call("POST", "/auth/email/confirm", {"token": token_in(proof)}), 400, "VALIDATION_ERROR")
+
+
+async def test_a_user_requests_ten_new_addresses_a_day(people: People) -> None:
+    """Each request is a mail with the user's name to an address that the user chooses."""
+    ada, ben = await people.with_password("ada@example.com"), await people.with_password("ben@example.com")
+    state = people.service.state
+    [(password_hash,)] = await people.execute("SELECT password_hash FROM user_account WHERE id = %s", ada.id)
+    caller = UserCaller(ada.id, new_id(), ada.email, "Ada", False, None)
+    for number in range(10):
+        async with state.database.transaction() as db:
+            await email_change.request(db, state.mail, caller, f"new{number}@example.com", password_hash)
+    body = {"email": "eleventh@example.com", "currentPassword": PASSWORD}
+    answer = await people.call("PATCH", "/auth/me", body, who=ada)
+    refused(answer, 429, "TOO_MANY_REQUESTS")
+    assert 80_000 < int(answer.headers["retry-after"]) <= 86_400
+    assert await mails_to(state, "eleventh@example.com") == []
+    assert (await people.call("PATCH", "/auth/me", body, who=ben)).status_code == 200
 
 
 @pytest.mark.parametrize("end", ["another request", "the own address", "password change", "time"])

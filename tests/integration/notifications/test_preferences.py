@@ -17,9 +17,12 @@ from gridfleet.domains.notifications.channels.email import EmailChannel
 from gridfleet.domains.notifications.channels.push import ExpoPush
 from gridfleet.domains.notifications.delivery import NotificationWorker
 from gridfleet.domains.notifications.models import Channel, QuietHours, Severity
+from gridfleet.domains.notifications.preferences import queue_test
 from gridfleet.domains.notifications.queue import Notification, NotificationContent, notify_each
 from gridfleet.domains.notifications.quiet_hours import quiet_until
+from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.mail.delivery import FolderDelivery
 from support.clients.people import People, Person, refused
 from support.servers.api_service import api_service
@@ -208,6 +211,20 @@ async def test_a_test_message_reaches_ones_own_addresses_alone(people: People) -
     assert (await people.call("POST", "/notifications/test", {"channel": "EMAIL"}, who=ben)).status_code == 201
     tested = [event["details"] for event in await people.events(of=ada.id) if event["event"] == "user.notifications_tested"]
     assert tested == [{"channel": "EMAIL"}] * 3
+
+
+async def test_a_user_sends_ten_test_messages_to_a_phone_a_day(people: People) -> None:
+    """A text message costs money, and reaches any phone that the user names."""
+    ada, state = await people.person(), people.service.state
+    await people.call("PATCH", "/auth/me", {"phone": "+43123456789"}, who=ada)
+    caller = UserCaller(ada.id, new_id(), ada.email, "Ada", False, None)
+    for _ in range(10):
+        async with state.database.transaction() as db:
+            await queue_test(db, caller, Channel.SMS)
+    limited = await people.call("POST", "/notifications/test", {"channel": "SMS"}, who=ada)
+    refused(limited, 429, "TOO_MANY_REQUESTS")
+    assert 80_000 < int(limited.headers["retry-after"]) <= 86_400
+    assert (await people.call("POST", "/notifications/test", {"channel": "EMAIL"}, who=ada)).status_code == 201
 
 
 async def test_ones_own_deliveries_are_filtered(people: People) -> None:

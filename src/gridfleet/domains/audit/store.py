@@ -1,6 +1,6 @@
 """SQL of audit events."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from gridfleet.domains.audit.models import AuditEvent, AuditFilter
 from gridfleet.kernel.caller import OrgScope, PlatformScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count
+from gridfleet.kernel.db.queries import fetch_count, fetch_value
 from gridfleet.kernel.pagination import Paging
 
 _COLUMNS = ", ".join(AuditEvent.__struct_fields__)
@@ -62,6 +62,18 @@ async def count_since(db: Connection, event: str, organization_id: UUID | None, 
         "SELECT count(*) FROM (SELECT FROM audit_event WHERE created_at > %s AND event = %s"
         " AND organization_id IS NOT DISTINCT FROM %s LIMIT %s) lately",
         (since, event, organization_id, most),
+    )
+
+
+async def nth_newest(db: Connection, event: str, subject_id: UUID, details: Mapping[str, Any], n: int) -> datetime | None:
+    """Return the time of the `n`-th newest event of a kind about a subject, without an organisation, whose details contain
+    `details`; None if there are fewer.
+    """
+    return await fetch_value(
+        db,
+        "SELECT created_at FROM audit_event WHERE subject_id = %s AND organization_id IS NULL AND event = %s AND details @> %s"
+        " ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
+        (str(subject_id), event, Jsonb(details), n - 1),
     )
 
 

@@ -8,6 +8,7 @@ from msgspec import UNSET
 from pydantic.alias_generators import to_camel
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.queries import limit_a_day
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.models import Channel, NotificationLog, NotificationPreferences, PreferenceChanges
@@ -17,7 +18,10 @@ from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 
-__all__ = ["change_preferences", "preferences_of", "queue_test"]
+__all__ = ["MOST_TEXTS_A_DAY", "change_preferences", "preferences_of", "queue_test"]
+
+MOST_TEXTS_A_DAY: Final = 10
+"""Maximum test messages to a user's phone within 24 hours: a text message costs money, and reaches any phone."""
 
 _NO_ADDRESS: Final = {
     Channel.PUSH: "channel: you have registered no device for push",
@@ -51,13 +55,17 @@ async def queue_test(db: Connection, caller: UserCaller, channel: Channel) -> li
 
     Raises:
         ValidationFailed: The caller has no address of this channel.
+        TooManyRequests: The caller has sent too many text messages within a day.
     """
+    details = {"channel": channel}
+    if channel is Channel.SMS:
+        await limit_a_day(db, Event.USER_NOTIFICATIONS_TESTED, _subject(caller), MOST_TEXTS_A_DAY, details)
     subject = "Test message from Gridfleet"
     body = f"{caller.name} requested this test message. Notifications arrive here."
     queued = await recipients.queue_for_user(db, caller.user_id, channel, subject, body, {"test": True}, current_cause())
     if not queued:
         raise ValidationFailed(details=[_NO_ADDRESS[channel]])
-    await record(db, Event.USER_NOTIFICATIONS_TESTED, caller.as_actor, _subject(caller), details={"channel": channel})
+    await record(db, Event.USER_NOTIFICATIONS_TESTED, caller.as_actor, _subject(caller), details=details)
     return queued
 
 

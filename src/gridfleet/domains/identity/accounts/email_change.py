@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.queries import limit_a_day
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import store as sessions_store
 from gridfleet.domains.identity.accounts import mails, store, tokens
@@ -13,9 +14,11 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.mail.queue import MailQueue
 
-__all__ = ["LIFETIME", "cancel", "confirm", "request"]
+__all__ = ["LIFETIME", "MOST_A_DAY", "cancel", "confirm", "request"]
 
 LIFETIME: Final = timedelta(hours=24)
+MOST_A_DAY: Final = 10
+"""Maximum requests of a user within 24 hours: each is a mail with the user's name to any address that the user enters."""
 
 
 async def request(db: Connection, mail: MailQueue, caller: UserCaller, email: str, password_hash: str) -> None:
@@ -26,15 +29,17 @@ async def request(db: Connection, mail: MailQueue, caller: UserCaller, email: st
     Raises:
         WrongPassword: The password has changed meanwhile, or the account was disabled.
         EmailTaken: Another account has the address.
+        TooManyRequests: The caller has requested too many changes within a day.
     """
+    subject = Subject(SubjectType.USER, caller.user_id)
     # The change of the password waits for this transaction, and then deletes the request.
     if not await store.hold_password(db, caller.user_id, password_hash):
         raise WrongPassword
     if await store.find_account_by_email(db, email) is not None:
         raise EmailTaken
+    await limit_a_day(db, Event.USER_EMAIL_CHANGE_REQUESTED, subject, MOST_A_DAY)
     token, now = tokens.make_token(), utc_now()
     await store.save_email_change(db, caller.user_id, email, token.digest, now, now + LIFETIME)
-    subject = Subject(SubjectType.USER, caller.user_id)
     await record(db, Event.USER_EMAIL_CHANGE_REQUESTED, caller.as_actor, subject, details={"from": caller.email, "to": email})
     await mail.put(db, email, mails.confirm_address(caller.name, token.text))
     await mail.put(db, caller.email, mails.email_change_requested(caller.name, email))
