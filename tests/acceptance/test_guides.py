@@ -94,7 +94,7 @@ def test_installers(stack: RunningStack, fleet: Fleet, tmp_path: Path, shell: st
     printed = run("guide-installer.md", tmp_path, stack, shell=shell, org=fleet.organization_id)
 
     for expected in ("PV1.active_power = 4.2", "load_power = 2.4", "BAT1, 1 times"):
-        assert expected in printed
+        assert expected in printed, printed
     json.loads((tmp_path / "plant.json").read_text())
 
 
