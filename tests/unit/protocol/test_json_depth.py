@@ -2,8 +2,10 @@
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,3 +53,19 @@ def test_every_text_is_measured_in_linear_time(unit: bytes) -> None:
     is_too_deep(body)
     cut_below(body)
     assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize("unit", [b"[],", b'["",{}],'])
+def test_measuring_takes_little_more_than_decoding(unit: bytes) -> None:
+    """Everything else in the process waits meanwhile."""
+    body = b"[" + unit * (64 * 1024 // len(unit)) + b"0]"
+
+    def seconds(work: Callable[[bytes], object]) -> float:
+        found = []
+        for _ in range(5):
+            begun = time.process_time()
+            work(body)
+            found.append(time.process_time() - begun)
+        return min(found)
+
+    assert seconds(is_too_deep) < 8 * seconds(msgspec.json.decode)

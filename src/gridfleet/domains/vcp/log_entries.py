@@ -10,14 +10,14 @@ from gridfleet.domains.plants.commands.models import CommandStatus
 from gridfleet.domains.vcp.models import NewLogEntry, PartnerMessage
 from gridfleet.domains.vcp.verification import NUL
 from gridfleet.kernel.db import json_size, storable
-from gridfleet.protocol.partner_messages import MAX_BODY_BYTES, PartnerAck, read_heading
+from gridfleet.protocol.partner_messages import MAX_BODY_BYTES, PartnerAck, read_heading, read_identity
 from gridfleet.protocol.partner_routes import SIGNATURE_HEADER, TIMESTAMP_HEADER
 
 __all__ = ["LoggedMessage", "new_log_entry"]
 
 _MOST_TEXT: Final = 128
 _MOST_READ: Final = 16 * MAX_BODY_BYTES
-"""Bytes. A larger message is refused without being parsed, and its log entry names no site."""
+"""Bytes. Of a message above the limit only its names are read. A larger one is not parsed, and its log entry names no site."""
 _MOST_STORED: Final = 4 * MAX_BODY_BYTES
 """Bytes. A payload whose numbers have more digits in the database is not kept: a list may contain a hundred of them."""
 
@@ -26,13 +26,16 @@ class LoggedMessage:
     """What a log entry contains about its message, whatever the outcome."""
 
     def __init__(self, message: PartnerMessage, sender: SendingKey) -> None:
-        content = read_heading(message.body) if len(message.body) <= _MOST_READ else {}
+        size = len(message.body)
+        content: dict[str, Any] = {}
+        if size <= MAX_BODY_BYTES:
+            content = read_heading(message.body)
+        elif size <= _MOST_READ:
+            content.update(read_identity(message.body))
         self.message = message
         self.sender = sender
         self.content = content
-        self.keeps_payload = (
-            len(message.body) <= MAX_BODY_BYTES and NUL not in message.body and json_size(content) <= _MOST_STORED
-        )
+        self.keeps_payload = size <= MAX_BODY_BYTES and NUL not in message.body and json_size(content) <= _MOST_STORED
         self.message_id = _message_id(content.get("messageId"))
         self.correlation_id = _text(content.get("correlationId"))
         self.site_id = _text(content.get("siteId"))
