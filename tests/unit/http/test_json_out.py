@@ -81,3 +81,9 @@ def test_integers_beyond_64_bits_are_written(number: int) -> None:
     """PostgreSQL returns a stored 1e20 as such an integer."""
     value = {"a": [number], "é": 1.5, "at": MOMENT}
     assert to_json(value) == f'{{"a":[{number}],"é":1.5,"at":"{SHOWN}"}}'.encode()
+
+
+@pytest.mark.parametrize("beside", [1, 10**30])
+def test_raw_json_inside_a_record_is_written_as_it_is(beside: int) -> None:
+    raw = msgspec.Raw(b'{"a": [1, "\xc3\xa4"], "b": null}')
+    assert json.loads(to_json({"raw": [raw], "beside": beside})) == {"raw": [{"a": [1, "ä"], "b": None}], "beside": beside}

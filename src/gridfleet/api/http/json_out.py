@@ -23,12 +23,20 @@ def to_json(value: Any) -> bytes:
     """Return the JSON of a record or of plain values. Numbers that are not finite become null. `Raw` is JSON already."""
     if isinstance(value, msgspec.Raw):
         return bytes(value)
-    plain = msgspec.to_builtins(value, builtin_types=(datetime,), str_keys=True)
+    plain = msgspec.to_builtins(value, builtin_types=(datetime, msgspec.Raw), str_keys=True)
     try:
-        return orjson.dumps(plain, default=_time, option=orjson.OPT_PASSTHROUGH_DATETIME)
+        return orjson.dumps(plain, default=_written, option=orjson.OPT_PASSTHROUGH_DATETIME)
     except orjson.JSONEncodeError:
         # orjson refuses integers beyond 64 bits. As such an integer, PostgreSQL returns the number 1e20 of a JSON document.
-        return json.dumps(plain, default=_time, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        return json.dumps(plain, default=_read, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _written(value: datetime | msgspec.Raw) -> str | orjson.Fragment:
+    return orjson.Fragment(bytes(value)) if isinstance(value, msgspec.Raw) else _time(value)
+
+
+def _read(value: datetime | msgspec.Raw) -> Any:
+    return json.loads(bytes(value)) if isinstance(value, msgspec.Raw) else _time(value)
 
 
 def _time(value: datetime) -> str:

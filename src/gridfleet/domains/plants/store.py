@@ -22,7 +22,7 @@ from gridfleet.domains.plants.models import (
 )
 from gridfleet.kernel.caller import OrgScope, PlatformScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import assignments, fetch_count
+from gridfleet.kernel.db.queries import assignments, fetch_count, with_raw_json
 from gridfleet.kernel.pagination import Paging
 from gridfleet.kernel.security.certificates import IssuedCertificate
 
@@ -193,7 +193,7 @@ async def page(db: Connection, org: OrgScope, auth_method: AuthMethod | None, pa
     limit = max(0, min(paging.limit, total - paging.offset))
     after = total - paging.offset - limit
     order, offset = ("ASC", max(0, after)) if after < paging.offset else ("DESC", paging.offset)
-    cursor = db.cursor(row_factory=kwargs_row(_plant))
+    cursor = with_raw_json(db.cursor(row_factory=kwargs_row(_plant)))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM plant JOIN (SELECT id FROM plant WHERE organization_id = %(org)s{conditions}"
         f" ORDER BY created_at {order}, id {order} LIMIT %(limit)s OFFSET %(offset)s) AS wanted USING (id)"

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from gridfleet.domains.trading.models import ConfigChange, TradingStatus
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import assignments, fetch_count
+from gridfleet.kernel.db.queries import assignments, fetch_count, with_raw_json
 from gridfleet.kernel.pagination import Paging
 
 __all__ = ["ConfigRow", "PlanResult"]
@@ -196,7 +196,7 @@ async def finish_change(
 
 async def page_of_changes(db: Connection, org: OrgScope, plant_id: UUID, paging: Paging) -> list[ConfigChange]:
     """Return one page of a plant's plans, newest first."""
-    cursor = db.cursor(row_factory=class_row(ConfigChange))
+    cursor = with_raw_json(db.cursor(row_factory=class_row(ConfigChange)))
     await cursor.execute(
         f"SELECT {_CHANGE} FROM trading_config_change WHERE plant_id = %s AND {_OURS} ORDER BY id DESC LIMIT %s OFFSET %s",
         (plant_id, org.organization_id, paging.limit, paging.offset),

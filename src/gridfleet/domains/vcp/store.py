@@ -13,7 +13,7 @@ from gridfleet.domains.vcp.models import Device, LogEntry, NewLogEntry, PendingC
 from gridfleet.domains.vcp.sites.models import ScheduleInterval, SetSchedule
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count
+from gridfleet.kernel.db.queries import fetch_count, with_raw_json
 from gridfleet.kernel.pagination import Paging
 from gridfleet.protocol.envelope import CommandType
 
@@ -157,7 +157,7 @@ async def recent(db: Connection, org: OrgScope, plant_id: UUID, since: datetime,
     Args:
         most_bytes: The size of payloads, as JSON, after which no further command is returned.
     """
-    cursor = db.cursor(row_factory=class_row(LogEntry))
+    cursor = with_raw_json(db.cursor(row_factory=class_row(LogEntry)))
     await cursor.execute(
         f"SELECT {_ENTRY} FROM (SELECT *, sum(size) OVER (ORDER BY created_at DESC, id DESC) - size AS bytes_before FROM"
         f" (SELECT {_ENTRY}, octet_length(payload::text) AS size FROM vcp_command WHERE plant_id = %s AND organization_id = %s"
@@ -172,7 +172,7 @@ async def log_page(
     db: Connection, org: OrgScope, plant_id: UUID, command_type: CommandType | None, paging: Paging
 ) -> list[LogEntry]:
     """Return one page of the plant's commands, newest first. `command_type` None means all types."""
-    cursor = db.cursor(row_factory=class_row(LogEntry))
+    cursor = with_raw_json(db.cursor(row_factory=class_row(LogEntry)))
     await cursor.execute(
         f"SELECT {_ENTRY} FROM vcp_command WHERE {_LOGGED} ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
         {**_logged(org, plant_id, command_type), "limit": paging.limit, "offset": paging.offset},

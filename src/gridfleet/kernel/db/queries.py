@@ -1,15 +1,17 @@
-"""What many stores need: the single value of a query, the assignments of an UPDATE, and patterns of texts."""
+"""What many stores need: single values and undecoded JSON of a query, the assignments of an UPDATE, and patterns of texts."""
 
 import asyncio
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
+import msgspec
 from psycopg import AsyncCursor, sql
-from psycopg.abc import Params
+from psycopg.abc import Buffer, Params
+from psycopg.adapt import Loader
 
 from gridfleet.kernel.db.pool import Connection
 
-__all__ = ["assignments", "containing", "fetch_count", "fetch_in_turns", "fetch_value"]
+__all__ = ["assignments", "containing", "fetch_count", "fetch_in_turns", "fetch_value", "with_raw_json"]
 
 Row = TypeVar("Row")
 _VALUES_A_TURN: Final = 10_000
@@ -37,6 +39,20 @@ async def fetch_in_turns(cursor: AsyncCursor[Row]) -> list[Row]:
         rows += part
         await asyncio.sleep(0)
     return rows
+
+
+class _RawLoader(Loader):
+    def load(self, data: Buffer) -> msgspec.Raw:
+        return msgspec.Raw(bytes(data))
+
+
+def with_raw_json(cursor: AsyncCursor[Row]) -> AsyncCursor[Row]:
+    """Return the cursor, which leaves JSON documents undecoded: for lists of them that become a response.
+
+    A page of documents that callers have filled may hold millions of values, which take seconds to decode and encode again.
+    """
+    cursor.adapters.register_loader("jsonb", _RawLoader)
+    return cursor
 
 
 def containing(text: str) -> str:

@@ -13,7 +13,7 @@ from gridfleet.domains.plants.store import AHEAD, READ_UNTIL
 from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceStatus
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import assignments, containing, fetch_count
+from gridfleet.kernel.db.queries import assignments, containing, fetch_count, with_raw_json
 from gridfleet.kernel.pagination import Paging
 
 _COLUMNS = ", ".join(SubDevice.__struct_fields__)
@@ -128,7 +128,7 @@ async def page(
     paging: Paging,
 ) -> list[SubDevice]:
     """Return one page of sub-devices, newest first."""
-    cursor = db.cursor(row_factory=kwargs_row(_sub_device))
+    cursor = with_raw_json(db.cursor(row_factory=kwargs_row(_sub_device)))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM sub_device WHERE {_FILTER}"
         " ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
