@@ -145,6 +145,50 @@ async def test_large_bodies_of_others_delay_no_small_one(browse: Browse) -> None
     assert answered == ["small", *["large"] * 5]
 
 
+async def test_senders_of_large_bodies_take_turns(browse: Browse) -> None:
+    declare_things(codes=("VALIDATION_ERROR",))
+    large = json.dumps({f"k{number}": 1 for number in range(80_000)}).encode()
+    answered: list[str] = []
+    async with browse(trusted_proxies="127.0.0.1") as client:
+
+        async def send(sender: str) -> None:
+            headers = {"content-type": "application/json", "x-forwarded-for": sender}
+            answer = await client.post(f"/api/v1/things/{SOME_ID}", content=large, headers=headers)
+            assert answer.status_code == 400
+            answered.append(sender)
+
+        await asyncio.gather(*(send("192.0.2.1") for _ in range(6)), send("192.0.2.2"))
+    assert "192.0.2.2" in answered[:3]
+
+
+async def test_bodies_that_never_end_hold_a_bounded_memory(browse: Browse) -> None:
+    """Anyone can begin a body of a mebibyte on each of thousands of connections, and send the rest after half a minute."""
+    declare_things(codes=("VALIDATION_ERROR",))
+    ended = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b" " * (1024 * 1024 - 100)
+        await ended.wait()
+
+    async with browse(trusted_proxies="127.0.0.1") as client:
+
+        async def send(sender: str, body: Any) -> int:
+            headers = {"content-type": "application/json", "x-forwarded-for": sender}
+            return (await client.post(f"/api/v1/things/{SOME_ID}", content=body, headers=headers)).status_code
+
+        hostile = [asyncio.create_task(send("192.0.2.1", endless())) for _ in range(40)]
+        while sum(task.done() for task in hostile) < 8:
+            await asyncio.sleep(0.01)
+        whole = b'{"name":"a"}' + b" " * 500_000
+        assert await send("192.0.2.1", whole) == 429
+        assert await send("192.0.2.1", b'{"name":"a"}') == 200
+        assert await send("192.0.2.2", whole) == 200
+        ended.set()
+        statuses = await asyncio.gather(*hostile)
+        assert (statuses.count(429), statuses.count(400)) == (8, 32)
+        assert await send("192.0.2.1", whole) == 200
+
+
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_a_body_over_one_mebibyte_is_too_large(browse: Browse, chunked: bool) -> None:
     declare_things(codes=("VALIDATION_ERROR",))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from gridfleet.api.http.errors import PayloadTooLarge
@@ -20,13 +21,14 @@ class ClientGone(Exception):
     """The client closed the connection before its request was complete."""
 
 
-async def read_body(receive: Receive, announced: int, limit: int) -> bytes:
+async def read_body(receive: Receive, announced: int, limit: int, count: Callable[[int], None] | None = None) -> bytes:
     """Return the whole body, announced or chunked.
 
     Args:
         receive: The ASGI receive function.
         announced: The content length in bytes, 0 for a chunked body.
         limit: The largest accepted body in bytes.
+        count: Called with the number of bytes that have arrived. It may raise.
 
     Raises:
         PayloadTooLarge: If the body is larger than `limit`.
@@ -38,12 +40,12 @@ async def read_body(receive: Receive, announced: int, limit: int) -> bytes:
         raise PayloadTooLarge
     try:
         async with asyncio.timeout(_READ_SECONDS):
-            return await _read(receive, limit)
+            return await _read(receive, limit, count)
     except TimeoutError:
         raise ValidationFailed(details=[f"body: must arrive within {_READ_SECONDS} seconds"]) from None
 
 
-async def _read(receive: Receive, limit: int) -> bytes:
+async def _read(receive: Receive, limit: int, count: Callable[[int], None] | None) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -56,6 +58,8 @@ async def _read(receive: Receive, limit: int) -> bytes:
             if event["more_body"]:
                 await _drain(receive)
             raise PayloadTooLarge
+        if count is not None:
+            count(len(chunks[-1]))
         if not event["more_body"]:
             return b"".join(chunks)
 

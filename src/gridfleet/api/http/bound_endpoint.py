@@ -5,7 +5,7 @@ authentication → organisation → role or scope → path ids → query and bod
 """
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Hashable
 from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -24,6 +24,7 @@ from gridfleet.api.http.endpoint import Endpoint
 from gridfleet.api.http.errors import RecordBusy, UndeclaredCode, error_response, security_headers
 from gridfleet.api.http.inputs import read, read_query
 from gridfleet.api.http.json_out import to_json
+from gridfleet.api.http.large_bodies import LARGE_BODY, DecodingThread, HeldBody
 from gridfleet.api.http.responses import (
     ASGIApp,
     Asset,
@@ -47,13 +48,9 @@ log = structlog.get_logger(__name__)
 
 _RETRY_WHEN_BUSY_SECONDS: Final = 5
 
-_LARGE_BODY: Final = 16 * 1024
-"""Bytes above which a body is decoded in a thread. A mebibyte of JSON takes 0.1 s."""
-_OF_ANYONE: Final = ThreadPoolExecutor(1, "bodies-of-anyone")
-_OF_CALLERS: Final = ThreadPoolExecutor(1, "bodies-of-callers")
-"""One thread each: several would take turns with the event loop, and leave it a small share of the time. Bodies that anyone
-may send, before the limits of calls apply, wait only for each other.
-"""
+_OF_ANYONE: Final = DecodingThread("bodies-of-anyone")
+_OF_CALLERS: Final = DecodingThread("bodies-of-callers")
+"""Bodies that anyone may send, before the limits of calls apply, wait only for each other."""
 _MOST_IN_LOOP: Final = 100_000
 """Bytes above which the entity tag of a response is computed in a thread."""
 
@@ -123,22 +120,27 @@ class BoundEndpoint:
     async def _run(self, call: Call, scope: Scope, receive: Receive) -> ASGIApp:
         endpoint = self._endpoint
         credentials = self._guard.credentials(call)
-        body = b""
-        if endpoint.method in UNSAFE:
-            announced = _content_length(call)
-            if endpoint.body_type is not None or announced > endpoint.max_body_bytes:
-                # Read before the transaction begins: a slow sender must not hold a connection of the pool.
-                body = await read_body(receive, announced, endpoint.max_body_bytes)
-        admitted = Admitted()
-        if self._admits:
-            admitted = await self._guard.admit(call, credentials, scope["path_params"])
-            lasting = self._guard.lasting(credentials, admitted.caller)
-            call.confirm = partial(self._guard.admit, call, lasting, scope["path_params"])
-        org = admitted.org
-        if len(body) > _LARGE_BODY:
-            arguments = await asyncio.get_running_loop().run_in_executor(self._decoder, self._arguments, call, scope, body)
-        else:
-            arguments = self._arguments(call, scope, body)
+        held = HeldBody(lambda: call.client_network)
+        try:
+            body = b""
+            if endpoint.method in UNSAFE:
+                announced = _content_length(call)
+                if endpoint.body_type is not None or announced > endpoint.max_body_bytes:
+                    # Read before the transaction begins: a slow sender must not hold a connection of the pool.
+                    body = await read_body(receive, announced, endpoint.max_body_bytes, held.add)
+            admitted = Admitted()
+            if self._admits:
+                admitted = await self._guard.admit(call, credentials, scope["path_params"])
+                lasting = self._guard.lasting(credentials, admitted.caller)
+                call.confirm = partial(self._guard.admit, call, lasting, scope["path_params"])
+            org = admitted.org
+            if len(body) > LARGE_BODY:
+                sender = _sender(call, admitted)
+                arguments = await self._decoder.run(sender, partial(self._arguments, call, scope, body))
+            else:
+                arguments = self._arguments(call, scope, body)
+        finally:
+            held.release()
         arguments.update((name, value) for name, value in admitted._asdict().items() if name in endpoint.arguments)
         if endpoint.kept_seconds and isinstance(org, OrgScope):
             name = f"{call.path}?{scope['query_string'].decode()}" if endpoint.query_type is not None else call.path
@@ -261,6 +263,13 @@ class _BadPathId(CodedError):
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(details=[detail])
         self.code = code  # type: ignore[misc]
+
+
+def _sender(call: Call, admitted: Admitted) -> Hashable:
+    """Return who takes turns with others: an organisation, a user without one, or an address."""
+    if isinstance(admitted.org, OrgScope):
+        return admitted.org.organization_id
+    return call.client_network if admitted.caller is None else admitted.caller.id
 
 
 def _content_length(call: Call) -> int:

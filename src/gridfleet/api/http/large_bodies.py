@@ -1,0 +1,90 @@
+"""What the large bodies of all requests may occupy together: memory while they arrive, and the thread that decodes them."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+from weakref import WeakValueDictionary
+
+from gridfleet.kernel.errors import TooManyRequests
+
+__all__ = ["LARGE_BODY", "DecodingThread", "HeldBody"]
+
+LARGE_BODY: Final = 16 * 1024
+"""Bytes above which a body is counted, and decoded in a thread. A mebibyte of JSON takes 0.1 s."""
+_MOST_BYTES: Final = 256 * 1024 * 1024
+_MOST_BYTES_OF_SENDER: Final = 32 * 1024 * 1024
+"""Bytes of bodies that arrive or wait to be decoded: in a process, and of one address."""
+_RETRY_AFTER_SECONDS: Final = 5
+
+_Made = TypeVar("_Made")
+
+
+class _Memory:
+    """Bytes of all bodies."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.of_senders = Counter[str]()
+
+    def add(self, sender: str, size: int) -> None:
+        self.total += size
+        self.of_senders[sender] += size
+        if not self.of_senders[sender]:
+            del self.of_senders[sender]
+
+
+_memory: Final = _Memory()
+
+
+class HeldBody:
+    """The bytes of one body in memory. They arrive before its sender is known, so that anyone may send them."""
+
+    def __init__(self, sender: Callable[[], str]) -> None:
+        """Begin with no bytes. `sender` returns the address that they come from."""
+        self._address = sender
+        self._sender: str | None = None
+        self._size = 0
+        self._counted = 0
+
+    def add(self, size: int) -> None:
+        """Count bytes that have arrived.
+
+        Raises:
+            TooManyRequests: The bodies of this sender, or all bodies, have too many.
+        """
+        self._size += size
+        if self._size <= LARGE_BODY:
+            return
+        if self._sender is None:
+            self._sender = self._address()
+        more, self._counted = self._size - self._counted, self._size
+        _memory.add(self._sender, more)
+        if _memory.of_senders[self._sender] > _MOST_BYTES_OF_SENDER or _memory.total > _MOST_BYTES:
+            raise TooManyRequests(_RETRY_AFTER_SECONDS)
+
+    def release(self) -> None:
+        """Count its bytes no longer."""
+        if self._sender is not None:
+            _memory.add(self._sender, -self._counted)
+            self._sender, self._size, self._counted = None, 0, 0
+
+
+class DecodingThread:
+    """A thread for which at most one body of each sender waits, so that no sender waits for all bodies of another.
+
+    It is only one: several would take turns with the event loop, and leave it a small share of the time.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._thread = ThreadPoolExecutor(1, name)
+        self._turns = WeakValueDictionary[Hashable, asyncio.Lock]()
+
+    async def run(self, sender: Hashable, work: Callable[[], _Made]) -> _Made:
+        """Return what `work` returns."""
+        turn = self._turns.get(sender)
+        if turn is None:
+            turn = self._turns[sender] = asyncio.Lock()
+        async with turn:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
