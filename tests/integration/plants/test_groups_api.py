@@ -1,5 +1,6 @@
 """Plant groups over HTTP."""
 
+import time
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from gridfleet.domains.plants.models import PlantStatus
 from support.builders.api_keys import key_headers
 from support.clients.plants_over_http import Fleet
+from support.servers.running_task import watched_loop
 
 
 async def group(fleet: Fleet, **fields: Any) -> Any:
@@ -219,3 +221,23 @@ async def test_members_of_another_organisations_group_do_not_exist(
         assert (status, answer["code"]) == (404, "NOT_FOUND")
     status, answer = await fleet.call("GET", f"/plant-groups/{members[0]}/members?status=X&limit=0&cursor=x&page=1")
     assert sorted(line.split(":")[0] for line in answer["details"]) == ["cursor", "limit", "page", "status.0"]
+
+
+async def test_a_large_group_is_returned_while_other_requests_continue(fleet: Fleet) -> None:
+    south = await group(fleet)
+    async with fleet.service.state.database.transaction() as db:
+        await db.execute(
+            "WITH added AS (INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method)"
+            " SELECT gen_random_uuid(), %(org)s, 'Plant ' || n, 'S' || n, 'GATEWAY', 'MTLS' FROM generate_series(1, 20000) AS n"
+            " RETURNING id) INSERT INTO plant_group_member (plant_group_id, plant_id) SELECT %(group)s, id FROM added",
+            {"org": UUID(south["organizationId"]), "group": UUID(south["id"])},
+        )
+    for path in (f"/plant-groups/{south['id']}", f"/plant-groups/{south['id']}/plants"):
+        async with watched_loop() as loop:
+            response = await fleet.service.client.get(f"/api/v1{path}", headers={**fleet.viewer, "accept-encoding": "identity"})
+        begun = time.process_time()
+        found = response.json()
+        decoding = time.process_time() - begun
+        plants = found["plants"] if path.endswith(south["id"]) else found
+        assert (len(plants), plants[0].keys()) == (20_000, {"id", "name", "serialNumber", "status"})
+        assert loop.total < 6 * decoding

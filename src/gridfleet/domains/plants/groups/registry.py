@@ -14,7 +14,6 @@ from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.plants.errors import PlantGroupNotFound
 from gridfleet.domains.plants.groups import store
 from gridfleet.domains.plants.groups.models import (
-    BriefPlant,
     CountedPlantGroup,
     GroupMember,
     GroupMemberFilter,
@@ -109,14 +108,15 @@ async def delete_group(db: Connection, org: OrgScope, group_id: UUID) -> None:
     await record_in(db, org, Event.PLANT_GROUP_DELETED, _subject(group_id), {"name": name})
 
 
-async def plants_in(db: Connection, org: OrgScope, group_id: UUID) -> list[BriefPlant]:
-    """Return the plants in the group, newest first.
+async def plants_in(db: Connection, org: OrgScope, group_id: UUID) -> tuple[int, msgspec.Raw]:
+    """Return the number of plants in the group, and these, newest first, as the JSON of a list of `BriefPlant`.
 
     Raises:
         PlantGroupNotFound: There is no such group.
     """
     await get_group(db, org, group_id)
-    return await store.plants_in(db, org, group_id)
+    count, text = await store.plants_in(db, org, group_id)
+    return count, msgspec.Raw(f"[{text}]".encode())
 
 
 async def list_members(
