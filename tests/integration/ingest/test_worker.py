@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import signal
 import struct
+import sys
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -352,6 +354,39 @@ async def test_members_of_other_machines_may_have_the_same_process_id(bench: Ben
             async with open_leases(bench.database.url, 7, 4) as second:
                 assert (await first.fair_count(), await second.fair_count()) == (2, 2)
         await until(lambda: _is(first.fair_count(), 4))
+
+
+HOLD_ALL = """
+import asyncio, sys
+from gridfleet.kernel.db import leases
+
+async def main():
+    leases.HANGING_SECONDS = 1
+    async with leases.open_leases(sys.argv[1], 7, 4) as own:
+        await own.take(4)
+        print("held", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+async def test_pieces_of_a_process_that_hangs_are_taken_over_and_not_those_of_one_that_is_busy(bench: Bench) -> None:
+    holder = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HOLD_ALL, bench.database.url, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert holder.stdout is not None
+        assert await holder.stdout.readline() == b"held\n"
+        async with open_leases(bench.database.url, 7, 4) as other:
+            await asyncio.sleep(3)
+            assert await other.take(4) == set()
+            holder.send_signal(signal.SIGSTOP)
+            await until(lambda: _is(other.fair_count(), 4))
+            assert await other.take(4) == {0, 1, 2, 3}
+    finally:
+        holder.kill()
+        await holder.wait()
 
 
 @pytest.mark.parametrize(("pieces", "members", "wanted"), [(8, 3, [2, 3, 3]), (8, 5, [1, 1, 2, 2, 2]), (2, 4, [0, 0, 1, 1])])

@@ -1,15 +1,22 @@
 """Leases: numbered pieces of work, shared evenly among processes by advisory locks.
 
 A member holds one lock that counts it and one for each piece that it works on. A process that dies loses its locks with its
-connection, and the other members take over its pieces.
+connection, and the other members take over its pieces. So does one that hangs: the server ends a connection without statements.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
+
+from psycopg import OperationalError
 
 from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection, TidyConnection
 
-__all__ = ["Leases", "open_leases"]
+__all__ = ["HANGING_SECONDS", "Leases", "open_leases"]
+
+HANGING_SECONDS: Final = 30
+"""How long a process may hang before others take over its pieces."""
 
 # By default a server waits two hours before it closes the connection of a machine that lost power, and releases its locks.
 _LET_THE_SERVER_NOTICE = "-c tcp_keepalives_idle=15 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
@@ -78,9 +85,24 @@ async def open_leases(url: str, kind: int, pieces: int) -> AsyncIterator[Leases]
         autocommit=True,
         connect_timeout=5,
         application_name="gridfleet-lease",
-        options=_LET_THE_SERVER_NOTICE,
+        # The operating system of a process that hangs answers keep-alives.
+        options=f"{_LET_THE_SERVER_NOTICE} -c idle_session_timeout={HANGING_SECONDS}s",
         **NOTICE_A_DEAD_MACHINE,
     ) as connection:
         leases = Leases(connection, kind, pieces)
         await leases.join()
-        yield leases
+        using = asyncio.create_task(_keep_using(connection), name="lease connection")
+        try:
+            yield leases
+        finally:
+            using.cancel()
+
+
+async def _keep_using(connection: Connection) -> None:
+    """Run a statement every few seconds until the connection is lost, which its owner notices at its next statement."""
+    try:
+        while True:
+            await asyncio.sleep(HANGING_SECONDS / 6)
+            await connection.execute("SELECT 1")
+    except OperationalError:
+        return
