@@ -102,12 +102,13 @@ async def _gateway(settings: Settings) -> None:
     from gridfleet.amqp.partner_vhosts import keep_partner_vhosts
     from gridfleet.amqp.plant_channels import disconnect_broken_plants
     from gridfleet.amqp.plant_commands import expire_commands, send_commands
-    from gridfleet.amqp.site_scheduler import run_schedules
+    from gridfleet.amqp.site_scheduler import CATCH_UP_SECONDS, run_schedules
     from gridfleet.amqp.upkeep import keep_broker
     from gridfleet.kernel.security.keyring import Keyring
 
     keyring = Keyring.parse(settings.secret("keys").get_secret_value())
     async with _database(settings, "gridfleet-gateway", 16) as database:
+        partners = PartnerGateway(settings, database, keyring)
         await run_until_stopped(
             {
                 "broker upkeep": partial(keep_broker, settings),
@@ -118,8 +119,8 @@ async def _gateway(settings: Settings) -> None:
                 "partner queues": partial(remove_forbidden_queues, settings, database),
                 "plant commands": partial(send_commands, settings, database, keyring),
                 "command expiry": partial(expire_commands, database),
-                "partners": PartnerGateway(settings, database, keyring).run,
-                "sites": partial(run_schedules, database),
+                "partners": partners.run,
+                "sites": partial(run_schedules, database, partial(partners.served_for, CATCH_UP_SECONDS)),
                 **_metrics(settings, "gateway", {"main": database}),
             }
         )

@@ -6,6 +6,7 @@ deleted.
 """
 
 import asyncio
+import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -21,6 +22,7 @@ from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.domains.plants.topology import PLANTS_VHOST
 from gridfleet.domains.vcp.events.recipients import ServedVhost, recipients, served_vhosts
+from gridfleet.domains.vcp.shards import SHARDS, shard_of
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
 from gridfleet.kernel.cause import caused_by
@@ -39,7 +41,6 @@ __all__ = ["PartnerGateway"]
 log = structlog.get_logger(__name__)
 
 _LEASE_KIND: Final = 0x6F18
-_SHARDS: Final = 16
 _POLL_SECONDS: Final = 1.0
 _STOP_TRIES: Final = 2
 _STOP_SECONDS: Final = 5.0
@@ -67,6 +68,11 @@ class PartnerGateway:
     def __init__(self, settings: Settings, database: Database, keyring: Keyring) -> None:
         self._database = database
         self._work = PartnerWork(settings, database, keyring)
+        self._served_since: dict[int, float] = {}
+
+    def served_for(self, seconds: float) -> list[int]:
+        """Return the shards that this process has served for so long without an interruption."""
+        return [shard for shard, since in self._served_since.items() if time.monotonic() - since >= seconds]
 
     async def run(self) -> None:
         """Serve until the database or the broker is lost, which raises."""
@@ -81,14 +87,17 @@ class PartnerGateway:
             async with (
                 # A process that cannot reach the broker holds no leases, so that others serve its organisations.
                 open_channel(self._work.broker_url, PLANTS_VHOST) as channel,
-                open_leases(self._database.url, _LEASE_KIND, _SHARDS) as leases,
+                open_leases(self._database.url, _LEASE_KIND, SHARDS) as leases,
                 asyncio.TaskGroup() as tasks,
             ):
                 tasks.create_task(fail_when_closed(channel), name="broker")
                 tasks.create_task(self._listen(), name="notifications")
                 tasks.create_task(self._publish(), name="events")
                 tasks.create_task(self._drop_stale(), name="stale events")
-                await self._hold_leases(leases)
+                try:
+                    await self._hold_leases(leases)
+                finally:
+                    self._served_since.clear()
         finally:
             await self._stop(list(self._links))
 
@@ -109,7 +118,9 @@ class PartnerGateway:
             count = await leases.fair_count()
             await leases.take(count - len(leases.held))
             surplus = sorted(leases.held)[count:]
-            await self._serve(leases.held - set(surplus))
+            served, now = leases.held - set(surplus), time.monotonic()
+            self._served_since = {shard: self._served_since.get(shard, now) for shard in served}
+            await self._serve(served)
             for shard in surplus:
                 await leases.give_back(shard)
             await wait_at_most(self._keys_changed, _POLL_SECONDS)
@@ -118,7 +129,7 @@ class PartnerGateway:
         async with self._database.transaction() as db:
             served = {one.key.id: one for one in await served_vhosts(db, self._keys)}
         self._keys = {key_id: one.key for key_id, one in served.items()}
-        wanted = {key_id: one for key_id, one in served.items() if one.key.organization_id.int % _SHARDS in shards}
+        wanted = {key_id: one for key_id, one in served.items() if shard_of(one.key.organization_id) in shards}
         await self._stop([key_id for key_id, (link, _) in self._links.items() if wanted.get(key_id) != link.served])
         for key_id in wanted.keys() - self._links.keys():
             self._start(wanted[key_id])

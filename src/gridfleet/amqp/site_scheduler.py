@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
@@ -15,6 +15,7 @@ import structlog
 
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.vcp.scheduler import Selection, issue_due_commands, list_sites
+from gridfleet.domains.vcp.shards import SHARDS
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, limit_statements, set_aside
 from gridfleet.kernel.isolation import isolate, may_be_poison, reason_of
@@ -33,11 +34,26 @@ _AFTER_FAILURE_SECONDS: Final = 5.0
 """Time of a statement for the other sites while some sites count as failed. Otherwise the usual limit applies."""
 CATCH_UP_SECONDS: Final = 30.0
 """Time after a start or an outage in which commands that waited are read, so that no partner counts as silent."""
+HANGING_SECONDS: Final = 5.0
+"""Time without a turn of the event loop after which this process, or its machine, has been suspended."""
+_ALL: Final = range(SHARDS)
 
 
-async def run_schedules(database: Database) -> None:
-    """Issue schedule steps, ends of overrides and fallbacks within a second of their time, until cancelled."""
-    steering = SiteScheduler(database)
+async def run_schedules(database: Database, served_shards: Callable[[], Collection[int]] = lambda: _ALL) -> None:
+    """Issue schedule steps, ends of overrides and fallbacks within a second of their time, until cancelled.
+
+    Args:
+        database: Has the sites.
+        served_shards: Returns the shards whose partner commands this process has been reading for CATCH_UP_SECONDS. Fallbacks
+            of other organisations do not start here: their commands may wait for a process that hangs.
+    """
+    steering = SiteScheduler(database, served_shards)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(steering.keep_time())
+        await _run_repeatedly(steering)
+
+
+async def _run_repeatedly(steering: "SiteScheduler") -> None:
     while True:
         try:
             done = await steering.run_due(utc_now())
@@ -54,16 +70,32 @@ class SiteScheduler:
     again are halved until the site that fails is alone. Organisations take turns, so that many sites of one that take too long
     do not delay the others. A site that failed is tried again alone, after five minutes.
 
-    No fallback starts in the first half minute, nor within half a minute after an outage.
+    No fallback starts in the first half minute, nor within half a minute after an outage or after the process was suspended.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, served_shards: Callable[[], Collection[int]] = lambda: _ALL) -> None:
         self._database = database
+        self._served_shards = served_shards
         self._apart: dict[UUID, deque[Sequence[UUID]]] = {}
         """The sites to try apart, by organisation in the order of their turns. Each element is tried at once."""
         self._again: dict[UUID, tuple[UUID, datetime]] = {}
         """The organisation of each site that failed, and when it is tried again."""
         self._catching_up_until = time.monotonic() + CATCH_UP_SECONDS
+        self._noted_at = time.time()
+
+    async def keep_time(self) -> None:
+        """Note each second that the process runs, until cancelled. A run may take longer than a process that hangs."""
+        while True:
+            self._note_time()
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def _note_time(self) -> None:
+        # The monotonic clock stands still while the machine is suspended.
+        now = time.time()
+        if now - self._noted_at > HANGING_SECONDS:
+            log.warning("the process was suspended, or the clock was set; waiting before fallbacks start")
+            self._catching_up_until = time.monotonic() + CATCH_UP_SECONDS
+        self._noted_at = now
 
     async def run_due(self, now: datetime) -> int:
         """Process what is due. Raises errors of an outage.
@@ -71,6 +103,7 @@ class SiteScheduler:
         Returns:
             The number of processed items; 0 also if a site failed.
         """
+        self._note_time()
         try:
             return await self._run_due(now)
         except Exception:
@@ -134,7 +167,8 @@ class SiteScheduler:
             await self._issue_due(db, now, Selection(only=plant_ids))
 
     async def _issue_due(self, db: Connection, now: datetime, selection: Selection) -> int:
-        return await issue_due_commands(db, now, selection, falls_back=time.monotonic() >= self._catching_up_until)
+        is_catching_up = time.monotonic() < self._catching_up_until
+        return await issue_due_commands(db, now, selection, () if is_catching_up else self._served_shards())
 
     async def _set_aside(self, now: datetime, organization_id: UUID, plant_id: UUID, error: Exception) -> None:
         self._again[plant_id] = organization_id, now + _AGAIN

@@ -1,5 +1,6 @@
 """When silence counts: what a partner ordered for a time speaks for it until its end, and only then."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from gridfleet.amqp import site_scheduler
 from gridfleet.domains.vcp.scheduler import correct_silence
+from gridfleet.domains.vcp.shards import SHARDS, shard_of
 from support.builders.partner_commands import soon
 from support.builders.partner_site import PartnerSite
 
@@ -84,6 +86,33 @@ async def test_a_scheduler_that_has_just_started_waits(waiting: PartnerSite, mon
     assert await waiting.site("fallback_since") == (None,)
     monkeypatch.setattr(site_scheduler, "CATCH_UP_SECONDS", 0)
     await site_scheduler.SiteScheduler(waiting.database).run_due(later)
+    assert await waiting.site("fallback_since") == (later,)
+
+
+async def test_a_scheduler_that_was_suspended_waits(waiting: PartnerSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands wait at the broker meanwhile. Its connections to the database stay open, so no error shows the interruption."""
+    later = datetime.now(UTC) + timedelta(minutes=2)
+    monkeypatch.setattr(site_scheduler, "CATCH_UP_SECONDS", 0)
+    scheduler = site_scheduler.SiteScheduler(waiting.database)
+    await scheduler.run_due(datetime.now(UTC))
+    monkeypatch.setattr(site_scheduler, "CATCH_UP_SECONDS", 30)
+    monkeypatch.setattr(site_scheduler, "HANGING_SECONDS", 0.2)
+    await asyncio.sleep(0.3)
+    await scheduler.run_due(later)
+    assert await waiting.site("fallback_since") == (None,)
+
+
+async def test_a_fallback_starts_in_the_process_that_reads_the_partners_commands(
+    waiting: PartnerSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that should read them may hang, and they wait for it."""
+    later = datetime.now(UTC) + timedelta(minutes=2)
+    monkeypatch.setattr(site_scheduler, "CATCH_UP_SECONDS", 0)
+    own = shard_of(waiting.sender.key.organization_id)
+    others = [shard for shard in range(SHARDS) if shard != own]
+    await site_scheduler.SiteScheduler(waiting.database, lambda: others).run_due(later)
+    assert await waiting.site("fallback_since") == (None,)
+    await site_scheduler.SiteScheduler(waiting.database, lambda: [own]).run_due(later)
     assert await waiting.site("fallback_since") == (later,)
 
 

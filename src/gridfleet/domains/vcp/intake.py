@@ -125,7 +125,7 @@ async def _after_due_commands(db: Connection, site: Site, now: datetime) -> Site
     is_over = site.override is not None and site.override.expires_at is not None and site.override.expires_at <= now
     if not is_over and site.schedule_ends_at is None and not await confirmation.is_due(db, site.plant_id, before):
         return site
-    await issue_due_commands(db, before, Selection(only=[site.plant_id]), falls_back=False)
+    await issue_due_commands(db, before, Selection(only=[site.plant_id]), fallback_shards=())
     [changed] = await sites.read_locked(db, [site.plant_id])
     return changed
 

@@ -15,6 +15,7 @@ from gridfleet.domains.vcp.confirmation import store as confirmation
 from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, RETRY, issue_due, own_command
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
 from gridfleet.domains.vcp.rules import power_fits
+from gridfleet.domains.vcp.shards import SHARDS
 from gridfleet.domains.vcp.sites.due import store
 from gridfleet.domains.vcp.sites.due.store import DueInterval, Selection
 from gridfleet.kernel.db import Connection
@@ -26,11 +27,16 @@ _BATCH: Final = 200
 _ALL: Final = Selection()
 
 
-async def issue_due_commands(db: Connection, now: datetime, selection: Selection = _ALL, *, falls_back: bool = True) -> int:
+async def issue_due_commands(
+    db: Connection, now: datetime, selection: Selection = _ALL, fallback_shards: Collection[int] = range(SHARDS)
+) -> int:
     """Process what is due, at up to a few hundred of the selected sites.
 
     Args:
-        falls_back: Whether the fallback of a site whose partner is silent starts.
+        db: The connection.
+        now: The present time.
+        selection: The sites.
+        fallback_shards: Shards of the organisations for which the fallback of a site whose partner is silent starts.
 
     Returns:
         The number of schedules ended, commands issued and schedule steps claimed; 0 means that nothing else is due.
@@ -38,8 +44,8 @@ async def issue_due_commands(db: Connection, now: datetime, selection: Selection
     # A step may follow the mode, which must not undo it.
     await _expect_modes(db, await store.end_overrides(db, now, _BATCH, selection), now - A_MOMENT, now)
     ended = await store.end_schedules(db, now, _BATCH, selection)
-    if falls_back:
-        await _expect_modes(db, await store.start_fallbacks(db, now, _BATCH, selection), now, now)
+    if fallback_shards:
+        await _expect_modes(db, await store.start_fallbacks(db, now, _BATCH, selection, fallback_shards), now, now)
     issued = await issue_due(db, now, _BATCH, selection)
     return ended + issued + await _step_schedules(db, now, selection)
 

@@ -1,6 +1,6 @@
 """SQL of what becomes due at sites."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -142,18 +142,22 @@ async def end_overrides(db: Connection, now: datetime, limit: int, selection: Se
     return locked
 
 
-async def start_fallbacks(db: Connection, now: datetime, limit: int, selection: Selection) -> list[UUID]:
+async def start_fallbacks(
+    db: Connection, now: datetime, limit: int, selection: Selection, shards: Collection[int]
+) -> list[UUID]:
     """Lock up to `limit` of the selected sites whose partner has been silent for the time of their fallback, and start it.
 
-    The time counts from the end of an override, a schedule or a setpoint with a duration, if one holds. Returns the plants.
+    The time counts from the end of an override, a schedule or a setpoint with a duration, if one holds. Only sites of the
+    organisations in `shards`. Returns the plants.
     """
     cursor = await db.execute(
         "SELECT s.plant_id FROM vcp_site s JOIN plant p ON p.id = s.plant_id WHERE s.fallback_mode IS NOT NULL"
         " AND s.fallback_after_seconds IS NOT NULL AND s.fallback_since IS NULL AND s.override_mode IS NULL"
         " AND NOT s.schedule_active AND greatest(s.silent_from, s.setpoint_ends_at)"
         " + make_interval(secs => s.fallback_after_seconds) <= %(now)s"
+        " AND right(p.organization_id::text, 1) = ANY(%(digits)s::text[])"
         f" AND {SELECTED} ORDER BY s.silent_from LIMIT %(limit)s {_SKIP}",
-        {"now": now, "limit": limit, **selection.parameters},
+        {"now": now, "limit": limit, "digits": [f"{shard:x}" for shard in shards], **selection.parameters},
     )
     locked = [row[0] for row in await cursor.fetchall()]
     if locked:
