@@ -293,6 +293,26 @@ async def test_three_kills_of_each_of_several_do_nothing_twice(crowd: Several, f
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(600)
+async def test_others_take_over_from_a_gateway_that_hangs(crowd: Several, fleet: Fleet, tmp_path: Path) -> None:
+    """One of the two serves the organisation. What waits for it is no silence of the partner."""
+    slug, battery = await asyncio.to_thread(start_trading, fleet), Battery(fleet, add_template(fleet), tmp_path)
+    created, ledger, orders = await asyncio.to_thread(make_key, fleet), AckLedger(), list[str]()
+    async with battery.connected(), connected(fleet, slug, created) as partner, ledger.kept(partner):
+        fallback = {"mode": "STANDBY", "afterSeconds": 10}
+        orders.append(await partner.send(CommandKind.FALLBACK, battery.plant.id, fallback=fallback))
+        await ledger.ended(orders, 60)
+        for name in ("gateway", "gateway-b"):
+            with crowd.hung(name):
+                for _ in range(60):
+                    orders.append(await partner.send(CommandKind.SETPOINT, battery.plant.id, powerKw=len(orders) % 50))
+                    await asyncio.sleep(1)
+                await ledger.ended(orders, 30)
+            await asyncio.sleep(3)
+    assert [command.type for command in battery.obeyed] == ["CONFIG", *["SITE_SETPOINT"] * (len(orders) - 1)]
+
+
+@pytest.mark.faults
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("kind", ["session", "key", "plant"])
 async def test_two_hundred_ends_leave_no_survivor(crowd: Several, fleet: Fleet, kind: str) -> None:

@@ -18,6 +18,7 @@ from gridfleet.local.processes import Program, spawn
 from support.servers.free_ports import free_ports
 from support.servers.redis_server import RedisServer, redis_server
 from support.servers.running_stack import RunningStack
+from support.servers.suspended import suspended
 
 if TYPE_CHECKING:
     import subprocess
@@ -59,6 +60,13 @@ class Several:
         os.kill(self._running[name].pid, signal.SIGKILL)
         self._running[name].wait()
         self.start(name)
+
+    @contextmanager
+    def hung(self, name: str) -> Iterator[None]:
+        """Suspend a process until the block ends."""
+        pid = self._running[name].pid if name in BESIDE else self.stack.state["processes"][name]
+        with suspended(psutil.Process(pid)):
+            yield
 
     async def replace(self, name: str) -> None:
         """End a process with SIGTERM, and return when its successor runs and all processes respond."""
