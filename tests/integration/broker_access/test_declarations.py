@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from typing import Any
 
 import aiormq
@@ -74,6 +75,15 @@ async def test_an_argument_cannot_be_given_twice(client: AbstractConnection, arg
     channel = await client.channel()
     with pytest.raises(ChannelAccessRefused, match="given twice"):
         await channel.queue_declare("twice", exclusive=True, arguments=arguments)
+
+
+@pytest.mark.parametrize("value", [1.5, Decimal("1.5"), None, bytearray(b"random")])
+async def test_an_argument_has_a_type_that_the_broker_knows(client: AbstractConnection, value: object) -> None:
+    """RabbitMQ before 4.0 converts a fraction to a text again and again, also when its client is gone."""
+    channel = await client.channel()
+    async with asyncio.timeout(60):
+        with pytest.raises(ChannelAccessRefused, match="no text"):
+            await channel.queue_declare("located", arguments={"x-queue-master-locator": value})
 
 
 @pytest.mark.parametrize("name", ["read.True", ""])

@@ -7,8 +7,8 @@
 %%   four processes; more than 4 KiB of a message's properties, which no bound of a queue counts;
 %% - queues that pass messages on, that reject messages when they are full, that have more than ten priorities, or that let a consumer
 %%   hold messages for more than 30 minutes;
-%% - arguments of queues that the management API cannot list: it then lists no queue of any vhost; names of queues that the broker
-%%   decodes to Erlang terms; queues that exceed the limit of a vhost only because they are declared at the same moment; many new
+%% - arguments of queues that the management API cannot list: it then lists no queue of any vhost; those of a type that no argument
+%%   has, of which one keeps a processor busy; names of queues that the broker decodes to Erlang terms; queues that exceed the limit of a vhost only because they are declared at the same moment; many new
 %%   quorum queues and streams of a user: each leaves atoms, which a node never frees and of which it has five million;
 %% - copies to other routing keys (CC, BCC), which RabbitMQ before 4.0 does not check: a client could fill queues of its own and
 %%   keep the messages in memory by not acknowledging them.
@@ -232,7 +232,7 @@ bounded(Declare, Content) when element(1, Declare) =:= 'queue.declare' ->
     Forbidden = lists:search(fun is_forbidden/1, arguments(Declare)),
     case {is_reply_address(element(3, Declare)), are_listable(arguments(Declare)), Forbidden} of
         {true, _, _} -> refused("the address of a reply cannot be declared", 'queue.declare');
-        {_, false, _} -> refused("an argument of the queue is given twice, is not ASCII, or holds others", 'queue.declare');
+        {_, false, _} -> refused("an argument of the queue is given twice, is not ASCII, or is no text, integer or boolean", 'queue.declare');
         {_, _, {value, {Name, _, _}}} ->
             rabbit_misc:amqp_error(access_refused, "a queue cannot have this value of ~s", [Name], 'queue.declare');
         {_, _, false} -> bounded_queue(Declare, Content)
@@ -370,8 +370,10 @@ are_listable(Arguments) ->
     Names = [Name || {Name, _, _} <- Arguments],
     length(lists:usort(Names)) =:= length(Names) andalso lists:all(fun is_listable/1, Arguments).
 
-is_listable({Name, Type, _}) ->
-    not lists:member(Type, [table, array]) andalso lists:all(fun(Byte) -> Byte > 31 andalso Byte < 127 end, binary_to_list(Name)).
+%% Before 4.0, a fraction as x-queue-master-locator keeps the channel busy until the node stops.
+is_listable({Name, Type, Value}) ->
+    HasKnownType = Type =:= longstr orelse is_integer(Value) orelse is_boolean(Value),
+    HasKnownType andalso lists:all(fun(Byte) -> Byte > 31 andalso Byte < 127 end, binary_to_list(Name)).
 
 %% As `forbidden_argument` of the service, which removes such queues at a broker without this plugin, and says what they do.
 is_forbidden({<<"x-dead-letter-exchange">>, _, _}) -> true;
