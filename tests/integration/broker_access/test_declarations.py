@@ -86,6 +86,14 @@ async def test_an_argument_has_a_type_that_the_broker_knows(client: AbstractConn
             await channel.queue_declare("located", arguments={"x-queue-master-locator": value})
 
 
+@pytest.mark.parametrize("arguments", [{"x-unknown": "a" * 1_100}, {f"x-{number}": number for number in range(300)}])
+async def test_the_arguments_of_a_queue_are_few(client: AbstractConnection, arguments: dict[str, Any]) -> None:
+    """The service lists those of all queues each second, and a control character takes six bytes there."""
+    channel = await client.channel()
+    with pytest.raises(ChannelAccessRefused, match="arguments of the queue are too large"):
+        await channel.queue_declare("large", arguments=arguments)
+
+
 @pytest.mark.parametrize("name", ["read.True", ""])
 async def test_a_stream_has_a_bounded_number_of_consumers(client: AbstractConnection, name: str) -> None:
     """Each holds a file of the node open. The empty name means the queue that the channel declared last."""

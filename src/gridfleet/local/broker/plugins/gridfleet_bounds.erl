@@ -3,13 +3,14 @@
 %% Refuses:
 %% - transactions, whose messages wait in memory until they end; bindings with arguments, any number of which may differ in these
 %%   alone; consumers beyond 20 a channel, 20 a stream, of which each holds a file open, and 640 of a user in a vhost, for which
-%%   their queue needs minutes when they end; large arguments of consumers; more than 4,096 channels of a user, of which each is
-%%   four processes; more than 4 KiB of a message's properties, which no bound of a queue counts;
+%%   their queue needs minutes when they end; large arguments of consumers and queues; more than 4,096 channels of a user, of
+%%   which each is four processes; more than 4 KiB of a message's properties, which no bound of a queue counts;
 %% - queues that pass messages on, that reject messages when they are full, that have more than ten priorities, or that let a consumer
 %%   hold messages for more than 30 minutes;
-%% - arguments of queues that the management API cannot list: it then lists no queue of any vhost; those of a type that no argument
-%%   has, of which one keeps a processor busy; names of queues that the broker decodes to Erlang terms; queues that exceed the limit of a vhost only because they are declared at the same moment; many new
-%%   quorum queues and streams of a user: each leaves atoms, which a node never frees and of which it has five million;
+%% - arguments of queues that the management API cannot list: it then lists no queue of any vhost; those of a type that no
+%%   argument has, of which one keeps a processor busy; names of queues that the broker decodes to Erlang terms; queues that
+%%   exceed the limit of a vhost only because they are declared at the same moment; many new quorum queues and streams of a user:
+%%   each leaves atoms, which a node never frees and of which it has five million;
 %% - copies to other routing keys (CC, BCC), which RabbitMQ before 4.0 does not check: a client could fill queues of its own and
 %%   keep the messages in memory by not acknowledging them.
 %%
@@ -229,13 +230,19 @@ bounded({'channel.open', _} = Open, Content) ->
 bounded({'tx.select'}, _) ->
     refused("transactions are not allowed; use publisher confirms", 'tx.select');
 bounded(Declare, Content) when element(1, Declare) =:= 'queue.declare' ->
-    Forbidden = lists:search(fun is_forbidden/1, arguments(Declare)),
-    case {is_reply_address(element(3, Declare)), are_listable(arguments(Declare)), Forbidden} of
-        {true, _, _} -> refused("the address of a reply cannot be declared", 'queue.declare');
-        {_, false, _} -> refused("an argument of the queue is given twice, is not ASCII, or is no text, integer or boolean", 'queue.declare');
-        {_, _, {value, {Name, _, _}}} ->
+    Arguments = arguments(Declare),
+    Forbidden = lists:search(fun is_forbidden/1, Arguments),
+    case {is_reply_address(element(3, Declare)), are_small(Arguments), are_listable(Arguments), Forbidden} of
+        {true, _, _, _} ->
+            refused("the address of a reply cannot be declared", 'queue.declare');
+        {_, false, _, _} ->
+            refused("the arguments of the queue are too large", 'queue.declare');
+        {_, _, false, _} ->
+            refused("an argument of the queue is given twice, is not ASCII, or is no text, integer or boolean", 'queue.declare');
+        {_, _, _, {value, {Name, _, _}}} ->
             rabbit_misc:amqp_error(access_refused, "a queue cannot have this value of ~s", [Name], 'queue.declare');
-        {_, _, false} -> bounded_queue(Declare, Content)
+        {_, _, _, false} ->
+            bounded_queue(Declare, Content)
     end;
 bounded(Bind, Content) when element(1, Bind) =:= 'queue.bind'; element(1, Bind) =:= 'exchange.bind' ->
     case arguments(Bind) of
@@ -243,8 +250,7 @@ bounded(Bind, Content) when element(1, Bind) =:= 'queue.bind'; element(1, Bind) 
         _ -> refused("bindings with arguments are not allowed", element(1, Bind))
     end;
 bounded(Consume, Content) when element(1, Consume) =:= 'basic.consume' ->
-    %% A stream's offset and a priority are a few bytes.
-    case erlang:external_size(arguments(Consume)) =< ?MOST_BYTES of
+    case are_small(arguments(Consume)) of
         true -> counted(Consume, Content);
         false -> refused("the arguments of the consumer are too large", 'basic.consume')
     end;
@@ -364,6 +370,10 @@ writer() ->
 %% name of a process, which it then calls; a supervisor ends by such a call. Line ends may be in the beginning too.
 is_reply_address(<<"amq.rabbitmq.reply-to", _, _/binary>>) -> true;
 is_reply_address(_) -> false.
+
+%% Those that RabbitMQ knows are a few bytes each.
+are_small(Arguments) ->
+    erlang:external_size(Arguments) =< ?MOST_BYTES.
 
 %% Of several arguments with one name, the broker obeys the first, and the management API returns the last, which is not checked.
 are_listable(Arguments) ->
