@@ -124,7 +124,7 @@ def test_an_unknown_plant_says_so(watched: Watched) -> None:
 def test_a_refused_message_says_what_to_do(watched: Watched, stack: RunningStack, plants: list[dict[str, str]]) -> None:
     page = watched.page
     open_plant(page, plants)
-    page.get_by_role("link", name="Messages").click()
+    page.get_by_role("link", name="Messages", exact=True).click()
     refusal = page.get_by_role("article").filter(has_text="SIGNATURE_INVALID").first
     expect(refusal).to_contain_text("The signature is wrong")
     expect(refusal).to_contain_text("Compare the secret")
