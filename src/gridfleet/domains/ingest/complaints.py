@@ -8,7 +8,7 @@ import msgspec
 
 __all__ = ["listed", "with_field_named"]
 
-_UNNAMED: Final = re.compile(r"`\$(\S*)\[\.\.\.\]`$")
+_UNNAMED: Final = "[...]`"
 """The end of a msgspec error that leaves out the key of a mapping."""
 _STEP: Final = re.compile(r"\[(\d+)\]|\.(\w+)")
 _OTHERWISE_WRONG: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError, AttributeError)
@@ -17,17 +17,19 @@ _OTHERWISE_WRONG: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionErr
 
 def with_field_named(complaint: str, raw: bytes | msgspec.Raw) -> str:
     """Add the name of the first invalid field to an error about a value of `fields`, because a device has hundreds."""
-    found = _UNNAMED.search(complaint)
-    if found is None:
+    if not complaint.endswith(_UNNAMED):
         return complaint
+    # Not by a regular expression: the error may quote a text as long as the message, with thousands of places to begin at.
+    before, _, end = complaint.rpartition("`$")
+    path = end.removesuffix(_UNNAMED)
     try:
         value: Any = msgspec.json.decode(raw)
-        for index, member in _STEP.findall(found[1]):
+        for index, member in _STEP.findall(path):
             value = value[int(index)] if index else value[member]
         name = next(name for name, value in value.items() if not isinstance(value, int | float | None))
     except (*_OTHERWISE_WRONG, StopIteration):
         return complaint
-    return complaint[: found.start()] + f"`${found[1]}.{name}`"
+    return f"{before}`${path}.{name}`"
 
 
 def listed(names: Sequence[str]) -> str:
