@@ -220,6 +220,16 @@ async def test_a_batch_ends_with_the_message_that_fills_it(bench: Bench, monkeyp
     assert await plant.stored() == {"D.k0": {moment(second): second for second in range(12)}}
 
 
+async def test_repeated_frames_fill_a_batch_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are merged while they are read, and take as long as others."""
+    monkeypatch.setattr("gridfleet.domains.ingest.pipeline.MOST_FRAMES", 5)
+    plant = await bench.plant(["D"])
+    repeated = [plant.message([snapshot(0, D={"n": second}), snapshot(0, {"own": second})]) for second in range(8)]
+    batch = await bench.take(*repeated)
+    assert (batch.message_count, len(batch.frames.frames)) == (3, 2)
+    assert await plant.stored() == {"D.n": {moment(0): 2}, "own": {moment(0): 2}}
+
+
 async def test_no_more_names_than_the_limit_and_those_known_go_on(bench: Bench) -> None:
     plant = await bench.plant()
     for start in (0, 1_500):

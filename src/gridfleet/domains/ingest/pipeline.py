@@ -69,7 +69,7 @@ class Pipeline:
         plants = await self.plant_cache.plants(topic.plant_id for topic in topics if topic)
         batch.subscribed = await self.subscription_cache.subscribed([plant.id for plant in plants.values()])
         for delivery, topic in zip(deliveries, topics, strict=True):
-            if len(batch.frames.frames) + batch.refusal_count >= MOST_FRAMES:
+            if batch.frame_count + batch.refusal_count >= MOST_FRAMES:
                 break
             batch.message_count += 1
             plant = plants.get(topic.plant_id) if topic else None

@@ -110,6 +110,7 @@ def _add_frames(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: 
         added += len(frames)
         if published is not None and frames and time_us >= published_from_us:
             published.setdefault((device.external_id, time_us), {}).update(device.reader.named(frames))
+    batch.frame_count += added
     if added:
         batch.reported.setdefault(plant.organization_id, set()).add(plant.id)
     batch.ends.append((len(batch.frames.frames), delivery))
