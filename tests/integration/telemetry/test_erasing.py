@@ -12,6 +12,7 @@ from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
 from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write_batch
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
 from gridfleet.kernel.db import Database
+from support.builders.large_deletions import end_large_deletions
 from support.builders.telemetry_records import RecordedPlant
 
 TABLES = (
@@ -84,6 +85,32 @@ async def test_erasing_goes_on_where_it_was_cut_short(database: Database) -> Non
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     await erase_deleted(database)
+
+    assert set((await counts(database)).values()) == {0}
+
+
+async def test_a_source_with_more_than_a_statement_can_delete_keeps_no_other_source(database: Database) -> None:
+    """Otherwise the job would fail at that source each time, and nothing of other organisations would be erased."""
+    large, other = await plant_with_history(database), await plant_with_history(database)
+    source, layout = await large.source(None), await large.layout(["p", "q"])
+    async with database.transaction() as db:
+        await db.execute(
+            "INSERT INTO telemetry_frame (source_id, layout_id, time, vals)"
+            " SELECT %s, %s, %s::timestamptz + n * interval '1 microsecond', '{1,2}' FROM generate_series(1, 45000) n",
+            (source, layout, NOW),
+        )
+        await db.execute(
+            "INSERT INTO telemetry_hour SELECT source_id, layout_id, bucket - n * interval '1 hour', counts, sums, lows, highs,"
+            " firsts, lasts FROM generate_series(1, 45000) n, (SELECT * FROM telemetry_hour WHERE source_id = %s"
+            " ORDER BY bucket LIMIT 1) AS h",
+            (source,),
+        )
+    for table in ("telemetry_frame", "telemetry_hour"):
+        await end_large_deletions(database, table, 21_000)
+    await delete(large)
+    await delete(other)
+
+    assert await erase_deleted(database) == 4
 
     assert set((await counts(database)).values()) == {0}
 

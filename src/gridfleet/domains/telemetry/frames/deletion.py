@@ -5,6 +5,7 @@ the job is interrupted.
 """
 
 from datetime import UTC, datetime, time, timedelta
+from typing import Final
 
 from gridfleet.domains.telemetry.frames import store
 from gridfleet.domains.telemetry.rollups import store as rollups
@@ -13,14 +14,18 @@ from gridfleet.kernel.db import Database
 
 __all__ = ["erase_deleted"]
 
-_SOURCES_AT_ONCE = 1_000
+_SOURCES_AT_ONCE: Final = 1_000
+_ROWS_AT_ONCE: Final = 20_000
+_MICROSECOND: Final = timedelta(microseconds=1)
+"""The resolution of times in the database."""
 
 
 async def erase_deleted(database: Database) -> int:
     """Delete all telemetry of deleted plants. Returns the number of sources.
 
-    One transaction deletes one source's frames of a day, or its buckets of a level. The job may be cancelled at any time; the
-    next call continues.
+    One transaction deletes some of a source's frames of a day, or of its buckets of a level: a source may have more than one
+    statement can delete in its time, and the job would then never come to the next one. The job may be cancelled at any time;
+    the next call continues.
     """
     erased = 0
     while True:
@@ -39,11 +44,29 @@ async def _empty(database: Database, source_id: int) -> None:
         days = sorted(await store.partition_days(db))
     for day in days:
         start = datetime.combine(day, time(), UTC)
-        async with database.transaction() as db:
-            await store.delete_frames(db, source_id, start, start + timedelta(days=1))
+        await _delete_frames(database, source_id, start, start + timedelta(days=1))
     for level in Level:
+        await _erase(database, source_id, level)
+
+
+async def _delete_frames(database: Database, source_id: int, start: datetime, end: datetime) -> None:
+    more = True
+    while more:
         async with database.transaction() as db:
-            await rollups.erase(db, source_id, level)
+            last = await store.nth_time(db, source_id, start, end, _ROWS_AT_ONCE)
+            more = last is not None
+            until = last + _MICROSECOND if last is not None else end
+            await store.delete_frames(db, source_id, start, until)
+        start = until
+
+
+async def _erase(database: Database, source_id: int, level: Level) -> None:
+    more = True
+    while more:
+        async with database.transaction() as db:
+            last = await rollups.nth_bucket(db, source_id, level, _ROWS_AT_ONCE)
+            more = last is not None
+            await rollups.erase(db, source_id, level, last)
 
 
 async def _remove(database: Database, source_id: int) -> None:

@@ -18,7 +18,7 @@ from gridfleet.domains.telemetry.frames.models import (
     pack_row,
 )
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count
+from gridfleet.kernel.db.queries import fetch_count, fetch_value
 
 _COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_TRAILER = b"\xff\xff"
@@ -228,6 +228,16 @@ async def abandoned_sources(db: Connection, limit: int) -> list[int]:
         "SELECT s.id FROM telemetry_source s WHERE NOT EXISTS (SELECT FROM plant p WHERE p.id = s.plant_id) LIMIT %s", (limit,)
     )
     return [row[0] for row in await cursor.fetchall()]
+
+
+async def nth_time(db: Connection, source_id: int, start: datetime, end: datetime, n: int) -> datetime | None:
+    """Return the time of the `n`-th of a source's frames with `start` <= time < `end`; None if there are fewer."""
+    return await fetch_value(
+        db,
+        "SELECT time FROM telemetry_frame WHERE source_id = %s AND time >= %s AND time < %s ORDER BY time OFFSET %s LIMIT 1",
+        (source_id, start, end, n - 1),
+        prepare=False,
+    )
 
 
 async def delete_frames(

@@ -293,9 +293,16 @@ async def hold_still(db: Connection) -> None:
     await db.execute(f"SELECT pg_advisory_xact_lock({_JOB_LOCK})")
 
 
-async def erase(db: Connection, source_id: int, level: Level) -> None:
-    """Delete every bucket of a source at a level."""
-    await db.execute(f"DELETE FROM {level.table} WHERE source_id = %s", (source_id,), prepare=False)
+async def nth_bucket(db: Connection, source_id: int, level: Level, n: int) -> datetime | None:
+    """Return the start of the `n`-th bucket of a source at a level; None if there are fewer."""
+    query = f"SELECT bucket FROM {level.table} WHERE source_id = %s ORDER BY bucket OFFSET %s LIMIT 1"
+    return await fetch_value(db, query, (source_id, n - 1), prepare=False)
+
+
+async def erase(db: Connection, source_id: int, level: Level, last: datetime | None = None) -> None:
+    """Delete the buckets of a source at a level up to the one that starts at `last`; None deletes all."""
+    query = f"DELETE FROM {level.table} WHERE source_id = %s AND bucket <= coalesce(%s::timestamptz, 'infinity')"
+    await db.execute(query, (source_id, last), prepare=False)
 
 
 async def delete_dirty(db: Connection, source_id: int) -> None:
