@@ -12,6 +12,7 @@ from gridfleet.domains.telemetry.retention.limits import Days, apply_retention, 
 from gridfleet.domains.telemetry.rollups.recomputation import correct_watermark, roll_up
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
+from support.builders.large_deletions import end_large_deletions
 from support.builders.telemetry_records import RecordedPlant, reading_from
 
 MINUTE = timedelta(minutes=1)
@@ -158,6 +159,30 @@ async def test_years_that_are_kept_no_longer_go_piece_by_piece(database: Databas
         ).fetchall()
     assert found == [("telemetry_frame", 288, 4 * 288), ("telemetry_minute", 288, 4 * 288)]
     assert await count(database, "telemetry_frame", await usual.source(None), TODAY) == 4 * 288
+
+
+async def test_a_day_with_more_than_a_statement_can_delete_goes_piece_by_piece(database: Database) -> None:
+    """Otherwise retention would fail there each hour, and never come to the roll-ups of all organisations."""
+    usual, shorter = [await RecordedPlant.create(database) for _ in range(2)]
+    for plant in (usual, shorter):
+        await record(plant, 8, 40)
+    await roll_up(database)
+    async with database.transaction() as db:
+        cursor = await db.execute("SELECT slug FROM organization WHERE id = %s", (shorter.organization_id,))
+        ((slug,),) = await cursor.fetchall()
+        await set_retention(db, slug, raw_days=3, minute_days=None, quarter_days=None)
+        await db.execute(
+            "INSERT INTO telemetry_frame (source_id, layout_id, time, vals)"
+            " SELECT %s, %s, %s::timestamptz + n * interval '1 ms', '{1}' FROM generate_series(1, 6000) n",
+            (await shorter.source(None), await shorter.layout(["a"]), TODAY - 8 * DAY),
+        )
+    await end_large_deletions(database, "telemetry_frame", 2_100)
+
+    assert await apply_retention(database, DEPLOYMENT, utc_now())
+
+    assert await count(database, "telemetry_frame", await shorter.source(None), TODAY) == 0
+    assert await count(database, "telemetry_frame", await usual.source(None), TODAY) == 288
+    assert await count(database, "telemetry_minute", await usual.source(None), TODAY) == 288
 
 
 @pytest.mark.parametrize("bucket", Bucket)

@@ -25,6 +25,10 @@ _RAW: Final = Kept("telemetry_frame", "time", "raw_from", monthly=False)
 _MINUTES: Final = Kept("telemetry_minute", "bucket", "minutes_from", monthly=False)
 _QUARTERS: Final = Kept("telemetry_quarter", "bucket", "quarters_from", monthly=True)
 _SOURCES_A_TRANSACTION: Final = 20
+_ROWS_OF_A_SOURCE: Final = 2_000
+"""The most rows of a source that a transaction deletes."""
+_MICROSECOND: Final = timedelta(microseconds=1)
+"""The resolution of times in the database."""
 
 
 async def apply_retention(database: Database, deployment: Days, now: datetime) -> bool:
@@ -86,10 +90,10 @@ async def _remove(database: Database, kept: Kept, without_sources: datetime) -> 
 
 
 async def _delete(database: Database, kept: Kept, sources: Sequence[int], start: datetime) -> None:
-    """Delete in steps that each touch one partition.
+    """Delete in steps that each touch a part of one partition.
 
-    A shorter retention may have to delete years of data. One long statement would hit the statement timeout and start again
-    each time.
+    A shorter retention may have to delete years of data, and a plant may have sent millions of frames in a day. One long
+    statement would hit the statement timeout and start again each time, and what comes after it would never be deleted.
     """
     for first in range(0, len(sources), _SOURCES_A_TRANSACTION):
         some = sources[first : first + _SOURCES_A_TRANSACTION]
@@ -99,7 +103,9 @@ async def _delete(database: Database, kept: Kept, sources: Sequence[int], start:
                 if oldest is None:
                     break
                 day = oldest.astimezone(UTC).date()
-                await store.delete_before(db, kept, some, min(start, _end(kept, day.replace(day=1) if kept.monthly else day)))
+                end = min(start, _end(kept, day.replace(day=1) if kept.monthly else day))
+                last = await store.nth_time(db, kept, some, oldest, end, _ROWS_OF_A_SOURCE)
+                await store.delete_between(db, kept, some, oldest, end if last is None else last + _MICROSECOND)
 
 
 def _end(kept: Kept, first: date) -> datetime:

@@ -82,10 +82,25 @@ async def oldest_before(db: Connection, kept: Kept, sources: Sequence[int], star
     )
 
 
-async def delete_before(db: Connection, kept: Kept, sources: Sequence[int], start: datetime) -> None:
-    """Delete the data of these sources before `start`."""
+async def nth_time(
+    db: Connection, kept: Kept, sources: Sequence[int], start: datetime, end: datetime, n: int
+) -> datetime | None:
+    """Return the earliest time up to which one of the sources has `n` rows from `start` to before `end`; None if none has."""
+    return await fetch_value(
+        db,
+        f"SELECT min(o.nth) FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL (SELECT {kept.time} AS nth FROM {kept.table}"
+        f" WHERE source_id = s.id AND {kept.time} >= %s AND {kept.time} < %s ORDER BY {kept.time} OFFSET %s LIMIT 1) AS o",
+        (list(sources), start, end, n - 1),
+        prepare=False,
+    )
+
+
+async def delete_between(db: Connection, kept: Kept, sources: Sequence[int], start: datetime, end: datetime) -> None:
+    """Delete the data of these sources from `start` to before `end`."""
     await db.execute(
-        f"DELETE FROM {kept.table} WHERE source_id = ANY(%s) AND {kept.time} < %s", (list(sources), start), prepare=False
+        f"DELETE FROM {kept.table} WHERE source_id = ANY(%s) AND {kept.time} >= %s AND {kept.time} < %s",
+        (list(sources), start, end),
+        prepare=False,
     )
 
 
