@@ -71,10 +71,10 @@ def build_app(settings: Settings, database: Database) -> App:
             await delete_previous_secrets(db)
 
     @app.periodic(cron="*/10 * * * *")
-    @app.task(queueing_lock="trim_refused", name="plants.trim_refused_messages")
+    @app.task(queueing_lock="trim_refused", lock="trim_refused", name="plants.trim_refused_messages")
     async def trim_refused(timestamp: int) -> None:
+        await trim_refused_messages(database)
         async with database.transaction() as db:
-            await trim_refused_messages(db)
             await trim_unregistered_devices(db)
 
     # Each deletion queues this job as well. The periodic runs complete what a killed process left unfinished.

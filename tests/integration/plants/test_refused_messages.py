@@ -3,11 +3,15 @@
 from datetime import timedelta
 from uuid import UUID
 
-from gridfleet.domains.plants.refused_messages import store
-from gridfleet.domains.plants.refused_messages.records import record_unregistered_devices, trim_unregistered_devices
+from gridfleet.domains.plants.refused_messages.records import (
+    record_unregistered_devices,
+    trim_refused_messages,
+    trim_unregistered_devices,
+)
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from support.builders.accounts import add_organization
+from support.builders.large_deletions import end_large_deletions
 from support.builders.telemetry_records import add_plant
 
 
@@ -33,12 +37,25 @@ async def test_the_newest_of_each_plant_are_kept_for_a_week(database: Database) 
     loud, quiet, silent = [await add_plant(database, organization.id) for _ in range(3)]
     await refuse(database, loud, *range(1, 51), week + 10, week + 20)
     await refuse(database, quiet, 5, week - 60, week + 60)
-    async with database.transaction() as db:
-        assert await store.trim_refused(db, timedelta(days=7), 10) == 43
-        assert await store.trim_refused(db, timedelta(days=7), 10) == 0
+    assert await trim_refused_messages(database, 10) == 43
+    assert await trim_refused_messages(database, 10) == 0
     assert await kept(database, loud) == list(range(1, 11))
     assert await kept(database, quiet) == [5, week - 60]
     assert await kept(database, silent) == []
+
+
+async def test_a_flood_is_trimmed_in_many_statements(database: Database) -> None:
+    """The surplus of many plants for ten minutes, or of few while no jobs ran, takes longer than a statement may."""
+    organization = await add_organization(database)
+    plants = [await add_plant(database, organization.id) for _ in range(2)]
+    for plant in plants:
+        await refuse(database, plant, *range(4_000), *range(700_000, 702_000))
+    await end_large_deletions(database, "refused_message", 1_000)
+
+    assert await trim_refused_messages(database) == 2 * (3_000 + 2_000)
+
+    for plant in plants:
+        assert await kept(database, plant) == list(range(1_000))
 
 
 async def test_a_plant_that_invents_devices_fills_no_table(database: Database) -> None:

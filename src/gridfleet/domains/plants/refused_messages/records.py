@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -9,7 +10,8 @@ from gridfleet.domains.plants.refused_messages import store
 from gridfleet.domains.plants.refused_messages.models import RefusedMessage, UnregisteredDevice
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.kernel.caller import OrgScope
-from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db import Connection, Database
+from gridfleet.kernel.db.batches import in_batches
 from gridfleet.kernel.pagination import Page, Paging
 
 __all__ = [
@@ -80,9 +82,17 @@ async def delete_unregistered_device(db: Connection, org: OrgScope, plant_id: UU
     await store.delete_unregistered_device(db, org, plant_id, external_id)
 
 
-async def trim_refused_messages(db: Connection) -> int:
-    """Delete refused messages older than a week, and those beyond the newest 1,000 of a plant. Returns their number."""
-    return await store.trim_refused(db, MAX_AGE, MAX_PER_PLANT)
+async def trim_refused_messages(database: Database, max_per_plant: int = MAX_PER_PLANT) -> int:
+    """Delete refused messages older than a week, and those beyond the newest 1,000 of a plant. Returns their number.
+
+    Runs in short transactions: one statement would take too long after a flood, and fail again each time while more arrive.
+    """
+    count = await in_batches(database, partial(store.delete_old_refused, max_age=MAX_AGE))
+    async with database.transaction() as db:
+        plants = await store.newest_surplus(db, max_per_plant)
+    for newest in plants:
+        count += await in_batches(database, partial(store.delete_surplus, newest=newest))
+    return count
 
 
 async def trim_unregistered_devices(db: Connection) -> int:

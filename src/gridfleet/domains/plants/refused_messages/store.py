@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from psycopg.rows import class_row, kwargs_row
+from psycopg.rows import args_row, class_row, kwargs_row
 
 from gridfleet.domains.plants.refused_messages.models import RefusedMessage, UnregisteredDevice
 from gridfleet.kernel.caller import OrgScope
@@ -18,6 +18,14 @@ _COLUMNS = ", ".join(RefusedMessage.__struct_fields__)
 _OF_PLANT = "plant_id = %(plant)s AND EXISTS (SELECT FROM plant p WHERE p.id = plant_id AND p.organization_id = %(org)s)"
 _OURS = f"organization_id = %(org)s AND {_OF_PLANT}"
 """What the plant sent since it is the organisation's."""
+
+
+class Surplus(NamedTuple):
+    """The position of a refused message in the list of its plant."""
+
+    plant_id: UUID
+    received_at: datetime
+    id: UUID
 
 
 def _refused(**row: Any) -> RefusedMessage:
@@ -68,20 +76,37 @@ async def count_refused(db: Connection, org: OrgScope, plant_id: UUID) -> int:
     )
 
 
-async def trim_refused(db: Connection, max_age: timedelta, max_per_plant: int) -> int:
-    """Delete refused messages that are too old, or too many of their plant. Returns their number."""
+async def delete_old_refused(db: Connection, limit: int, max_age: timedelta) -> int:
+    """Delete up to `limit` refused messages that are older than `max_age`. Returns their number."""
+    cursor = await db.execute(
+        "DELETE FROM refused_message WHERE id = ANY (ARRAY(SELECT id FROM refused_message WHERE received_at < now() - %s"
+        " ORDER BY received_at LIMIT %s FOR UPDATE SKIP LOCKED))",
+        (max_age, limit),
+    )
+    return cursor.rowcount
+
+
+async def newest_surplus(db: Connection, max_per_plant: int) -> list[Surplus]:
+    """Return the newest surplus message of each plant that has more than `max_per_plant`."""
     # Plant by plant: numbering all messages takes longer the more there are, and longest during a flood, when trimming
     # matters most.
-    return await fetch_count(
-        db,
-        "WITH oldest AS (SELECT p.id AS plant_id, o.received_at, o.id FROM plant p CROSS JOIN LATERAL (SELECT received_at, id"
-        " FROM refused_message WHERE plant_id = p.id ORDER BY received_at DESC, id DESC OFFSET %(most)s LIMIT 1) AS o),"
-        " late AS (DELETE FROM refused_message WHERE received_at < now() - %(age)s RETURNING 1),"
-        " many AS (DELETE FROM refused_message r USING oldest WHERE r.plant_id = oldest.plant_id"
-        " AND (r.received_at, r.id) <= (oldest.received_at, oldest.id) AND r.received_at >= now() - %(age)s RETURNING 1)"
-        " SELECT (SELECT count(*) FROM late) + (SELECT count(*) FROM many)",
-        {"age": max_age, "most": max_per_plant},
+    cursor = db.cursor(row_factory=args_row(Surplus))
+    await cursor.execute(
+        "SELECT p.id, o.received_at, o.id FROM plant p CROSS JOIN LATERAL (SELECT received_at, id FROM refused_message"
+        " WHERE plant_id = p.id ORDER BY received_at DESC, id DESC OFFSET %s LIMIT 1) AS o",
+        (max_per_plant,),
     )
+    return await cursor.fetchall()
+
+
+async def delete_surplus(db: Connection, limit: int, newest: Surplus) -> int:
+    """Delete up to `limit` refused messages of a plant: the surplus one `newest`, and older ones. Returns their number."""
+    cursor = await db.execute(
+        "DELETE FROM refused_message WHERE id = ANY (ARRAY(SELECT id FROM refused_message WHERE plant_id = %s"
+        " AND (received_at, id) <= (%s, %s) ORDER BY received_at DESC, id DESC LIMIT %s FOR UPDATE SKIP LOCKED))",
+        (*newest, limit),
+    )
+    return cursor.rowcount
 
 
 async def record_unregistered_devices(
