@@ -17,6 +17,7 @@ from gridfleet.kernel.db import Database
 from gridfleet.kernel.errors import CodedError, Unauthorized, ValidationFailed
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.passwords import Passwords
+from support.builders.large_deletions import end_large_deletions
 
 EMAIL = "ada@example.com"
 PASSWORD = " Correct horse 1 "
@@ -257,12 +258,35 @@ async def test_housekeeping_forgets_what_no_longer_counts(identity: Identity) ->
     await identity.fails("nobody@example.com")
     await identity.pass_time(timedelta(days=32))
     kept = await identity.log_in()
-    async with identity.database.transaction() as db:
-        await housekeeping.sweep(db)
+    await housekeeping.sweep(identity.database)
     assert await identity.execute("SELECT FROM login_failure") == 0
     assert await identity.execute("SELECT FROM refresh_token") == 1
     assert await identity.execute("SELECT FROM user_session") == 1
     await identity.refresh(kept.refresh_token)
+
+
+async def test_housekeeping_deletes_many_tokens_and_sessions_in_many_statements(identity: Identity) -> None:
+    ended = await identity.log_in()
+    await identity.execute(
+        "INSERT INTO refresh_token SELECT sha256(n::text::bytea), s.id, s.expires_at"
+        " FROM user_session s, generate_series(1, 25000) n"
+    )
+    await identity.execute(
+        "INSERT INTO user_session SELECT (jsonb_populate_record(s, jsonb_build_object('id', gen_random_uuid()))).*"
+        " FROM user_session s, generate_series(1, 25000)"
+    )
+    await identity.execute("UPDATE user_session SET revoked_at = now() - interval '2 days'")
+    kept = await identity.log_in()
+    for table in ("refresh_token", "user_session"):
+        await end_large_deletions(identity.database, table, 20_000)
+
+    await housekeeping.sweep(identity.database)
+
+    assert await identity.execute("SELECT FROM refresh_token") == 1
+    assert await identity.execute("SELECT FROM user_session") == 1
+    await identity.refresh(kept.refresh_token)
+    with pytest.raises(RefreshTokenInvalid):
+        await identity.refresh(ended.refresh_token)
 
 
 async def test_the_first_super_admin_is_made_once_even_by_two_starting_processes(database: Database) -> None:

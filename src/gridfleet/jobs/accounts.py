@@ -78,8 +78,8 @@ def add_account_jobs(app: App, database: Database, settings: Settings, retry: Ba
     @app.periodic(cron="17 * * * *")
     @app.task(queueing_lock="sweep_identity", name="identity.sweep")
     async def sweep_identity(timestamp: int) -> None:
+        await identity.sweep(database)
         async with database.transaction() as db:
-            await identity.sweep(db)
             await registry.sweep_expired(db)
 
     @app.periodic(cron="27 * * * *")

@@ -224,11 +224,31 @@ async def find_live_session(
     return LiveSession(UserCaller(*row[:6]), token_version, row[6]) if row else None
 
 
-async def delete_sessions_ended_before(db: Connection, moment: datetime) -> None:
-    """Delete sessions that ended before `moment`, with their tokens."""
-    await db.execute("DELETE FROM user_session WHERE least(revoked_at, expires_at) < %s", (moment,))
+async def delete_sessions_ended_before(db: Connection, limit: int, moment: datetime) -> int:
+    """Delete at most `limit` sessions that ended before `moment`, with the tokens they still have. Returns their number."""
+    cursor = await db.execute(
+        "DELETE FROM user_session WHERE id = ANY (ARRAY(SELECT id FROM user_session"
+        " WHERE least(revoked_at, expires_at) < %s LIMIT %s))",
+        (moment, limit),
+    )
+    return cursor.rowcount
 
 
-async def delete_refresh_tokens_expired_before(db: Connection, moment: datetime) -> None:
-    """Delete expired refresh tokens, also of live sessions."""
-    await db.execute("DELETE FROM refresh_token WHERE expires_at < %s", (moment,))
+async def delete_tokens_of_sessions_ended_before(db: Connection, limit: int, moment: datetime) -> int:
+    """Delete at most `limit` refresh tokens of sessions that ended before `moment`. Returns their number."""
+    cursor = await db.execute(
+        "DELETE FROM refresh_token WHERE token_hash = ANY (ARRAY(SELECT t.token_hash FROM user_session s"
+        " JOIN refresh_token t ON t.session_id = s.id WHERE least(s.revoked_at, s.expires_at) < %s LIMIT %s))",
+        (moment, limit),
+    )
+    return cursor.rowcount
+
+
+async def delete_refresh_tokens_expired_before(db: Connection, limit: int, moment: datetime) -> int:
+    """Delete at most `limit` expired refresh tokens, also of live sessions. Returns their number."""
+    cursor = await db.execute(
+        "DELETE FROM refresh_token WHERE token_hash = ANY (ARRAY(SELECT token_hash FROM refresh_token"
+        " WHERE expires_at < %s LIMIT %s))",
+        (moment, limit),
+    )
+    return cursor.rowcount
