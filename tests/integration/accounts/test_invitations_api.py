@@ -274,6 +274,24 @@ async def test_an_expired_invitation(inviter: Inviting, accepted: bool) -> None:
     assert again["status"] == "PENDING", "an expired one does not stand in the way"
 
 
+async def test_an_organisation_cannot_fill_the_queue_of_mails(inviter: Inviting) -> None:
+    """Otherwise the mails of other organisations, such as those with new passwords, would wait behind its own."""
+    await inviter.invite()
+    await inviter.people.execute(
+        "INSERT INTO invitation SELECT (jsonb_populate_record(i, jsonb_build_object('id', gen_random_uuid(), 'email',"
+        " n || '@example.com', 'token_hash', sha256(n::text::bytea), 'status', 'REVOKED'))).* FROM invitation i,"
+        " generate_series(2, 500) n RETURNING 1"
+    )
+    body = {"email": "further@example.com"}
+    answer = await inviter.people.call("POST", "/invitations", body, who=inviter.boss, org=inviter.org.id)
+    refused(answer, 429, "TOO_MANY_REQUESTS")
+    assert 86_000 < int(answer.headers["retry-after"]) <= 86_400
+    assert not await mails_to(inviter.people.service.state, "further@example.com")
+
+    await inviter.people.execute("UPDATE invitation SET created_at = created_at - interval '1 day' RETURNING 1")
+    await inviter.invite("further@example.com")
+
+
 async def test_the_sweep_writes_down_what_has_expired(inviter: Inviting) -> None:
     await inviter.invite()
     await inviter.pass_time(registry.LIFETIME)

@@ -30,11 +30,26 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.mail.queue import MailQueue
 from gridfleet.kernel.pagination import Page, Paging
 
-__all__ = ["LIFETIME", "MOST_A_DAY", "invite", "list_invitations", "revoke", "revoke_of", "revoke_of_member", "sweep_expired"]
+__all__ = [
+    "LIFETIME",
+    "MOST_A_DAY",
+    "MOST_OF_ORGANIZATION_A_DAY",
+    "invite",
+    "list_invitations",
+    "revoke",
+    "revoke_of",
+    "revoke_of_member",
+    "sweep_expired",
+]
 
 LIFETIME: Final = timedelta(days=7)
 MOST_A_DAY: Final = 10
 """Maximum invitations to one address within 24 hours, of all organisations together: each of them is a mail."""
+MOST_OF_ORGANIZATION_A_DAY: Final = 500
+"""Maximum invitations of an organisation within 24 hours: the mails of all organisations wait in one queue.
+
+Requests at the same time may exceed it slightly.
+"""
 
 
 async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, role: RoleName) -> Invitation:
@@ -43,7 +58,7 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
     Raises:
         AlreadyMember: the address belongs to a member.
         InvitationPending: it has a pending invitation of this organisation.
-        TooManyRequests: it was invited too often within a day, by any organisations.
+        TooManyRequests: it was invited too often within a day, by any organisations, or the organisation invited too many.
         Forbidden: the caller is no ORG_ADMIN of the organisation any more.
     """
     # Removing the caller waits for this transaction, and then revokes the invitation.
@@ -55,9 +70,12 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
     invitation = await store.insert(db, org, new_id(), email, role, token.digest, now, now + LIFETIME)
     if invitation is None:
         raise InvitationPending
-    earlier = await store.nth_newest_to(db, email, MOST_A_DAY + 1)
-    if earlier is not None and (wait := earlier + timedelta(days=1) - now) > timedelta(0):
-        raise TooManyRequests(math.ceil(wait.total_seconds()))
+    for earlier in (
+        await store.nth_newest(db, org, MOST_OF_ORGANIZATION_A_DAY + 1),
+        await store.nth_newest_to(db, email, MOST_A_DAY + 1),
+    ):
+        if earlier is not None and (wait := earlier + timedelta(days=1) - now) > timedelta(0):
+            raise TooManyRequests(math.ceil(wait.total_seconds()))
     organization = await registry.get(db, org.organization_id)
     has_account = await account_with_email(db, email) is not None
     content = mails.invitation(organization.name, org.person.name, role, token.text, has_account=has_account)

@@ -73,6 +73,15 @@ async def insert(
     return await cursor.fetchone()
 
 
+async def nth_newest(db: Connection, org: OrgScope, n: int) -> datetime | None:
+    """Return the time of the organisation's `n`-th newest invitation; None if there are fewer."""
+    return await fetch_value(
+        db,
+        "SELECT created_at FROM invitation WHERE organization_id = %s ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
+        (org.organization_id, n - 1),
+    )
+
+
 async def nth_newest_to(db: Connection, email: str, n: int) -> datetime | None:
     """Return the time of the `n`-th newest invitation to an address, in any organisation; None if there are fewer.
 
