@@ -115,6 +115,22 @@ async def test_a_source_with_more_than_a_statement_can_delete_keeps_no_other_sou
     assert set((await counts(database)).values()) == {0}
 
 
+async def test_organisations_take_turns(database: Database) -> None:
+    """An organisation that deletes thousands of plants, each with a year of data, keeps the job busy for hours."""
+    large, small = [await RecordedPlant.create(database) for _ in range(2)]
+    for name in ("A", "B", "C"):
+        await large.add_device(name)
+    for plant in (large, small):
+        await plant.write(None, ["p"], {NOW: [1.0]})
+    for name in ("A", "B", "C"):
+        await large.write(name, ["p"], {NOW: [1.0]})
+    await delete(large)
+    await delete(small)
+
+    async with database.transaction() as db:
+        assert await small.source(None) in await store.abandoned_sources(db, 2)
+
+
 @pytest.mark.parametrize("known", [True, False], ids=["a known metric", "a new metric"])
 async def test_an_ingest_that_still_holds_the_source_leaves_nothing(database: Database, known: bool) -> None:
     """Its transaction ends before the source goes, and is seen, or it fails; either way nothing is left."""

@@ -14,14 +14,15 @@ from gridfleet.kernel.db import Database
 
 __all__ = ["erase_deleted"]
 
-_SOURCES_AT_ONCE: Final = 1_000
+_SOURCES_AT_ONCE: Final = 100
+"""So many are erased before it is looked for others, so that those of other organisations have their turn."""
 _ROWS_AT_ONCE: Final = 20_000
 _MICROSECOND: Final = timedelta(microseconds=1)
 """The resolution of times in the database."""
 
 
 async def erase_deleted(database: Database) -> int:
-    """Delete all telemetry of deleted plants. Returns the number of sources.
+    """Delete all telemetry of deleted plants. Organisations take turns. Returns the number of sources.
 
     One transaction deletes some of a source's frames of a day, or of its buckets of a level: a source may have more than one
     statement can delete in its time, and the job would then never come to the next one. The job may be cancelled at any time;

@@ -223,9 +223,11 @@ async def write_latest(db: Connection, batch: FrameBatch) -> None:
 
 
 async def abandoned_sources(db: Connection, limit: int) -> list[int]:
-    """Return up to `limit` sources whose plant was deleted."""
+    """Return up to `limit` sources whose plant was deleted: the first of each organisation, then the second of each, etc."""
     cursor = await db.execute(
-        "SELECT s.id FROM telemetry_source s WHERE NOT EXISTS (SELECT FROM plant p WHERE p.id = s.plant_id) LIMIT %s", (limit,)
+        "SELECT s.id FROM telemetry_source s WHERE NOT EXISTS (SELECT FROM plant p WHERE p.id = s.plant_id)"
+        " ORDER BY row_number() OVER (PARTITION BY s.organization_id ORDER BY s.id), s.id LIMIT %s",
+        (limit,),
     )
     return [row[0] for row in await cursor.fetchall()]
 
