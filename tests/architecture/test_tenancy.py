@@ -118,7 +118,10 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "the broker names a plant, and asks what it may do",
         "find find_token_plant claim_token_request count_failures clear_failures",
     ),
-    "plants/presence": ("ingest records the presence of all plants", "record_presence record_bad_signatures sweep_silent"),
+    "plants/presence": (
+        "ingest records the presence of all plants",
+        "record_presence record_bad_signatures sweep_silent sweep_all_silent",
+    ),
     "plants/sub_devices/store": (
         "ingest records the presence of all plants' devices",
         "lock_many record_presence invalidate_status mark_silent of_plants find_named",

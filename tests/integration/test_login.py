@@ -17,7 +17,7 @@ from gridfleet.kernel.db import Database
 from gridfleet.kernel.errors import CodedError, Unauthorized, ValidationFailed
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.passwords import Passwords
-from support.builders.large_deletions import end_large_deletions
+from support.builders.large_changes import end_large_changes
 
 EMAIL = "ada@example.com"
 PASSWORD = " Correct horse 1 "
@@ -278,7 +278,7 @@ async def test_housekeeping_deletes_many_tokens_and_sessions_in_many_statements(
     await identity.execute("UPDATE user_session SET revoked_at = now() - interval '2 days'")
     kept = await identity.log_in()
     for table in ("refresh_token", "user_session"):
-        await end_large_deletions(identity.database, table, 20_000)
+        await end_large_changes(identity.database, table, 20_000)
 
     await housekeeping.sweep(identity.database)
 

@@ -16,7 +16,7 @@ from gridfleet.domains.notifications.logs import trim_deliveries
 from gridfleet.domains.plants.commands.clocks import correct_due
 from gridfleet.domains.plants.credentials.packages import delete_old_packages, delete_previous_secrets
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
-from gridfleet.domains.plants.presence import sweep_silent
+from gridfleet.domains.plants.presence import sweep_all_silent
 from gridfleet.domains.plants.refused_messages.records import trim_refused_messages, trim_unregistered_devices
 from gridfleet.domains.plants.registry import FOLLOW_MOVES
 from gridfleet.domains.telemetry.frames.deletion import erase_deleted
@@ -60,8 +60,7 @@ def build_app(settings: Settings, database: Database) -> App:
     @app.periodic(cron="* * * * *")
     @app.task(queueing_lock="sweep_silent", name="plants.sweep_silent")
     async def sweep_silent_plants(timestamp: int) -> None:
-        async with database.transaction() as db:
-            await sweep_silent(db)
+        await sweep_all_silent(database)
 
     @app.periodic(cron="*/5 * * * *")
     @app.task(queueing_lock="forget_packages", name="plants.forget_old_packages")

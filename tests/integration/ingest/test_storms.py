@@ -8,9 +8,10 @@ from uuid import UUID
 import psycopg
 
 from gridfleet.domains.ingest.models import Delivery
-from gridfleet.domains.plants.presence import sweep_silent
+from gridfleet.domains.plants.presence import sweep_all_silent, sweep_silent
 from gridfleet.kernel.db import Connection, Database
 from support.builders.accounts import add_organization
+from support.builders.large_changes import end_large_changes
 from support.clients.ingest_bench import Bench
 
 PLANTS = 1_000
@@ -77,6 +78,21 @@ async def test_a_storm_of_silence_is_a_row_a_plant_and_three_statements(database
     async with counted(database) as (db, again):
         assert await sweep_silent(db) == (0, 0)
     assert again.updated == {"plant": 0, "sub_device": 0}
+
+
+async def test_silence_of_a_large_fleet_is_written_in_many_statements(database: Database) -> None:
+    """One transaction would hold the rows of all plants for many seconds, and end without a result after half a minute."""
+    await online_plants(database, devices=6)
+    await end_large_changes(database, "plant", PLANTS // 2, "UPDATE")
+    await end_large_changes(database, "sub_device", 6 * PLANTS // 2, "UPDATE")
+
+    await sweep_all_silent(database)
+
+    async with database.transaction() as db:
+        cursor = await db.execute(
+            "SELECT p.status, d.status, count(*) FROM plant p JOIN sub_device d ON d.plant_id = p.id GROUP BY 1, 2"
+        )
+        assert await cursor.fetchall() == [("OFFLINE", "UNKNOWN", 6 * PLANTS)]
 
 
 async def test_a_storm_of_last_wills_is_a_row_a_plant_too(database: Database, bench: Bench) -> None:

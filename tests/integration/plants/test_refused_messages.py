@@ -11,7 +11,7 @@ from gridfleet.domains.plants.refused_messages.records import (
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from support.builders.accounts import add_organization
-from support.builders.large_deletions import end_large_deletions
+from support.builders.large_changes import end_large_changes
 from support.builders.telemetry_records import add_plant
 
 
@@ -50,7 +50,7 @@ async def test_a_flood_is_trimmed_in_many_statements(database: Database) -> None
     plants = [await add_plant(database, organization.id) for _ in range(2)]
     for plant in plants:
         await refuse(database, plant, *range(4_000), *range(700_000, 702_000))
-    await end_large_deletions(database, "refused_message", 1_000)
+    await end_large_changes(database, "refused_message", 1_000)
 
     assert await trim_refused_messages(database) == 2 * (3_000 + 2_000)
 

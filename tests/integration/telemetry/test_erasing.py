@@ -12,7 +12,7 @@ from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
 from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write_batch
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
 from gridfleet.kernel.db import Database
-from support.builders.large_deletions import end_large_deletions
+from support.builders.large_changes import end_large_changes
 from support.builders.telemetry_records import RecordedPlant
 
 TABLES = (
@@ -106,7 +106,7 @@ async def test_a_source_with_more_than_a_statement_can_delete_keeps_no_other_sou
             (source,),
         )
     for table in ("telemetry_frame", "telemetry_hour"):
-        await end_large_deletions(database, table, 21_000)
+        await end_large_changes(database, table, 21_000)
     await delete(large)
     await delete(other)
 

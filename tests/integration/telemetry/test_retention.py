@@ -12,7 +12,7 @@ from gridfleet.domains.telemetry.retention.limits import Days, apply_retention, 
 from gridfleet.domains.telemetry.rollups.recomputation import correct_watermark, roll_up
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
-from support.builders.large_deletions import end_large_deletions
+from support.builders.large_changes import end_large_changes
 from support.builders.telemetry_records import RecordedPlant, reading_from
 
 MINUTE = timedelta(minutes=1)
@@ -176,7 +176,7 @@ async def test_a_day_with_more_than_a_statement_can_delete_goes_piece_by_piece(d
             " SELECT %s, %s, %s::timestamptz + n * interval '1 ms', '{1}' FROM generate_series(1, 6000) n",
             (await shorter.source(None), await shorter.layout(["a"]), TODAY - 8 * DAY),
         )
-    await end_large_deletions(database, "telemetry_frame", 2_100)
+    await end_large_changes(database, "telemetry_frame", 2_100)
 
     assert await apply_retention(database, DEPLOYMENT, utc_now())
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.partner_events.changes import publish_status_changes
@@ -11,9 +11,12 @@ from gridfleet.domains.plants.models import PlantStatus
 from gridfleet.domains.plants.mqtt_access import store as mqtt_access
 from gridfleet.domains.plants.sub_devices import store as sub_devices
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
-from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db import Connection, Database
 
-__all__ = ["DeviceSeen", "PlantSeen", "record_bad_signatures", "record_presence", "sweep_silent"]
+__all__ = ["DeviceSeen", "PlantSeen", "record_bad_signatures", "record_presence", "sweep_all_silent", "sweep_silent"]
+
+_PLANTS_AT_ONCE: Final = 100
+_DEVICES_AT_ONCE: Final = 1_000
 
 
 class PlantSeen(NamedTuple):
@@ -88,10 +91,26 @@ async def record_bad_signatures(db: Connection, counts: Mapping[UUID, int], seen
     await mqtt_access.count_failures(db, counts)
 
 
-async def sweep_silent(db: Connection) -> tuple[int, int]:
-    """Mark plants and sub-devices as OFFLINE if they no longer send. Returns the number of plants and of sub-devices."""
-    plants, changes = await store.mark_silent(db)
+async def sweep_silent(db: Connection, most_plants: int | None = None, most_devices: int | None = None) -> tuple[int, int]:
+    """Mark plants and sub-devices as OFFLINE if they no longer send, at most so many.
+
+    Returns the number of plants and of changed sub-devices.
+    """
+    plants, changes = await store.mark_silent(db, most_plants)
     await publish_status_changes(db, changes)
     if plants:
         await sub_devices.invalidate_status(db, plants)
-    return len(plants), await sub_devices.mark_silent(db)
+    return len(plants), await sub_devices.mark_silent(db, most_devices)
+
+
+async def sweep_all_silent(database: Database) -> None:
+    """Mark all plants and sub-devices as OFFLINE that no longer send, in short transactions.
+
+    All plants of a large fleet may go silent at once. In one transaction, batches of ingest with messages of others would wait
+    for those that come back, and a statement may take too long, each minute again.
+    """
+    more = True
+    while more:
+        async with database.transaction() as db:
+            plants, devices = await sweep_silent(db, _PLANTS_AT_ONCE, _DEVICES_AT_ONCE)
+        more = plants == _PLANTS_AT_ONCE or devices == _DEVICES_AT_ONCE

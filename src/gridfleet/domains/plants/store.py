@@ -332,8 +332,9 @@ async def record_presence(
     return [row[0] for row in updated], _changes(updated)
 
 
-async def mark_silent(db: Connection) -> tuple[list[UUID], list[StatusChange]]:
-    """Mark ONLINE plants as OFFLINE if they sent nothing for three usual intervals (at least 90 s) before `READ_UNTIL`.
+async def mark_silent(db: Connection, most: int | None) -> tuple[list[UUID], list[StatusChange]]:
+    """Mark up to `most` ONLINE plants as OFFLINE if they sent nothing for three usual intervals (at least 90 s) before
+    `READ_UNTIL`.
 
     A `last_seen_at` in the future, from a clock that was ahead, becomes the present: the time without messages counts from now.
     Waits for no lock: a plant whose row is locked has probably just sent something, and the next sweep checks it again.
@@ -342,12 +343,15 @@ async def mark_silent(db: Connection) -> tuple[list[UUID], list[StatusChange]]:
         The plants that are now OFFLINE, and the changes of their statuses that a partner receives.
     """
     cursor = await db.execute(
-        f"WITH held AS (SELECT id, status, {AHEAD} AS ahead FROM plant WHERE {AHEAD} OR (status = 'ONLINE' AND last_seen_at"
-        f" < {READ_UNTIL} - greatest(90, 3 * coalesce(usual_interval_seconds, 0)) * interval '1 second')"
+        "WITH silent AS (SELECT id FROM plant WHERE status = 'ONLINE' AND last_seen_at"
+        f" < {READ_UNTIL} - greatest(90, 3 * coalesce(usual_interval_seconds, 0)) * interval '1 second'"
+        " LIMIT %s FOR NO KEY UPDATE SKIP LOCKED),"
+        f" held AS (SELECT id, status, {AHEAD} AS ahead FROM plant WHERE {AHEAD} OR id IN (SELECT id FROM silent)"
         " FOR NO KEY UPDATE SKIP LOCKED),"
         " updated AS (UPDATE plant SET last_seen_at = least(plant.last_seen_at, now()),"
         " status = CASE WHEN held.ahead THEN plant.status ELSE 'OFFLINE' END FROM held WHERE plant.id = held.id"
-        f" RETURNING {_CHANGED}, 'silent' AS reason, NULL AS request_id) {_PUBLISHED} WHERE updated.status <> updated.before"
+        f" RETURNING {_CHANGED}, 'silent' AS reason, NULL AS request_id) {_PUBLISHED} WHERE updated.status <> updated.before",
+        (most,),
     )
     updated = await cursor.fetchall()
     return [row[0] for row in updated], _changes(updated)

@@ -199,10 +199,13 @@ async def clear_status_of(db: Connection, org: OrgScope, plant_id: UUID) -> None
     )
 
 
-async def mark_silent(db: Connection) -> int:
-    """Mark sub-devices as OFFLINE if they no longer send while their plant is ONLINE, as plants. Returns their number.
+async def mark_silent(db: Connection, most: int | None) -> int:
+    """Mark sub-devices as OFFLINE if they no longer send while their plant is ONLINE, as plants.
 
     A `last_seen_at` in the future becomes the present, as for plants. Waits for no lock.
+
+    Returns:
+        The number of changed sub-devices, at most `most`.
     """
     return await fetch_count(
         db,
@@ -211,10 +214,11 @@ async def mark_silent(db: Connection) -> int:
         f" AND (d.{AHEAD}"
         f" OR d.last_seen_at < {READ_UNTIL}"
         " - greatest(90, 3 * coalesce(d.usual_interval_seconds, 0)) * interval '1 second')"
-        " FOR NO KEY UPDATE OF d SKIP LOCKED),"
+        " LIMIT %s FOR NO KEY UPDATE OF d SKIP LOCKED),"
         " updated AS (UPDATE sub_device d SET last_seen_at = least(d.last_seen_at, now()),"
-        " status = CASE WHEN silent.ahead THEN d.status ELSE 'OFFLINE' END FROM silent WHERE d.id = silent.id RETURNING ahead)"
-        " SELECT count(*) FROM updated WHERE NOT ahead",
+        " status = CASE WHEN silent.ahead THEN d.status ELSE 'OFFLINE' END FROM silent WHERE d.id = silent.id RETURNING 1)"
+        " SELECT count(*) FROM updated",
+        (most,),
     )
 
 
