@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -110,6 +111,20 @@ def test_a_client_that_sends_too_much_reads_why(service: Served, pieces: bool) -
     content: bytes | Iterator[bytes] = body() if pieces else b"".join(body())
     answer = httpx.post(f"{service.url}/api/v1/auth/login", content=content, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["code"]) == (413, "PAYLOAD_TOO_LARGE")
+
+
+def test_a_client_that_sends_more_than_its_share_reads_why(service: Served) -> None:
+    """Bodies of which the last byte is missing hold the share of the address."""
+    head = "POST /api/v1/%s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+    mebibyte = 1024 * 1024
+    login = (head % ("auth/login", "application/json", mebibyte)).encode() + b" " * (mebibyte - 1)
+    plants = (head % ("plants/import", "text/csv\r\nAuthorization: Bearer x", 5 * mebibyte)).encode() + b" " * (5 * mebibyte)
+    with ExitStack() as connections:
+        for _ in range(32):
+            address = "127.0.0.1", service.settings.http_port
+            connections.enter_context(socket.create_connection(address, timeout=10)).sendall(login)
+        for _ in range(3):
+            assert exchange(service.settings.http_port, plants, 10)[0].startswith(b"HTTP/1.1 429 ")
 
 
 async def test_a_taken_port_is_named(service: Served) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gridfleet.api.http.errors import PayloadTooLarge
 from gridfleet.api.http.responses import Receive
-from gridfleet.kernel.errors import ValidationFailed
+from gridfleet.kernel.errors import CodedError, ValidationFailed
 
 __all__ = ["MAX_BODY_BYTES", "ClientGone", "decode_json", "read_body"]
 
@@ -54,12 +54,16 @@ async def _read(receive: Receive, limit: int, count: Callable[[int], None] | Non
             raise ClientGone
         chunks.append(event["body"])
         size += len(chunks[-1])
-        if size > limit:
+        try:
+            if size > limit:
+                raise PayloadTooLarge
+            if count is not None:
+                count(len(chunks[-1]))
+        except CodedError:
+            chunks.clear()
             if event["more_body"]:
                 await _drain(receive)
-            raise PayloadTooLarge
-        if count is not None:
-            count(len(chunks[-1]))
+            raise
         if not event["more_body"]:
             return b"".join(chunks)
 

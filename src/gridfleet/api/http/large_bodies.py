@@ -52,7 +52,7 @@ class HeldBody:
         """Count bytes that have arrived.
 
         Raises:
-            TooManyRequests: The bodies of this sender, or all bodies, have too many.
+            TooManyRequests: The bodies of this sender, or all bodies, have too many. Those of this body no longer count.
         """
         self._size += size
         if self._size <= LARGE_BODY:
@@ -62,6 +62,7 @@ class HeldBody:
         more, self._counted = self._size - self._counted, self._size
         _memory.add(self._sender, more)
         if _memory.of_senders[self._sender] > _MOST_BYTES_OF_SENDER or _memory.total > _MOST_BYTES:
+            self.release()
             raise TooManyRequests(_RETRY_AFTER_SECONDS)
 
     def release(self) -> None:
