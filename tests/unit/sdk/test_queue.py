@@ -230,6 +230,7 @@ def test_ids_differ_between_runs() -> None:
         Snapshot(time=1, devices=[DeviceEntry("D", {"power": Decimal("1.5")})]),  # type: ignore[dict-item]
         Snapshot(time=1, devices=[DeviceEntry("D", {"power": Fraction(3, 2)})]),  # type: ignore[dict-item]
         Snapshot(time=1, devices=[DeviceEntry("D", {}, status="ON")]),  # type: ignore[arg-type]
+        Snapshot(time=1, devices=[DeviceEntry("\ud800", {"power": 1.5})]),
     ],
 )
 def test_snapshots_that_the_service_would_refuse_are_refused_here(snapshot: Snapshot) -> None:

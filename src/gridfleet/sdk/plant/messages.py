@@ -65,7 +65,7 @@ def encode_snapshot(snapshot: Snapshot, max_message_bytes: int) -> bytes:
         payload = _encoder.encode(snapshot)
         # Types are not checked when a snapshot is created, and a Decimal is encoded as text.
         _decoder.decode(payload)
-    except (TypeError, msgspec.DecodeError) as error:
+    except (TypeError, UnicodeEncodeError, msgspec.DecodeError) as error:
         raise SnapshotRefused(str(error)) from None
     if len(payload) + ENVELOPE_BYTES > max_message_bytes:
         raise SnapshotRefused(f"{len(payload)} bytes; a message has at most {max_message_bytes}")
