@@ -96,6 +96,8 @@ async def open_leases(url: str, kind: int, pieces: int) -> AsyncIterator[Leases]
             yield leases
         finally:
             using.cancel()
+            # Otherwise the connection may be closed while the task waits for its socket, whose number another one then has.
+            await asyncio.wait([using], timeout=1)
 
 
 async def _keep_using(connection: Connection) -> None:
