@@ -15,6 +15,7 @@ STEPS = (
     "ALTER TABLE vcp_unconfirmed DROP CONSTRAINT IF EXISTS vcp_unconfirmed_kind_check,"
     " ADD CONSTRAINT vcp_unconfirmed_kind_check"
     " CHECK (kind IN ('MODE', 'SCHEDULE', 'STEP', 'LIMITS', 'FALLBACK')) NOT VALID",
+    "ALTER TABLE vcp_unconfirmed VALIDATE CONSTRAINT vcp_unconfirmed_kind_check",
     "COMMENT ON TABLE vcp_unconfirmed IS"
     " 'Modes, schedules, steps, limits and fallbacks that the plant has not confirmed. They are issued again.'",
     "COMMENT ON COLUMN vcp_unconfirmed.kind IS 'MODE, SCHEDULE, STEP, LIMITS or FALLBACK.'",
