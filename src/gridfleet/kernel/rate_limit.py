@@ -1,4 +1,4 @@
-"""Rate limits: a maximum number of calls per key within any minute.
+"""Rate limits: a maximum number of calls per key within any minute, and of events that are stored within a day.
 
 The minute is a sliding window, so a burst at the turn of a minute is limited too. Calls are counted in this process's memory
 or, for all processes together, in Redis. While Redis is unavailable, each process counts its own calls.
@@ -10,16 +10,28 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Final
 
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.errors import TooManyRequests
 from gridfleet.kernel.redis_link import RedisLink, RedisUnavailable
 
-__all__ = ["RateLimiter"]
+__all__ = ["RateLimiter", "refuse_within_a_day"]
 
 _PERIOD_SECONDS: Final = 60.0
 _SWEEP_EVERY_CALLS: Final = 1_000
 _PREFIX: Final = "gridfleet:limits"
+
+
+def refuse_within_a_day(earlier: datetime | None) -> None:
+    """Refuse an event if the earlier one that a limit still allowed was less than a day ago. None: there was none.
+
+    Raises:
+        TooManyRequests: It was.
+    """
+    if earlier is not None and (wait := earlier + timedelta(days=1) - utc_now()) > timedelta(0):
+        raise TooManyRequests(math.ceil(wait.total_seconds()))
 
 
 class RateLimiter:

@@ -18,7 +18,7 @@ MAX_DEPTH: Final = 32
 # Possessive quantifiers and an optional closing quote keep the scan linear for strings that are never closed.
 _STRING: Final = rb'"(?:[^"\\]++|\\.)*+"?'
 _TOKEN: Final = re.compile(_STRING + rb"|[\[{]|[\]}]", re.DOTALL)
-_strings: Final = re.compile(_STRING, re.DOTALL)
+_STRINGS: Final = re.compile(_STRING, re.DOTALL)
 _BRACKETS: Final = b"[{]}"
 _STEPS: Final = bytes.maketrans(_BRACKETS, array("b", [1, 1, -1, -1]).tobytes())
 _NO_BRACKETS: Final = bytes(set(range(256)).difference(_BRACKETS))
@@ -29,7 +29,7 @@ def is_too_deep(body: bytes) -> bool:
     if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
         return False
     # No loop of Python's own: a text of nothing but brackets would take ten times as long.
-    steps = array("b", _strings.sub(b"", body).translate(_STEPS, _NO_BRACKETS))
+    steps = array("b", _STRINGS.sub(b"", body).translate(_STEPS, _NO_BRACKETS))
     return max(accumulate(steps), default=0) > MAX_DEPTH
 
 

@@ -1,21 +1,16 @@
 """Queries of audit events, of one organisation or of all, and limits by what was recorded."""
 
-import math
 from collections.abc import Mapping
-from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from gridfleet.domains.audit import store
 from gridfleet.domains.audit.models import AuditEvent, AuditFilter, Event, Subject
 from gridfleet.kernel.caller import OrgScope, PlatformScope
-from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.errors import TooManyRequests
 from gridfleet.kernel.pagination import Page, Paging
+from gridfleet.kernel.rate_limit import refuse_within_a_day
 
 __all__ = ["limit_a_day", "list_events"]
-
-_DAY: Final = timedelta(days=1)
 
 
 async def limit_a_day(
@@ -28,9 +23,7 @@ async def limit_a_day(
     Raises:
         TooManyRequests: There were as many.
     """
-    earlier = await store.nth_newest(db, event, subject.id, details or {}, most)
-    if earlier is not None and (wait := earlier + _DAY - utc_now()) > timedelta(0):
-        raise TooManyRequests(math.ceil(wait.total_seconds()))
+    refuse_within_a_day(await store.nth_newest(db, event, subject.id, details or {}, most))
 
 
 async def list_events(db: Connection, scope: OrgScope | PlatformScope, wanted: AuditFilter, paging: Paging) -> Page[AuditEvent]:

@@ -12,8 +12,8 @@ from gridfleet.kernel.db.batches import in_batches
 
 __all__ = ["sweep"]
 
-
 _ROWS: Final = 20_000
+"""The most rows that one statement deletes: no index finds them, so that fewer would take longer."""
 
 
 async def sweep(database: Database) -> None:

@@ -1,6 +1,5 @@
 """Invitations as the organisation manages them: invite, list, revoke."""
 
-import math
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
@@ -25,10 +24,10 @@ from gridfleet.domains.organizations.models import RoleName
 from gridfleet.kernel.caller import OrgScope, PlatformScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.errors import TooManyRequests
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.mail.queue import MailQueue
 from gridfleet.kernel.pagination import Page, Paging
+from gridfleet.kernel.rate_limit import refuse_within_a_day
 
 __all__ = [
     "LIFETIME",
@@ -70,12 +69,8 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
     invitation = await store.insert(db, org, new_id(), email, role, token.digest, now, now + LIFETIME)
     if invitation is None:
         raise InvitationPending
-    for earlier in (
-        await store.nth_newest(db, org, MOST_OF_ORGANIZATION_A_DAY + 1),
-        await store.nth_newest_to(db, email, MOST_A_DAY + 1),
-    ):
-        if earlier is not None and (wait := earlier + timedelta(days=1) - now) > timedelta(0):
-            raise TooManyRequests(math.ceil(wait.total_seconds()))
+    refuse_within_a_day(await store.nth_newest(db, org, MOST_OF_ORGANIZATION_A_DAY + 1))
+    refuse_within_a_day(await store.nth_newest_to(db, email, MOST_A_DAY + 1))
     organization = await registry.get(db, org.organization_id)
     has_account = await account_with_email(db, email) is not None
     content = mails.invitation(organization.name, org.person.name, role, token.text, has_account=has_account)

@@ -1,7 +1,9 @@
 """Issue modes, schedules, schedule steps and limits to plants, for the first time or again."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
@@ -41,17 +43,22 @@ async def issue_due(db: Connection, now: datetime, limit: int, selection: Select
     held = {site.plant_id: site for site in await sites.read_locked(db, locked)}
     rows = [row for row in await store.of_plants(db, locked) if row.due_at is not None and row.due_at <= now]
     issued = await issue_modes(db, [(held[row.plant_id], row) for row in rows if row.kind is Kind.MODE], now)
-    for site in held.values():
-        limits = [row for row in rows if row.plant_id == site.plant_id and row.kind in (Kind.LIMITS, Kind.FALLBACK)]
-        if limits and site.mode(now) is not Mode.EMERGENCY_STOP:
+    for plant_id, due in groupby(rows, attrgetter("plant_id")):
+        issued += await _issue_others(db, held[plant_id], {row.kind: row for row in due}, now)
+    return issued
+
+
+async def _issue_others(db: Connection, site: Site, due: Mapping[Kind, Unconfirmed], now: datetime) -> int:
+    """Issue what is due at a site, except its mode. Returns the number of commands issued."""
+    issued = 0
+    if site.mode(now) is not Mode.EMERGENCY_STOP:
+        if limits := [due[kind] for kind in (Kind.LIMITS, Kind.FALLBACK) if kind in due]:
             issued += await _issue_limits(db, site, limits, now)
-    for row in rows:
-        site = held[row.plant_id]
-        if row.kind is Kind.SCHEDULE and site.mode(now) is not Mode.EMERGENCY_STOP:
-            issued += await _issue_schedule(db, site, row, now)
-        elif row.kind is Kind.STEP:
-            await sites.reopen_intervals(db, [site.plant_id], now)
-            await store.delete(db, site.plant_id, Kind.STEP)
+        if Kind.SCHEDULE in due:
+            issued += await _issue_schedule(db, site, due[Kind.SCHEDULE], now)
+    if Kind.STEP in due:
+        await sites.reopen_intervals(db, [site.plant_id], now)
+        await store.delete(db, site.plant_id, Kind.STEP)
     return issued
 
 
