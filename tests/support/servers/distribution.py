@@ -37,6 +37,7 @@ USERS: Final[Mapping[str, frozenset[str]]] = {
             "tests/integration/partners/test_own_queues.py",
             "tests/integration/partners/test_queues.py",
             "tests/integration/partners/test_slow_clients.py",
+            "tests/integration/partners/test_turns.py",
             "tests/integration/test_doctor.py",
             "tests/integration/test_simulate.py",
         }

@@ -12,7 +12,9 @@
 %%   exceed the limit of a vhost only because they are declared at the same moment; many new quorum queues and streams of a user:
 %%   each leaves atoms, which a node never frees and of which it has five million;
 %% - copies to other routing keys (CC, BCC), which RabbitMQ before 4.0 does not check: a client could fill queues of its own and
-%%   keep the messages in memory by not acknowledging them.
+%%   keep the messages in memory by not acknowledging them;
+%% - more than 50 changes of queues and bindings a second of a user, or messages with more than 250 new routing keys, for which the
+%%   logins of all others would wait. They wait first, for two seconds at most.
 %%
 %% Closes connections:
 %% - that exceed the limit of a vhost because they are opened at the same moment, or 32 of a partner in a vhost;
@@ -75,6 +77,21 @@
 -define(COUNTED_ANSWERS, 100).
 -define(MANY_QUEUES, 1000000).
 -define(DECLARING_MS, 10000).
+-define(CHANGES, [
+    'queue.declare',
+    'queue.bind',
+    'queue.unbind',
+    'queue.purge',
+    'queue.delete',
+    'exchange.declare',
+    'exchange.delete',
+    'exchange.bind',
+    'exchange.unbind'
+]).
+-define(CHANGE_MS, 20).
+-define(QUESTION_MS, 4).
+-define(FREE_TURNS_MS, 500).
+-define(LATEST_TURN_MS, 2000).
 -define(PAUSE_MS, 2).
 -define(MOST_PAUSES, 1000).
 -define(CALL_MS, 1000).
@@ -109,6 +126,7 @@
 -define(TOGETHER, "connections hold too much memory together").
 -define(CONSUMERS, {?MODULE, consumers}).
 -define(OWNER, {?MODULE, owner}).
+-define(REFUSED, {?MODULE, refused}).
 -define(READER, {?MODULE, reader}).
 -define(BEFORE_3_12, {?MODULE, before_3_12}).
 -define(TAG, <<"gridfleet_bounds">>).
@@ -217,7 +235,10 @@ intercept(Method, Content, unbounded) ->
     {Method, Content};
 intercept(Method, Content, bounded) ->
     count_answer(),
-    bounded(Method, Content).
+    case await_turn(kind_of(Method), element(1, Method)) of
+        false -> bounded(Method, Content);
+        Refused -> Refused
+    end.
 
 bounded({'channel.open', _} = Open, Content) ->
     {User, _} = get(?OWNER),
@@ -267,6 +288,59 @@ bounded({'basic.publish', _, _, Key, Mandatory, _} = Publish, Content) ->
     end;
 bounded(Method, Content) ->
     {Method, Content}.
+
+%% Whether the broker locks tables for a method, for which the changes of all others wait, among them those of logins; or asks the
+%% service whether a routing key is allowed. All questions pass through two processes, and those of logins wait behind.
+kind_of({'basic.publish', _, Exchange, Key, _, _}) when Exchange =/= <<>> ->
+    case has_known_key(Key, get(topic_permission_cache)) of
+        true -> other;
+        false -> question
+    end;
+kind_of(Method) ->
+    case lists:member(element(1, Method), ?CHANGES) of
+        true -> change;
+        false -> other
+    end.
+
+%% The channel keeps the last twelve answers. Those that the broker keeps for a minute are asked for there too.
+has_known_key(Key, [{_, #{routing_key := Key}, write} | _]) -> true;
+has_known_key(Key, [_ | Others]) -> has_known_key(Key, Others);
+has_known_key(_, _) -> false.
+
+%% Each of them takes a turn of its user, which is an organisation or a plant. A client with few channels only gets slower. One with
+%% very many comes to turns that are too late. Returns false, or the refusal.
+await_turn(other, _) ->
+    false;
+await_turn(Kind, Method) ->
+    {User, _} = get(?OWNER),
+    Turn = {turn, Kind, User},
+    Now = now_ms(),
+    First = Now - ?FREE_TURNS_MS,
+    [_, Due] = ets:update_counter(?MODULE, Turn, [{2, -1, First, First}, {2, turn_ms(Kind) + 1}], {Turn, First}),
+    Wait = Due - Now,
+    Wait > ?LATEST_TURN_MS andalso ets:update_counter(?MODULE, Turn, {2, -turn_ms(Kind)}),
+    Wait > 0 andalso get(?REFUSED) =/= true andalso not is_own_user(User) andalso await_turn(Kind, Method, Wait).
+
+%% The channel of a connection that is being closed carries out nothing more, or its end would wait for the turns of all that is left.
+await_turn(Kind, Method, Wait) ->
+    receive
+        {'$gen_cast', terminate} ->
+            gen_server2:cast(self(), terminate),
+            refused_for_good("the connection is closed", Method)
+    after min(Wait, ?LATEST_TURN_MS) ->
+        Wait > ?LATEST_TURN_MS andalso refused_for_good(too_fast(Kind), Method)
+    end.
+
+turn_ms(change) -> ?CHANGE_MS;
+turn_ms(question) -> ?QUESTION_MS.
+
+too_fast(change) -> "the user changes queues and bindings too fast";
+too_fast(question) -> "the user publishes with new routing keys too fast".
+
+%% The channel ignores what waits behind, so that takes no turns.
+refused_for_good(Text, Method) ->
+    put(?REFUSED, true),
+    refused(Text, Method).
 
 %% The broker counts those of all nodes, also some that have ended, until `watch_tracked` removes them, and does not count those of
 %% a connection from the port of an earlier one: it knows them by its name.
@@ -485,6 +559,7 @@ forget_ended() ->
         {{{reader, '_', '$1', '_'}}, [], [{{'$1', {element, 1, '$_'}}}]},
         {{{declaring, '_', '$1'}, '_', '_'}, [], [{{'$1', {element, 1, '$_'}}}]}
     ]),
+    ets:select_delete(?MODULE, [{{{turn, '_', '_'}, '$1'}, [{'<', '$1', now_ms() - ?FREE_TURNS_MS}], [true]}]),
     [ets:delete(?MODULE, Key) || {Channel, Key} <- Noted, not is_process_alive(Channel)].
 
 %% Each registers for the alarms, before the login with MQTT, and before its first channel with AMQP.

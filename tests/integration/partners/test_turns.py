@@ -1,0 +1,106 @@
+"""A partner's client that would keep the broker busy waits for turns of its organisation. Other organisations do not."""
+
+import asyncio
+import re
+import struct
+import time
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from aiormq.abc import AbstractChannel
+from aiormq.exceptions import ChannelAccessRefused
+from pamqp.commands import Queue
+
+from support.clients.fleet_under_test import JsonObject, wait_for
+from support.clients.partner_organization import Organization
+from support.clients.raw_amqp import frame, raw_connection, short
+
+CHANNELS = 120
+"""Of a connection, which may have 128."""
+AT_ONCE = 125
+"""Changes that are free or have turns within two seconds."""
+QUESTIONS = 1_500
+QUESTIONS_PER_SECOND = 250
+BINDS = 200
+
+
+@pytest.fixture
+async def created(acme: Organization) -> AsyncIterator[JsonObject]:
+    found = acme.key()
+    yield found
+    acme.revoke(found)
+
+
+async def look_for(channel: AbstractChannel, queue: str) -> str:
+    """Return the broker's answer to a passive declaration."""
+    try:
+        return (await channel.queue_declare(queue, passive=True)).name
+    except ChannelAccessRefused as error:
+        return str(error)
+
+
+def asked(org: Organization) -> int:
+    """Return how many questions about partners' routing keys the service has allowed."""
+    text = httpx.get(f"http://127.0.0.1:{org.stack.ports['internal_port']}/metrics", timeout=30).text
+    found = re.findall(r"^gridfleet_broker_questions_total\{(.*)\} (\S+)$", text, re.MULTILINE)
+    return int(sum(float(count) for labels, count in found if "partner" in labels and "topic" in labels and "allow" in labels))
+
+
+async def test_changes_of_many_channels_at_once_are_refused(
+    acme: Organization, acme_energy: Organization, created: JsonObject
+) -> None:
+    own, theirs, other = f"{acme.slug}.turns", f"{acme_energy.slug}.turns", acme_energy.key()
+    async with acme.connected(created) as first, acme.connected(created) as second, acme_energy.connected(other) as third:
+        await (await first.channel()).queue_declare(own)
+        channel = await third.channel()
+        await channel.queue_declare(theirs, auto_delete=True)
+        channels = [await connection.channel() for connection in (first, second) for _ in range(CHANNELS)]
+        answers = asyncio.gather(*(look_for(channel, own) for channel in channels))
+        others = [await look_for(channel, theirs) for _ in range(20)]
+        refused = [answer for answer in await answers if answer != "Queue.DeclareOk"]
+        assert 0 < len(refused) <= 2 * CHANNELS - AT_ONCE
+        assert all("changes queues and bindings too fast" in answer for answer in refused)
+        assert others == ["Queue.DeclareOk"] * len(others)
+
+
+async def test_a_client_that_waits_for_answers_is_not_refused(acme: Organization, created: JsonObject) -> None:
+    async with acme.connected(created) as connection:
+        channel = await connection.channel()
+        for _ in range(2 * AT_ONCE):
+            answer = await channel.queue_declare(f"{acme.slug}.turns", auto_delete=True)
+            assert isinstance(answer, Queue.DeclareOk)
+
+
+async def test_what_waits_for_turns_does_not_delay_a_revocation(acme: Organization) -> None:
+    """The connection's end would otherwise wait for all changes, here for two minutes."""
+    created = acme.key()
+    vhost, own = created["apiKey"]["vhost"], f"{acme.slug}.turns"
+    _, writer = await raw_connection(acme, acme.slug, created["key"], vhost)
+    declare = struct.pack(">HHH", 50, 10, 0) + short(own) + bytes(5)
+    bind = struct.pack(">HHH", 50, 20, 0) + short(own) + short("vcp") + short(f"{acme.slug}.event.*") + b"\1" + bytes(4)
+    writer.write(frame(1, declare))
+    for channel in range(2, 32):
+        writer.write(frame(channel, struct.pack(">HH", 20, 10) + short("")) + frame(channel, bind) * BINDS)
+    await writer.drain()
+    await asyncio.sleep(1)
+    await asyncio.to_thread(acme.revoke, created)
+    await asyncio.to_thread(wait_for, lambda: vhost not in acme.vhosts(), 30)
+    writer.transport.abort()
+
+
+async def test_new_routing_keys_take_turns(acme: Organization, created: JsonObject) -> None:
+    """Each is a question to the service, and those of all logins wait in the same process of the broker."""
+    before = asked(acme)
+    _, writer = await raw_connection(acme, acme.slug, created["key"], created["apiKey"]["vhost"])
+    started = time.monotonic()
+    for channel in range(2, 32):
+        writer.write(frame(channel, struct.pack(">HH", 20, 10) + short("")))
+        for number in range(QUESTIONS // 30):
+            key = f"{acme.slug}.command.device.{channel}x{number}"
+            writer.write(frame(channel, struct.pack(">HHH", 60, 40, 0) + short("vcp") + short(key) + b"\0"))
+            writer.write(frame(channel, struct.pack(">HHQH", 60, 0, 2, 0), 2) + frame(channel, b"{}", 3))
+    await writer.drain()
+    await asyncio.to_thread(wait_for, lambda: asked(acme) >= before + QUESTIONS, 120)
+    assert time.monotonic() - started > 0.8 * (QUESTIONS - 0.5 * QUESTIONS_PER_SECOND) / QUESTIONS_PER_SECOND
+    writer.transport.abort()
