@@ -25,6 +25,8 @@ AT_ONCE = 125
 QUESTIONS = 1_500
 QUESTIONS_PER_SECOND = 250
 BINDS = 200
+METHODS = 60_000
+METHODS_PER_SECOND = 10_000
 
 
 @pytest.fixture
@@ -106,4 +108,16 @@ async def test_new_routing_keys_take_turns(acme: Organization, created: JsonObje
     await writer.drain()
     await asyncio.to_thread(wait_for, lambda: asked(acme) >= before + QUESTIONS, 120)
     assert time.monotonic() - started > 0.8 * (QUESTIONS - 0.5 * QUESTIONS_PER_SECOND) / QUESTIONS_PER_SECOND
+    writer.transport.abort()
+
+
+async def test_any_methods_take_turns(acme: Organization, created: JsonObject) -> None:
+    """Without them, the broker carries out a hundred thousand in a second, and is busy with nothing else."""
+    reader, writer = await raw_connection(acme, acme.slug, created["key"], created["apiKey"]["vhost"])
+    started = time.monotonic()
+    writer.write(frame(1, struct.pack(">HHIHB", 60, 10, 0, 5, 0)) * METHODS)
+    answer = frame(1, struct.pack(">HH", 60, 11))
+    async with asyncio.timeout(120):
+        assert await reader.readexactly(METHODS * len(answer)) == answer * METHODS
+    assert time.monotonic() - started > 0.8 * (METHODS - 0.5 * METHODS_PER_SECOND) / METHODS_PER_SECOND
     writer.transport.abort()

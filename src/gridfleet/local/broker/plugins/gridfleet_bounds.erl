@@ -14,7 +14,7 @@
 %% - copies to other routing keys (CC, BCC), which RabbitMQ before 4.0 does not check: a client could fill queues of its own and
 %%   keep the messages in memory by not acknowledging them;
 %% - more than 50 changes of queues and bindings a second of a user, or messages with more than 250 new routing keys, for which the
-%%   logins of all others would wait. They wait first, for two seconds at most.
+%%   logins of all others would wait. They wait first, for two seconds at most. Beyond 10,000 a second, any other methods wait too.
 %%
 %% Closes connections:
 %% - that exceed the limit of a vhost because they are opened at the same moment, or 32 of a partner in a vhost;
@@ -90,6 +90,8 @@
 ]).
 -define(CHANGE_MS, 20).
 -define(QUESTION_MS, 4).
+-define(METHODS_MS, 5).
+-define(METHODS, 50).
 -define(FREE_TURNS_MS, 500).
 -define(LATEST_TURN_MS, 2000).
 -define(PAUSE_MS, 2).
@@ -127,6 +129,7 @@
 -define(CONSUMERS, {?MODULE, consumers}).
 -define(OWNER, {?MODULE, owner}).
 -define(REFUSED, {?MODULE, refused}).
+-define(UNTIL_TURN, {?MODULE, until_turn}).
 -define(READER, {?MODULE, reader}).
 -define(BEFORE_3_12, {?MODULE, before_3_12}).
 -define(TAG, <<"gridfleet_bounds">>).
@@ -196,6 +199,7 @@ init(Channel) ->
             Reader = reader(Channel),
             put(?OWNER, {Name, rabbit_channel:get_vhost(Channel)}),
             put(?READER, Reader),
+            put(?UNTIL_TURN, ?METHODS),
             ets:insert(?MODULE, [{{channel, Reader, self()}}, {{opened, Name, self()}}]),
             bounded
     end.
@@ -293,13 +297,13 @@ bounded(Method, Content) ->
 %% service whether a routing key is allowed. All questions pass through two processes, and those of logins wait behind.
 kind_of({'basic.publish', _, Exchange, Key, _, _}) when Exchange =/= <<>> ->
     case has_known_key(Key, get(topic_permission_cache)) of
-        true -> other;
+        true -> method;
         false -> question
     end;
 kind_of(Method) ->
     case lists:member(element(1, Method), ?CHANGES) of
         true -> change;
-        false -> other
+        false -> method
     end.
 
 %% The channel keeps the last twelve answers. Those that the broker keeps for a minute are asked for there too.
@@ -308,10 +312,21 @@ has_known_key(Key, [_ | Others]) -> has_known_key(Key, Others);
 has_known_key(_, _) -> false.
 
 %% Each of them takes a turn of its user, which is an organisation or a plant. A client with few channels only gets slower. One with
-%% very many comes to turns that are too late. Returns false, or the refusal.
-await_turn(other, _) ->
-    false;
+%% very many comes to turns that are too late. Other methods take a turn together, so that their channel seldom waits: it then looks
+%% through everything that waits in it. Returns false, or the refusal.
+await_turn(method, Method) ->
+    case get(?UNTIL_TURN) of
+        1 ->
+            put(?UNTIL_TURN, ?METHODS),
+            take_turn(methods, Method);
+        Left ->
+            put(?UNTIL_TURN, Left - 1),
+            false
+    end;
 await_turn(Kind, Method) ->
+    take_turn(Kind, Method).
+
+take_turn(Kind, Method) ->
     {User, _} = get(?OWNER),
     Turn = {turn, Kind, User},
     Now = now_ms(),
@@ -319,10 +334,20 @@ await_turn(Kind, Method) ->
     [_, Due] = ets:update_counter(?MODULE, Turn, [{2, -1, First, First}, {2, turn_ms(Kind) + 1}], {Turn, First}),
     Wait = Due - Now,
     Wait > ?LATEST_TURN_MS andalso ets:update_counter(?MODULE, Turn, {2, -turn_ms(Kind)}),
-    Wait > 0 andalso get(?REFUSED) =/= true andalso not is_own_user(User) andalso await_turn(Kind, Method, Wait).
+    Wait > 0 andalso get(?REFUSED) =/= true andalso not is_own_user(User) andalso wait_for_turn(Kind, Method, Wait).
+
+%% Nothing more is read meanwhile from a client that sends any methods too fast, or they would wait in the channel's memory instead.
+wait_for_turn(methods, Method, Wait) ->
+    Reader = get(?READER),
+    Suspended = is_process_alive(Reader) andalso (catch erlang:suspend_process(Reader)) =:= true,
+    Refused = wait_until_turn(methods, Method, Wait),
+    Suspended andalso (catch erlang:resume_process(Reader)),
+    Refused;
+wait_for_turn(Kind, Method, Wait) ->
+    wait_until_turn(Kind, Method, Wait).
 
 %% The channel of a connection that is being closed carries out nothing more, or its end would wait for the turns of all that is left.
-await_turn(Kind, Method, Wait) ->
+wait_until_turn(Kind, Method, Wait) ->
     receive
         {'$gen_cast', terminate} ->
             gen_server2:cast(self(), terminate),
@@ -332,10 +357,12 @@ await_turn(Kind, Method, Wait) ->
     end.
 
 turn_ms(change) -> ?CHANGE_MS;
-turn_ms(question) -> ?QUESTION_MS.
+turn_ms(question) -> ?QUESTION_MS;
+turn_ms(methods) -> ?METHODS_MS.
 
 too_fast(change) -> "the user changes queues and bindings too fast";
-too_fast(question) -> "the user publishes with new routing keys too fast".
+too_fast(question) -> "the user publishes with new routing keys too fast";
+too_fast(methods) -> "the user sends methods too fast".
 
 %% The channel ignores what waits behind, so that takes no turns.
 refused_for_good(Text, Method) ->
