@@ -78,7 +78,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "plants/store": (
         "ingest records the presence of all plants; an organisation's ESM reports the plants that are linked to it",
-        "lock_many hold_many record_presence mark_silent identities linked_plants write_esm_facts",
+        "lock_many hold_many lock_seen_before record_presence mark_silent identities linked_plants write_esm_facts",
     ),
     "plants/certificates/store": ("one authority serves all organisations", "count_trusting"),
     "plants/certificates/authority": ("one authority serves all organisations", "replace_authority"),
@@ -120,7 +120,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "plants/presence": (
         "ingest records the presence of all plants",
-        "record_presence record_bad_signatures sweep_silent sweep_all_silent",
+        "lock_seen_before record_presence record_bad_signatures sweep_silent sweep_all_silent",
     ),
     "plants/sub_devices/store": (
         "ingest records the presence of all plants' devices",

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import structlog
 
 from gridfleet.domains.consumers import Consumer
+from gridfleet.domains.ingest.early_messages import EarlyMessage, write_early_messages
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.plants.changes import ChangePublisher
@@ -91,6 +92,20 @@ class BatchWriter:
         write_slow = partial(self._write_slow, monotonic() + _SLOW_SHARE_SECONDS)
         for delivery in slow:
             await isolate(Consumer.INGEST, [delivery], write_slow, self._set_aside, attrgetter("request_id"))
+
+    async def write_early_messages(self, messages: Sequence[EarlyMessage]) -> None:
+        """Commit the presence that follows from these messages. If it cannot be stored, the plants' next messages write it."""
+        if not messages:
+            return
+        try:
+            with limit_statements(_SLOW_STATEMENT_SECONDS):
+                await until_it_works(partial(self._write_early_messages, messages), may_be_poison)
+        except Exception as error:
+            log.warning("presence cannot be stored", plants=len(messages), error=reason_of(error))
+
+    async def _write_early_messages(self, messages: Sequence[EarlyMessage]) -> None:
+        async with self._database.transaction() as db:
+            await write_early_messages(db, messages)
 
     def _divide(self, deliveries: Sequence[Delivery]) -> tuple[Sequence[Delivery], Sequence[Delivery]]:
         """Return the deliveries of plants that count as slow, and the other ones."""

@@ -17,6 +17,7 @@ from aiormq.abc import AbstractChannel
 
 from gridfleet.domains.ingest.backlog import load_empty_at, save_empty_at
 from gridfleet.domains.ingest.changes import receivers
+from gridfleet.domains.ingest.early_messages import EarlyMessage
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.plants.topology import PLANTS_VHOST, declare, ingest_queue, replace_shard
@@ -90,6 +91,7 @@ class IngestWorker:
         )
         self._buffer: list[_Message] = []
         self._arrived = asyncio.Event()
+        self._pipeline.plant_cache.early_messages.on_note = self._arrived.set
         self._full = asyncio.Event()
         # The loop's clock starts with the machine, so 0 is not long ago on one that has just started.
         self._batch_began = -math.inf
@@ -178,6 +180,7 @@ class IngestWorker:
             while True:
                 end_if_cancelled()
                 messages = await self._collect(writing)
+                early = self._pipeline.plant_cache.early_messages.take()
                 deliveries = [Delivery(message.routing_key, message.body, message.arrived_after) for message in messages]
                 cause = {"request_id": str(new_id())}
                 with structlog.contextvars.bound_contextvars(**cause):
@@ -188,7 +191,7 @@ class IngestWorker:
                     del messages[batch.message_count :], deliveries[batch.message_count :]
                 if writing is not None:
                     await writing
-                writing = asyncio.create_task(self._write_and_acknowledge(channel, messages, deliveries, batch, cause))
+                writing = asyncio.create_task(self._write_and_acknowledge(channel, early, messages, deliveries, batch, cause))
                 if batch is None:
                     # It is read while it is written. A batch that is read at the same time would see cached statuses too early.
                     await writing
@@ -222,12 +225,16 @@ class IngestWorker:
     async def _write_and_acknowledge(
         self,
         channel: AbstractChannel,
+        early: Sequence[EarlyMessage],
         messages: Sequence[_Message],
         deliveries: Sequence[Delivery],
         batch: Batch | None,
         cause: Mapping[str, str],
     ) -> None:
         with at_work("ingest batch", cause, messages=len(deliveries)):
+            await self._writer.write_early_messages(early)
+            if not messages:
+                return
             await self._writer.write(deliveries, batch)
         # Batches contain all messages in the order of delivery, so the last tag acknowledges all of them.
         await channel.basic_ack(messages[-1].tag, multiple=True)

@@ -5,15 +5,21 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from uuid import UUID
 
 import psycopg
 import pytest
 
+from gridfleet.domains.ingest import cached_plants, early_messages
+from gridfleet.domains.ingest.early_messages import write_early_messages
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.plants.presence import sweep_silent
+from gridfleet.kernel.db.notifications import notify_all
 from support.builders.clock import set_clock
 from support.clients.ingest_bench import Bench, BenchPlant, moment
+from support.servers.ingest_line import Line, until
 
 ONLINE, OFFLINE = b'{"status":"ONLINE"}', b'{"status":"OFFLINE"}'
 
@@ -40,10 +46,13 @@ class TwoProcesses:
         return await self._take(self.plant.delivery(body, "status"), self.status)
 
     async def notify(self) -> None:
-        """Pass on what the database has notified."""
+        """Pass on what the database has notified, and write what was read before, as the worker does."""
         async for notice in self.notifications.notifies(timeout=0.2):
             for process in (self.telemetry, self.status):
                 process.plant_cache.invalidate_status(notice.payload)
+        for process in (self.telemetry, self.status):
+            async with self.bench.database.transaction() as db:
+                await write_early_messages(db, process.plant_cache.early_messages.take())
 
     async def statuses(self) -> tuple[str, str]:
         """Return the status of the plant and of its sub-device."""
@@ -85,10 +94,14 @@ async def test_a_sub_device_is_online_again_after_a_reconnection(two: TwoProcess
     assert await two.statuses() == ("ONLINE", "ONLINE")
 
 
-async def test_a_plant_found_silent_by_another_process_is_online_with_its_next_message(two: TwoProcesses) -> None:
-    await two.read_telemetry(two.snapshot())
+async def test_a_plant_found_silent_by_another_process_is_online_with_its_next_message(
+    two: TwoProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seconds_ago in (105, 100):  # the second one is newer than what is written
+        with monkeypatch.context() as then:
+            set_clock(then, lambda ago=seconds_ago: datetime.now(UTC) - timedelta(seconds=ago))
+            await two.read_telemetry(two.snapshot(-seconds_ago))
     async with two.bench.database.transaction() as db:
-        await db.execute("UPDATE plant SET last_seen_at = last_seen_at - interval '2 minutes'")
         await sweep_silent(db)
     await two.notify()
     assert await two.statuses() == ("OFFLINE", "UNKNOWN")
@@ -109,6 +122,44 @@ async def test_what_a_plant_sent_before_it_went_offline_does_not_bring_it_back(
     assert await two.statuses() == ("OFFLINE", "UNKNOWN")
     assert set(await two.plant.stored()) == {"D.a"}
     await two.read_telemetry(two.snapshot(clock_ahead_seconds))
+    assert await two.statuses() == ("ONLINE", "ONLINE")
+
+
+async def test_a_message_read_before_the_notification_of_offline_brings_a_plant_back(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A measurement changes no cached status, so a process that learns of OFFLINE after it writes nothing for it."""
+    monkeypatch.setattr(cached_plants, "PRESENCE_EVERY_MS", 600_000)
+    monkeypatch.setattr(early_messages, "AT_ONCE", 1)
+    stays, returns = plants = [await line.bench.plant(["D", "E"]) for _ in range(2)]
+
+    async def are_stored(count: int) -> bool:
+        return all([len((await plant.stored()).get("D.a", ())) == count for plant in plants])
+
+    async with line.worker():
+        await until(partial(is_listening, line.bench))
+        await line.publish(*(measurement(plant, 0, "D", "E") for plant in plants))
+        await until(partial(are_stored, 1))
+        await store_offline_unnotified(line.bench, stays.id, "10 seconds")
+        await store_offline_unnotified(line.bench, returns.id, "0 seconds")
+        await line.publish(*(measurement(plant, 1, "D") for plant in plants))
+        await until(partial(are_stored, 2))
+        assert [await statuses(plant) for plant in plants] == [["OFFLINE", "UNKNOWN", "UNKNOWN"]] * 2
+
+        async with line.bench.database.transaction() as db:
+            await notify_all(db, "plant_offline", [str(plant.id) for plant in plants])
+
+        await until(partial(has_statuses, returns, ["ONLINE", "ONLINE", "UNKNOWN"]), 30)
+        assert await statuses(stays) == ["OFFLINE", "UNKNOWN", "UNKNOWN"]
+
+
+async def test_a_message_read_with_one_that_is_older_than_offline_brings_a_plant_back(two: TwoProcesses) -> None:
+    await two.read_telemetry(two.snapshot())
+    late = two.snapshot()
+    await asyncio.sleep(0.1)
+    await two.read_status(OFFLINE)
+    await two.bench.take(late, two.snapshot(), pipeline=two.telemetry)
+    await two.notify()
     assert await two.statuses() == ("ONLINE", "ONLINE")
 
 
@@ -187,3 +238,37 @@ async def test_a_flood_of_status_messages_costs_no_more_with_many_sub_devices(be
         seconds.append(time.process_time() - started)
         assert batch.results == {"accepted": 1_000}
     assert seconds[1] < 10 * seconds[0]
+
+
+def measurement(plant: BenchPlant, number: int, *devices: str) -> Delivery:
+    """Return a measurement of sub-devices, sent now."""
+    named = [{"id": device, "fields": {"a": number}} for device in devices]
+    return plant.message({"time": moment(number).isoformat(), "devices": named})
+
+
+async def statuses(plant: BenchPlant) -> list[str]:
+    """Return the status of the plant and those of its sub-devices."""
+    [own] = await plant.rows("SELECT status FROM plant WHERE id = %s")
+    devices = await plant.rows("SELECT status FROM sub_device WHERE plant_id = %s ORDER BY external_id")
+    return [status for (status,) in (own, *devices)]
+
+
+async def has_statuses(plant: BenchPlant, expected: list[str]) -> bool:
+    return await statuses(plant) == expected
+
+
+async def is_listening(bench: Bench) -> bool:
+    """Return whether a worker receives notifications. It clears its caches when it begins to."""
+    query = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s AND query = 'SELECT 1'"
+    async with bench.database.transaction() as db:
+        return (await (await db.execute(query, ("gridfleet-listen",))).fetchone()) is not None
+
+
+async def store_offline_unnotified(bench: Bench, plant_id: UUID, ahead: str) -> None:
+    """Store OFFLINE, read so long after now, as another process does whose notification is still on its way."""
+    async with bench.database.transaction() as db:
+        await db.execute("SET LOCAL session_replication_role = replica")  # no trigger notifies
+        await db.execute(
+            "UPDATE plant SET status = 'OFFLINE', last_seen_at = now() + %s::interval WHERE id = %s", (ahead, plant_id)
+        )
+        await db.execute("UPDATE sub_device SET status = 'UNKNOWN' WHERE plant_id = %s", (plant_id,))

@@ -32,12 +32,14 @@ class Presence:
     Attributes:
         last_at: When the last message was read, or the first of those that count as one; None if none counts.
         last_sent_at: The `sentAt` of that message.
-        written_at: When the presence was last written to the database.
+        seen_at: When the last message was sent, by the service's clock.
+        written_at: When the presence was last written to the database; `-inf` if the next message is to write it.
         interval_seconds: Usual time between messages; None before the second one.
     """
 
     last_at: float | None = None
     last_sent_at: int = 0
+    seen_at: float = 0.0
     written_at: float = -inf
     interval_seconds: float | None = None
 
@@ -140,6 +142,6 @@ class CachedPlant:
 
     def invalidate_status(self) -> None:
         """Make the next message write the statuses of the plant and its sub-devices."""
-        self.status = PlantStatus.UNKNOWN
+        self.presence.written_at = -inf
         for device in self.noted.values():
-            device.status = SubDeviceStatus.UNKNOWN
+            device.presence.written_at = -inf

@@ -145,17 +145,18 @@ class Pipeline:
             _process_status(batch, plant, delivery)
             return True
         message = self._verify(batch, plant, delivery)
+        seen_at = plant.sent(message.sent_at, batch.now_ms)
         if channel is Channel.TELEMETRY:
-            if not await self._process_telemetry(batch, plant, delivery, message):
+            if not await self._process_telemetry(batch, plant, delivery, message, seen_at):
                 return False
             batch.changed.setdefault(plant.organization_id, set()).add(plant.id)
             plant.presence.note_message(batch.now_ms, message.sent_at)
         else:
             batch.acknowledgements.append(parse_acknowledgement(message, plant.id, delivery.request_id))
             batch.plants_held.add(plant.id)
-        sent_at = plant.sent(message.sent_at, batch.now_ms)
+        plant.presence.seen_at = seen_at
         if plant.status is not PlantStatus.ONLINE or plant.presence.is_due(batch.now_ms):
-            _record_plant(batch, plant, delivery, PlantStatus.ONLINE, sent_at=datetime.fromtimestamp(sent_at / 1000, UTC))
+            _record_plant(batch, plant, delivery, PlantStatus.ONLINE, sent_at=datetime.fromtimestamp(seen_at / 1000, UTC))
         return True
 
     def _verify(self, batch: Batch, plant: CachedPlant, delivery: Delivery) -> wire.Envelope:
@@ -190,7 +191,9 @@ class Pipeline:
             batch.oldest_sent_at = message.sent_at
         return message
 
-    async def _process_telemetry(self, batch: Batch, plant: CachedPlant, delivery: Delivery, message: wire.Envelope) -> bool:
+    async def _process_telemetry(
+        self, batch: Batch, plant: CachedPlant, delivery: Delivery, message: wire.Envelope, seen_at: float
+    ) -> bool:
         """Process every snapshot of the message; a refused snapshot of an array does not affect the others.
 
         Returns:
@@ -212,7 +215,7 @@ class Pipeline:
         if lacking := [entry for snapshot in snapshots for entry in snapshot.lacking]:
             await self._make_room(plant, lacking)
         for snapshot in snapshots:
-            add_snapshot(batch, plant, delivery, snapshot, message)
+            add_snapshot(batch, plant, delivery, snapshot, message, seen_at)
         return True
 
     async def _make_room(self, plant: CachedPlant, lacking: Sequence[DeviceFields]) -> None:

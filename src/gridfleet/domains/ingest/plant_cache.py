@@ -13,6 +13,7 @@ from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.decoder import SignalMap
 from gridfleet.domains.device_templates.models import DeviceTemplate, Signal
 from gridfleet.domains.ingest.cached_plants import MAX_PLANT_NAMES, CachedDevice, CachedPlant
+from gridfleet.domains.ingest.early_messages import EarlyMessages
 from gridfleet.domains.ingest.readers import NAME_LIFE, OwnNamesReader, Reader, TemplateReader
 from gridfleet.domains.plants.ingest_plants import IngestDevice, IngestPlant, load_ingest_devices, load_ingest_plants
 from gridfleet.domains.telemetry.frames.lookup import (
@@ -67,6 +68,7 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
         self._template_readers: dict[tuple[UUID, int], TemplateReader] = {}
         self._shards_taken = 0
         self.layouts = LayoutIdCache()
+        self.early_messages = EarlyMessages()
 
     async def plants(self, plant_ids: Iterable[str]) -> dict[str, CachedPlant]:
         """Return those of the plants that exist, by id. What is not cached or outdated is read from the database."""
@@ -192,8 +194,12 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
         self._shards_taken += 1
 
     def invalidate_status(self, plant_id: str) -> None:
-        """Clear the cached statuses of a plant that has gone OFFLINE, and of its sub-devices."""
+        """Write the statuses of a plant that has gone OFFLINE, and of its sub-devices, at its next message.
+
+        The last message that was read before may be newer than OFFLINE; it is noted in `early_messages`.
+        """
         if plant := self.find(plant_id):
+            self.early_messages.note(plant)
             plant.invalidate_status()
 
     def invalidate_all(self) -> None:

@@ -78,11 +78,16 @@ def read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: s
 
 
 def add_snapshot(
-    batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: CheckedSnapshot, message: wire.Envelope
+    batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: CheckedSnapshot, message: wire.Envelope, seen_at: float
 ) -> None:
-    """Add a snapshot to the batch, except names without room."""
+    """Add a snapshot to the batch, except names without room.
+
+    Args:
+        seen_at: When the message was sent, by the service's clock.
+    """
     _add_frames(batch, plant, delivery, snapshot, message.id)
     for device, status in snapshot.statuses:
+        device.presence.seen_at = seen_at
         _record_device(batch, plant, device, status, message.sent_at)
     if snapshot.unregistered:
         batch.plants_held.add(plant.id)

@@ -13,7 +13,15 @@ from gridfleet.domains.plants.sub_devices import store as sub_devices
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.kernel.db import Connection, Database
 
-__all__ = ["DeviceSeen", "PlantSeen", "record_bad_signatures", "record_presence", "sweep_all_silent", "sweep_silent"]
+__all__ = [
+    "DeviceSeen",
+    "PlantSeen",
+    "lock_seen_before",
+    "record_bad_signatures",
+    "record_presence",
+    "sweep_all_silent",
+    "sweep_silent",
+]
 
 _PLANTS_AT_ONCE: Final = 100
 _DEVICES_AT_ONCE: Final = 1_000
@@ -77,6 +85,11 @@ async def record_presence(
     if offline:
         await sub_devices.invalidate_status(db, offline)
     return {seen.plant_id for seen in plants}.difference(written)
+
+
+async def lock_seen_before(db: Connection, times: Mapping[UUID, datetime]) -> dict[UUID, datetime]:
+    """Lock the ACTIVE plants that were last seen before these times, and return when that was."""
+    return await store.lock_seen_before(db, times)
 
 
 async def record_bad_signatures(db: Connection, counts: Mapping[UUID, int], seen: Collection[UUID]) -> None:

@@ -1,6 +1,6 @@
 """SQL of plants."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -330,6 +330,17 @@ async def record_presence(
     )
     updated = await cursor.fetchall()
     return [row[0] for row in updated], _changes(updated)
+
+
+async def lock_seen_before(db: Connection, times: Mapping[UUID, datetime]) -> dict[UUID, datetime]:
+    """Lock the ACTIVE plants that were last seen before these times, in the order of their ids. Returns when that was."""
+    cursor = await db.execute(
+        "SELECT p.id, p.last_seen_at FROM plant p JOIN unnest(%(ids)s::uuid[], %(times)s::timestamptz[]) AS t (id, time)"
+        " ON t.id = p.id WHERE p.id = ANY(%(ids)s) AND p.lifecycle_status = 'ACTIVE' AND p.last_seen_at < t.time"
+        " ORDER BY p.id FOR NO KEY UPDATE OF p",
+        {"ids": list(times), "times": list(times.values())},
+    )
+    return dict(await cursor.fetchall())
 
 
 async def mark_silent(db: Connection, most: int | None) -> tuple[list[UUID], list[StatusChange]]:
