@@ -1,6 +1,7 @@
 """Creation, change and removal of partners' vhosts at the broker."""
 
 import asyncio
+import time
 from typing import Any, Final
 
 import structlog
@@ -20,12 +21,14 @@ from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.outbox import CarryOut
 from gridfleet.kernel.settings import Settings
 
-__all__ = ["keep_partner_vhosts", "vhost_updater"]
+__all__ = ["CHECK_SECONDS", "keep_partner_vhosts", "vhost_updater"]
 
 log = structlog.get_logger(__name__)
 
 _POLL_SECONDS: Final = 5.0
 """Seconds for which an expired key may still be connected."""
+CHECK_SECONDS: Final = 30.0
+"""How often the broker is asked whether it still has every vhost."""
 
 
 def vhost_updater(settings: Settings, management: Management) -> CarryOut:
@@ -56,23 +59,37 @@ def vhost_updater(settings: Settings, management: Management) -> CarryOut:
 
 
 async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
-    """Recreate missing and outdated vhosts, then end the connections of keys as they expire.
+    """Recreate outdated and missing vhosts, and end the connections of keys as they expire.
 
-    A vhost is outdated if its bounds or queues are of an older kind. Raises when broker or database are lost.
+    A vhost is outdated if its bounds or queues are of an older kind. It is missing if it was deleted, or if the broker has lost
+    its data, which no connection shows: the broker may be back before anything is asked of it. Raises when broker or database
+    are lost.
     """
     async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
-        policies, limits = await management.policies(), await management.vhost_limits()
         kind = await choose_queue_type(management, settings.broker_queue_type)
         outdated = set(vhosts_with_outdated_queues(await management.queues(), kind))
-    current = {vhost for vhost in policies if has_current_bounds(policies[vhost], limits.get(vhost, {}))} - outdated
-    async with database.transaction() as db:
-        await vhosts.queue_updates_except(db, current)
-    while True:
+        current = await _vhosts_with_bounds(management) - outdated
         async with database.transaction() as db:
-            ended = await vhosts.expire_due(db)
-        if ended:
-            log.info("broker access of keys ended", keys=ended)
-        await asyncio.sleep(_POLL_SECONDS)
+            await vhosts.queue_updates_except(db, current)
+        checked_at = time.monotonic()
+        while True:
+            async with database.transaction() as db:
+                ended = await vhosts.expire_due(db)
+            if ended:
+                log.info("broker access of keys ended", keys=ended)
+            await asyncio.sleep(_POLL_SECONDS)
+            if time.monotonic() - checked_at >= CHECK_SECONDS:
+                current = await _vhosts_with_bounds(management)
+                async with database.transaction() as db:
+                    missing = await vhosts.queue_updates_of_missing(db, current)
+                if missing:
+                    log.warning("vhosts of partners are missing at the broker", vhosts=missing)
+                checked_at = time.monotonic()
+
+
+async def _vhosts_with_bounds(management: Management) -> set[str]:
+    policies, limits = await management.policies(), await management.vhost_limits()
+    return {vhost for vhost in policies if has_current_bounds(policies[vhost], limits.get(vhost, {}))}
 
 
 async def _close(management: Management, wanted: vhosts.WantedVhost) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 import aiormq
 from aiormq.abc import ExceptionType, TimeoutType
 from aiormq.connection import TransportFactory
-from aiormq.exceptions import AMQPConnectionError, AMQPError
+from aiormq.exceptions import AMQPConnectionError, AMQPError, InvalidFrameError
 
 __all__ = ["Connection", "open_connection"]
 
@@ -48,6 +48,9 @@ async def open_connection(url: str, transport: TransportFactory | None = None) -
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             await connection.connect()
+    except InvalidFrameError as error:
+        # aiormq drops the broker's text, which names the vhost.
+        raise ConnectionError("the broker refused the connection: the vhost is missing, or has too many connections") from error
     except TimeoutError as error:
         raise ConnectionError(f"the broker did not open the connection within {CONNECT_SECONDS:g} s") from error
     return connection

@@ -1,11 +1,15 @@
-"""The gateway's connection to a vhost ends while it publishes: every event arrives, none is set aside."""
+"""The gateway loses a vhost, or its connection to one, while it publishes: events arrive, and none is set aside."""
 
 import asyncio
+from functools import partial
 
 import pytest
 from pydantic import SecretStr
 
+from gridfleet.amqp import partner_vhosts
+from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.amqp.partner_gateway import PartnerGateway
+from gridfleet.amqp.partner_vhosts import keep_partner_vhosts
 from gridfleet.domains.partner_events.models import NewEvent
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost
@@ -60,6 +64,32 @@ async def test_no_event_is_lost_with_a_connection(
         await management.delete_vhost(key.vhost)
     assert await site.rows("SELECT reason FROM set_aside") == []
     assert found == set(range(2 * EVENTS))
+
+
+async def test_a_vhost_that_the_broker_lost_is_created_again(
+    database: Database, broker: BrokerNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partner_vhosts, "CHECK_SECONDS", 1)
+    site = await partner_site(database)
+    key = site.sender.key
+    addresses = {"broker_url": SecretStr(broker.url), "broker_management_url": SecretStr(broker.management_url)}
+    settings = broker.settings.model_copy(update=addresses)
+    gateway = PartnerGateway(settings, database, site.plant.bench.keyring)
+    async with open_management(broker.management_url) as management:
+        await ensure_partner_vhost(management, broker.url, key.vhost, PartnerQueues(key.slug, key.slug))
+        async with (
+            running(supervise("effects", partial(carry_out_effects, settings, database))),
+            running(supervise("partner vhosts", partial(keep_partner_vhosts, settings, database))),
+            running(supervise("partners", gateway.run)),
+        ):
+            await queue_alerts(site, 0)
+            await until_published(site)
+            await management.delete_vhost(key.vhost)
+            await queue_alerts(site, EVENTS)
+            await until_published(site)
+        found = await arrived(broker, site)
+        await management.delete_vhost(key.vhost)
+    assert found == set(range(EVENTS, 2 * EVENTS))
 
 
 async def arrived(broker: BrokerNode, site: PartnerSite) -> set[int]:

@@ -17,6 +17,7 @@ from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.scopes import LEGACY_VHOST
 from gridfleet.domains.partners.topology import PartnerQueues
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.outbox import waiting_values
 from gridfleet.kernel.outbox import enqueue
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "legacy_slugs",
     "queue_ending",
     "queue_updates_except",
+    "queue_updates_of_missing",
     "queue_vhost_update",
     "wanted_queues",
     "wanted_vhost",
@@ -155,3 +157,16 @@ async def queue_updates_except(db: Connection, current: set[str]) -> None:
     for key in await broker_keys.list_amqp(db):
         if key.vhost not in current or key.vhost == LEGACY_VHOST:
             await queue_vhost_update(db, key)
+
+
+async def queue_updates_of_missing(db: Connection, current: set[str]) -> int:
+    """Queue an update of each vhost of its own that a key needs, that is not in `current` and that no update waits for.
+
+    Returns the number of these vhosts.
+    """
+    missing = [key for key in await broker_keys.list_amqp(db) if key.vhost not in current and key.vhost != LEGACY_VHOST]
+    waiting = await waiting_values(db, UPDATE, "vhost") if missing else set()
+    missing = [key for key in missing if key.vhost not in waiting]
+    for key in missing:
+        await queue_vhost_update(db, key)
+    return len(missing)

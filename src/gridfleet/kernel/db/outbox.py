@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 from gridfleet.kernel.db.pool import Connection
 from gridfleet.kernel.db.queries import fetch_value
 
-__all__ = ["CHANNEL", "Effect", "claim", "delete_done", "insert", "next_due", "postpone"]
+__all__ = ["CHANNEL", "Effect", "claim", "delete_done", "insert", "next_due", "postpone", "waiting_values"]
 
 CHANNEL = "outbox"
 """Notification channel for new effects. The payload is the kind."""
@@ -75,6 +75,12 @@ async def next_due(db: Connection, kind: str) -> float | None:
         " WHERE kind = %s AND due_at > clock_timestamp()",
         (kind,),
     )
+
+
+async def waiting_values(db: Connection, kind: str, name: str) -> set[str]:
+    """Return the values that a member of the payload has in the effects of the kind, due or not."""
+    cursor = await db.execute(f"SELECT DISTINCT payload->>%(name)s FROM {_OF_KIND}", {"kind": kind, "name": name})
+    return {row[0] for row in await cursor.fetchall()}
 
 
 async def delete_done(db: Connection, effect_id: int) -> None:
