@@ -124,3 +124,11 @@ async def test_equal_layouts_share_an_id_and_others_do_not(database: Database) -
         again = await LayoutIdCache().id_of(db, FrameLayout((Metric("m", "kW"),)))
         other = await LayoutIdCache().id_of(db, FrameLayout((Metric("m", "kW", minimum=0),)))
     assert first == again != other
+
+
+async def test_looking_up_a_layout_takes_no_id(database: Database) -> None:
+    async with database.transaction() as db:
+        first = await LayoutIdCache().id_of(db, FrameLayout((Metric("m", "kW"),)))
+        for _ in range(10):
+            await LayoutIdCache().id_of(db, FrameLayout((Metric("m", "kW"),)))
+        assert await LayoutIdCache().id_of(db, FrameLayout((Metric("m", "W"),))) == first + 1

@@ -122,8 +122,10 @@ async def ensure_layout(db: Connection, layout: FrameLayout) -> int:
     """Return the id of the layout with this content; create it if it does not exist."""
     metrics = layout.metrics
     cursor = await db.execute(
+        # An insertion takes an id even if the layout exists. Ids have 32 bits, and without a free one no layout could be found.
         "WITH made AS (INSERT INTO telemetry_layout (digest, metrics, units, counters, minimums, maximums)"
-        " VALUES (%(digest)s, %(metrics)s, %(units)s, %(counters)s, %(minimums)s, %(maximums)s)"
+        " SELECT %(digest)s, %(metrics)s::text[], %(units)s::text[], %(counters)s::boolean[], %(minimums)s::float8[],"
+        " %(maximums)s::float8[] WHERE NOT EXISTS (SELECT FROM telemetry_layout WHERE digest = %(digest)s)"
         " ON CONFLICT ON CONSTRAINT telemetry_layout_digest_key DO NOTHING RETURNING id)"
         " SELECT id FROM made UNION ALL SELECT id FROM telemetry_layout WHERE digest = %(digest)s LIMIT 1",
         {
