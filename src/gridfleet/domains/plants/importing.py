@@ -13,6 +13,7 @@ from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.models import DeviceTemplate, TemplateLevel
 from gridfleet.domains.plants import store
 from gridfleet.domains.plants.models import PlantToImport
+from gridfleet.domains.plants.registry import require_room
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import Forbidden, ValidationFailed
@@ -74,8 +75,9 @@ async def import_plants(db: Connection, org: OrgScope, plants: Sequence[PlantToI
         The new ids by row. A row is missing if another request took its numbers at the same time.
 
     Raises:
-        ValidationFailed: A template was deleted at the same time.
+        ValidationFailed: A template was deleted at the same time, or the organisation would have too many plants.
     """
+    await require_room(db, org, len(plants))
     created: dict[int, UUID] = {}
     for first in range(0, len(plants), _AT_ONCE):
         some = plants[first : first + _AT_ONCE]

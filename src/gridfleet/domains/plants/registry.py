@@ -24,7 +24,7 @@ from gridfleet.kernel.caller import OrgScope, PlatformScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.jobs import defer
-from gridfleet.kernel.errors import Forbidden
+from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page, Paging
 
@@ -37,6 +37,7 @@ __all__ = [
     "linked_plants",
     "list_plants",
     "plants_before",
+    "require_room",
     "update_plant",
     "visible_among",
     "write_esm_facts",
@@ -44,6 +45,9 @@ __all__ = [
 
 BOTH_COORDINATES: Final = "must be set together with longitude, or both be null"
 """The complaint about a single coordinate."""
+
+MOST_PLANTS: Final = 100_000
+"""The most plants of an organisation: some responses name all of them (docs/decisions/0428)."""
 
 FOLLOW_MOVES: Final = "alerts.follow_moves"
 """The job that moves the alerts of plants that have moved."""
@@ -67,15 +71,27 @@ async def create_plant(
     Raises:
         PlantSerialTaken: The organisation has a plant with this serial number.
         Forbidden: The caller is limited to some plants.
+        ValidationFailed: The organisation has too many plants.
     """
     if org.plant_ids is not None:
         raise Forbidden("A key that is limited to some plants cannot create plants.")
+    await require_room(db, org, 1)
     plant = await store.insert(db, org, new_id(), name, serial_number, type, auth_method, metadata, place)
     if plant is None:
         raise PlantSerialTaken
     details = {"name": name, "serialNumber": serial_number, "authMethod": auth_method}
     await record_in(db, org, Event.PLANT_CREATED, Subject.plant(plant.id), details)
     return plant
+
+
+async def require_room(db: Connection, org: OrgScope, new: int) -> None:
+    """Check that the organisation may have `new` further plants. Requests at the same time may exceed the number slightly.
+
+    Raises:
+        ValidationFailed: It would have too many.
+    """
+    if await store.count(db, org, None) + new > MOST_PLANTS:
+        raise ValidationFailed(details=[f"plants: the organisation would have more than {MOST_PLANTS:,}, the maximum"])
 
 
 async def get_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Plant:

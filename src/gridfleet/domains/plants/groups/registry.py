@@ -22,7 +22,7 @@ from gridfleet.domains.plants.groups.models import (
 )
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.errors import Forbidden, NotFound
+from gridfleet.kernel.errors import Forbidden, NotFound, ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import MOST_COUNTED, CursorPage, CursorPaging, Page, Paging
 
@@ -41,12 +41,16 @@ __all__ = [
     "update_group",
 ]
 
+MOST_GROUPS: Final = 10_000
+"""The most groups of an organisation. The response about a plant names all that it is in (docs/decisions/0428)."""
 _MOST_NAMED: Final = 100
 """Plants that an audit event names. A request may add tens of thousands, and a page of events has a hundred."""
 
 
 async def create_group(db: Connection, org: OrgScope, name: str, description: str | None) -> PlantGroup:
-    """Create a group without plants."""
+    """Create a group without plants. Raises ValidationFailed if the organisation has too many."""
+    if await store.count(db, org) >= MOST_GROUPS:
+        raise ValidationFailed(details=[f"name: the organisation has {MOST_GROUPS:,} groups, the maximum"])
     group = await store.insert(db, org, new_id(), name, description)
     await record_in(db, org, Event.PLANT_GROUP_CREATED, _subject(group.id), {"name": name})
     return group

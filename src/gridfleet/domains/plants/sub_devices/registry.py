@@ -36,6 +36,9 @@ __all__ = [
     "update_sub_device",
 ]
 
+MOST_OF_PLANT: Final = 10_000
+"""The most sub-devices of a plant: ingest reads them together, and other plants wait meanwhile (docs/decisions/0428)."""
+
 EXTERNAL_ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 _UNKNOWN_TEMPLATE: Final = "templateId: there is no such template"
 
@@ -57,10 +60,12 @@ async def create_sub_device(
     Raises:
         PlantNotFound: The plant or the template does not exist; one code covers both in the specification.
         ExternalIdTaken: The plant has a sub-device with this external id.
-        ValidationFailed: The template does not fit the sub-device.
+        ValidationFailed: The template does not fit the sub-device, or the plant has too many sub-devices.
     """
     if not await store.hold_plant(db, org, plant_id):
         raise PlantNotFound
+    if await store.count(db, org, plant_id, None, None, None) >= MOST_OF_PLANT:
+        raise ValidationFailed(details=[f"externalId: the plant has {MOST_OF_PLANT:,} sub-devices, the maximum"])
     try:
         if template_id is not None:
             await _require_fitting_template(db, template_id, type)
