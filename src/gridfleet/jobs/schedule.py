@@ -73,8 +73,7 @@ def build_app(settings: Settings, database: Database) -> App:
     @app.task(queueing_lock="trim_refused", lock="trim_refused", name="plants.trim_refused_messages")
     async def trim_refused(timestamp: int) -> None:
         await trim_refused_messages(database)
-        async with database.transaction() as db:
-            await trim_unregistered_devices(db)
+        await trim_unregistered_devices(database)
 
     # Each deletion queues this job as well. The periodic runs complete what a killed process left unfinished.
     @app.periodic(cron="*/10 * * * *")

@@ -302,8 +302,7 @@ async def test_devices_that_no_snapshot_names_any_more_make_room(bench: Bench) -
         "UPDATE unregistered_device SET last_seen_at = now() - interval '31 days'"
         " WHERE plant_id = %s AND external_id = 'gone' RETURNING 1"
     )
-    async with bench.database.transaction() as db:
-        await trim_unregistered_devices(db)
+    await trim_unregistered_devices(bench.database)
     assert await plant.rows("SELECT external_id FROM unregistered_device WHERE plant_id = %s") == [("here",)]
 
 

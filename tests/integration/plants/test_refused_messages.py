@@ -9,7 +9,7 @@ from gridfleet.domains.plants.refused_messages.records import (
     trim_unregistered_devices,
 )
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Database
+from gridfleet.kernel.db import Database, limit_statements
 from support.builders.accounts import add_organization
 from support.builders.large_changes import end_large_changes
 from support.builders.telemetry_records import add_plant
@@ -65,8 +65,9 @@ async def test_a_plant_that_invents_devices_fills_no_table(database: Database) -
     async with database.transaction() as db:
         seen = [(inventive, f"D{number:04}", now - timedelta(seconds=number // 2), 1) for number in range(1_300)]
         await record_unregistered_devices(db, [*seen, (usual, "D", now - timedelta(days=29), 1)])
-        assert await trim_unregistered_devices(db) == 300
-        assert await trim_unregistered_devices(db) == 0
+    assert await trim_unregistered_devices(database) == 300
+    assert await trim_unregistered_devices(database) == 0
+    async with database.transaction() as db:
         cursor = await db.execute("SELECT plant_id, count(*), max(external_id) FROM unregistered_device GROUP BY 1")
         assert set(await cursor.fetchall()) == {(inventive, 1_000, "D0999"), (usual, 1, "D")}
 
@@ -79,8 +80,30 @@ async def test_trimming_waits_for_no_device_that_a_batch_records_again(database:
         await record_unregistered_devices(db, [(plant, name, now - timedelta(days=31), 1) for name in ("A", "B")])
     async with database.transaction() as batch:
         await record_unregistered_devices(batch, [(plant, "B", now, 1)])
-        async with database.transaction() as db:
-            assert await trim_unregistered_devices(db) == 1
+        assert await trim_unregistered_devices(database) == 1
         await record_unregistered_devices(batch, [(plant, "A", now, 1)])
+    assert await trim_unregistered_devices(database) == 0
+
+
+async def test_devices_that_many_plants_invent_are_trimmed_in_many_statements(database: Database) -> None:
+    """In one statement, those of 30 plants took longer than a statement may, and so the devices of all plants stayed."""
+    organization = await add_organization(database)
+    plants = [await add_plant(database, organization.id) for _ in range(10)]
     async with database.transaction() as db:
-        assert await trim_unregistered_devices(db) == 0
+        await db.execute(
+            "INSERT INTO unregistered_device (plant_id, organization_id, external_id, first_seen_at, last_seen_at, count)"
+            " SELECT plant, %s, 'D' || n, now(), now() - (n %% 1500) * interval '1 second'"
+            " - CASE WHEN n > 1500 THEN interval '31 days' ELSE '0 s' END, 1"
+            " FROM unnest(%s::uuid[]) AS plant, generate_series(1, 2000) AS n",
+            (organization.id, plants),
+        )
+    await end_large_changes(database, "unregistered_device", 1_000)
+
+    with limit_statements(5):
+        assert await trim_unregistered_devices(database) == 10 * 1_000
+
+    async with database.transaction() as db:
+        cursor = await db.execute(
+            "SELECT count(*), min(last_seen_at) > now() - interval '20 minutes' FROM unregistered_device GROUP BY plant_id"
+        )
+        assert await cursor.fetchall() == [(1_000, True)] * 10

@@ -95,9 +95,15 @@ async def trim_refused_messages(database: Database, max_per_plant: int = MAX_PER
     return count
 
 
-async def trim_unregistered_devices(db: Connection) -> int:
+async def trim_unregistered_devices(database: Database) -> int:
     """Delete unregistered devices that were not seen for 30 days, and keep only the 1,000 of each plant that were seen last.
 
-    Returns the number of deleted devices.
+    Runs in short transactions, as `trim_refused_messages`. Returns the number of deleted devices.
     """
-    return await store.trim_unregistered_devices(db, MAX_UNREGISTERED_AGE, MAX_PER_PLANT)
+    count = await in_batches(database, partial(store.delete_old_devices, max_age=MAX_UNREGISTERED_AGE))
+    async with database.transaction() as db:
+        plants = await store.plants_with_surplus_devices(db, MAX_PER_PLANT)
+    for plant_id in plants:
+        surplus = partial(store.delete_surplus_devices, plant_id=plant_id, max_per_plant=MAX_PER_PLANT)
+        count += await in_batches(database, surplus)
+    return count

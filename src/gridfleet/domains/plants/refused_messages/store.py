@@ -139,25 +139,43 @@ async def record_unregistered_devices(
     )
 
 
-async def trim_unregistered_devices(db: Connection, max_age: timedelta, max_per_plant: int) -> int:
-    """Delete unregistered devices that were not seen for `max_age`, and keep the `max_per_plant` of each plant seen last.
+async def delete_old_devices(db: Connection, limit: int, max_age: timedelta) -> int:
+    """Delete up to `limit` unregistered devices that were not seen for `max_age`. Returns their number.
 
     Waits for no lock: a batch of ingest, which locks devices in the order of its messages, may be recording them again.
-
-    Returns:
-        The number of deleted devices.
     """
     cursor = await db.execute(
-        "WITH first AS (SELECT p.id AS plant_id, o.last_seen_at, o.external_id FROM plant p"
-        " CROSS JOIN LATERAL (SELECT last_seen_at, external_id FROM unregistered_device WHERE plant_id = p.id"
-        " ORDER BY last_seen_at DESC, external_id OFFSET %(most)s LIMIT 1) AS o),"
-        " free AS (SELECT u.plant_id, u.external_id FROM unregistered_device u"
-        " WHERE u.last_seen_at < now() - %(age)s OR EXISTS (SELECT FROM first f"
-        " WHERE f.plant_id = u.plant_id AND (u.last_seen_at < f.last_seen_at"
-        " OR (u.last_seen_at = f.last_seen_at AND u.external_id >= f.external_id))) FOR UPDATE OF u SKIP LOCKED)"
+        "WITH free AS (SELECT plant_id, external_id FROM unregistered_device WHERE last_seen_at < now() - %s LIMIT %s"
+        " FOR UPDATE SKIP LOCKED) DELETE FROM unregistered_device u USING free"
+        " WHERE (u.plant_id, u.external_id) = (free.plant_id, free.external_id)",
+        (max_age, limit),
+    )
+    return cursor.rowcount
+
+
+async def plants_with_surplus_devices(db: Connection, max_per_plant: int) -> list[UUID]:
+    """Return the plants that have more than `max_per_plant` unregistered devices."""
+    cursor = await db.execute(
+        "SELECT plant_id FROM unregistered_device GROUP BY plant_id HAVING count(*) > %s", (max_per_plant,)
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def delete_surplus_devices(db: Connection, limit: int, plant_id: UUID, max_per_plant: int) -> int:
+    """Delete up to `limit` unregistered devices of a plant, but not the `max_per_plant` seen last. Returns their number.
+
+    Waits for no lock, as `delete_old_devices`.
+    """
+    cursor = await db.execute(
+        # MATERIALIZED: otherwise the devices of the plant are sorted again for each of them.
+        "WITH first AS MATERIALIZED (SELECT last_seen_at, external_id FROM unregistered_device WHERE plant_id = %(plant)s"
+        " ORDER BY last_seen_at DESC, external_id OFFSET %(most)s LIMIT 1),"
+        " free AS (SELECT u.plant_id, u.external_id FROM unregistered_device u, first f WHERE u.plant_id = %(plant)s"
+        " AND (u.last_seen_at < f.last_seen_at OR (u.last_seen_at = f.last_seen_at AND u.external_id >= f.external_id))"
+        " LIMIT %(limit)s FOR UPDATE OF u SKIP LOCKED)"
         " DELETE FROM unregistered_device u USING free"
         " WHERE (u.plant_id, u.external_id) = (free.plant_id, free.external_id)",
-        {"most": max_per_plant, "age": max_age},
+        {"plant": plant_id, "most": max_per_plant, "limit": limit},
     )
     return cursor.rowcount
 
