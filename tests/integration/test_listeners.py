@@ -2,19 +2,24 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
 import httpx
+import psutil
 import pytest
 
 from gridfleet.api.http import Call, Stream, endpoint, internal_endpoint, public
 from gridfleet.api.http.endpoint import ENDPOINTS, INTERNAL_ENDPOINTS, import_handlers
 from gridfleet.api.serving import serve
 from gridfleet.api.state import AppState
+from support.servers.api_process import api_command
 from support.servers.served import INTERNAL_SECRET, Served, served
+
+SCRIPT = "/docs/swagger-ui.js"
 
 
 async def failing() -> AsyncIterator[bytes]:
@@ -125,6 +130,63 @@ def test_a_client_that_sends_more_than_its_share_reads_why(service: Served) -> N
             connections.enter_context(socket.create_connection(address, timeout=10)).sendall(login)
         for _ in range(3):
             assert exchange(service.settings.http_port, plants, 10)[0].startswith(b"HTTP/1.1 429 ")
+
+
+def unread(port: int, path: str) -> socket.socket:
+    """A connection with more responses than the system's buffers hold, of which nothing is read."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", port))
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 8)
+    return connection
+
+
+def test_a_connection_whose_client_reads_nothing_is_closed(
+    database_url: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridfleet.api.serving.UNREAD_MILLISECONDS", 1_000)
+    import_handlers()
+    with served(database_url, home) as service, unread(service.settings.http_port, SCRIPT) as client:
+
+        def is_held() -> bool:
+            connections = psutil.Process().net_connections()
+            return any(one.raddr and one.raddr.port == client.getsockname()[1] for one in connections)
+
+        assert is_held()
+        end = time.monotonic() + 60
+        while is_held():
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
+
+def test_responses_that_are_not_read_take_little_memory(database_url: str, home: Path) -> None:
+    """Anyone may ask for a script of 1.5 MB on each of thousands of connections."""
+    with api_command(database_url, home, ()) as running, ExitStack() as connections:
+        port, process = httpx.URL(running.url).port or 0, psutil.Process(running.process.pid)
+        whole = len(httpx.get(f"{running.url}{SCRIPT}", headers={"accept-encoding": "identity"}).content)
+        before = process.memory_info().rss
+        for _ in range(100):
+            connections.enter_context(unread(port, SCRIPT))
+        time.sleep(3)
+        assert process.memory_info().rss - before < 100 * whole / 3
+        assert httpx.get(f"{running.url}/api/v1/health/live").is_success
+
+
+def test_a_client_that_leaves_more_than_its_share_unread_is_refused_more(
+    service: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridfleet.api.http.large_bodies.MOST_SENT_BYTES_OF_RECEIVER", 1024 * 1024)
+    statuses: list[int] = []
+    with ExitStack() as connections:
+        for _ in range(4):
+            connections.enter_context(unread(service.settings.http_port, SCRIPT))
+        while statuses[-1:] != [429] and len(statuses) < 50:
+            statuses.append(httpx.get(f"{service.url}{SCRIPT}").status_code)
+            time.sleep(0.1)
+        assert httpx.get(f"{service.url}/api/v1/health/live").is_success
+    assert statuses[-1] == 429
+    while httpx.get(f"{service.url}{SCRIPT}").status_code == 429:
+        time.sleep(0.1)
 
 
 async def test_a_taken_port_is_named(service: Served) -> None:

@@ -1,12 +1,14 @@
 """Both HTTP listeners on Granian, in the running event loop."""
 
 import asyncio
+import os
 import socket
 from typing import Any
 
 import structlog
 from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings
+from granian.net import SocketSpec  # type: ignore[attr-defined]
 from granian.server.embed import Server
 
 from gridfleet.api.http.app import create_app
@@ -23,6 +25,8 @@ _HEADER_MILLISECONDS = 15_000
 """Limit for the header of a request, and for the next request to begin on a kept connection."""
 _BROKER_MILLISECONDS = 150_000
 """The same for the broker, which closes idle connections after two minutes. The broker should close first."""
+UNREAD_MILLISECONDS = 120_000
+"""How long a client may leave a response unread. The system then ends the connection, which the HTTP layer would not do."""
 _HEADER_BYTES = 64 * 1024
 _FILES_BESIDE = 1_024
 """Open files beside the listeners' connections: database, broker, logs, libraries."""
@@ -65,12 +69,24 @@ async def serve(state: AppState, *, shared_ports: bool = False) -> None:
             task.cancel()
 
 
+class _Listener(Server):
+    """A server whose connections inherit an option of the socket that they are accepted from."""
+
+    def _init_shared_socket(self) -> None:
+        # On Linux, the parent class leaves it to the worker to make the socket.
+        holder = SocketSpec(self.bind_addr, self.bind_port, self.backlog).build()
+        self._ssp, self._shd, self._sfd = None, holder, holder.get_fd()  # type: ignore[assignment]
+        with socket.socket(fileno=os.dup(holder.get_fd())) as listener:
+            if hasattr(socket, "TCP_USER_TIMEOUT"):  # on Linux
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MILLISECONDS)
+
+
 def _server(settings: Settings, app: Any, host: str, port: int) -> Server:
     # HTTP/1.1 only: no client here speaks HTTP/2 without TLS, and HTTP/2 has limits of its own to maintain.
     # Every idle connection counts towards `backpressure`, so the limit is high. It also bounds the number of connections.
     public = port == settings.http_port
     allow_open_files(2 * settings.http_connections + _FILES_BESIDE)
-    return Server(
+    return _Listener(
         app,
         host,
         port,

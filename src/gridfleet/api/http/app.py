@@ -15,11 +15,12 @@ from gridfleet.api.http.compression import compressed
 from gridfleet.api.http.cors import CrossOrigin
 from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint, import_handlers
 from gridfleet.api.http.errors import MethodNotAllowed, error_response, security_headers
-from gridfleet.api.http.responses import ASGIApp, Header, Receive, Response, Scope, Send
+from gridfleet.api.http.large_bodies import sending
+from gridfleet.api.http.responses import ASGIApp, Header, Receive, Response, Scope, Send, StreamedResponse
 from gridfleet.api.http.router import Node
 from gridfleet.api.state import AppState
 from gridfleet.kernel import metrics, tracing
-from gridfleet.kernel.errors import NotFound, ValidationFailed
+from gridfleet.kernel.errors import NotFound, TooManyRequests, ValidationFailed
 
 __all__ = ["Application", "create_app"]
 
@@ -91,7 +92,7 @@ class Application:
                     route = node.path
                     response = self._describe_methods(call, method, node.methods)
                 response = await compressed(call, response)
-                await response(scope, receive, watch)
+                await self._send(call, response, scope, receive, watch)
             finally:
                 seconds = time.perf_counter() - started
                 status = status or _GONE
@@ -105,6 +106,19 @@ class Application:
                 structlog.contextvars.unbind_contextvars("request_id")
         if call.bug is not None:
             raise call.bug
+
+    async def _send(self, call: Call, response: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send a response, or a refusal of it if those that are being sent take too much memory."""
+        size = response.held_bytes if isinstance(response, Response | StreamedResponse) else 0
+        if not size:
+            await response(scope, receive, send)
+            return
+        try:
+            # What the request has changed is changed: it must not look refused.
+            with sending(call.client_network, size, refusable=call.method not in UNSAFE):
+                await response(scope, receive, send)
+        except TooManyRequests as error:
+            await error_response(call, self._headers, error)(scope, receive, send)
 
     def _describe_methods(self, call: Call, method: str, methods: list[str]) -> Response:
         """Return the response to OPTIONS, or to a method that the path does not have. Both name the path's methods."""

@@ -1,21 +1,25 @@
-"""What the large bodies of all requests may occupy together: memory while they arrive, and the thread that decodes them."""
+"""What large bodies may occupy together: memory while they arrive or are sent, and the thread that decodes them."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
 from gridfleet.kernel.errors import TooManyRequests
 
-__all__ = ["LARGE_BODY", "DecodingThread", "HeldBody"]
+__all__ = ["LARGE_BODY", "DecodingThread", "HeldBody", "sending"]
 
 LARGE_BODY: Final = 16 * 1024
 """Bytes above which a body is counted, and decoded in a thread. A mebibyte of JSON takes 0.1 s."""
 _MOST_BYTES: Final = 256 * 1024 * 1024
 _MOST_BYTES_OF_SENDER: Final = 32 * 1024 * 1024
 """Bytes of bodies that arrive or wait to be decoded: in a process, and of one address."""
+_MOST_SENT_BYTES: Final = 256 * 1024 * 1024
+MOST_SENT_BYTES_OF_RECEIVER: Final = 64 * 1024 * 1024
+"""The same of large responses that are being sent. A single one is always sent."""
 _RETRY_AFTER_SECONDS: Final = 5
 
 _Made = TypeVar("_Made")
@@ -36,6 +40,25 @@ class _Memory:
 
 
 _memory: Final = _Memory()
+_sent: Final = _Memory()
+
+
+@contextmanager
+def sending(receiver: str, size: int, *, refusable: bool) -> Iterator[None]:
+    """Count the bytes that a response occupies while it is sent to an address.
+
+    Raises:
+        TooManyRequests: It is refusable, and the responses to this address, or all, would have too many.
+    """
+    own, every = _sent.of_senders[receiver], _sent.total
+    is_too_much = (own and own + size > MOST_SENT_BYTES_OF_RECEIVER) or (every and every + size > _MOST_SENT_BYTES)
+    if refusable and is_too_much:
+        raise TooManyRequests(_RETRY_AFTER_SECONDS)
+    _sent.add(receiver, size)
+    try:
+        yield
+    finally:
+        _sent.add(receiver, -size)
 
 
 class HeldBody:

@@ -2,9 +2,9 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
@@ -12,6 +12,7 @@ import structlog
 from gridfleet.kernel.errors import CodedError
 
 __all__ = [
+    "PIECE_BYTES",
     "ASGIApp",
     "Asset",
     "Encoder",
@@ -34,6 +35,15 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 Header = tuple[bytes, bytes]
+
+PIECE_BYTES: Final = 16 * 1024
+"""Bytes of a body that are sent at a time.
+
+The server's HTTP layer copies what it is given, and holds up to a dozen pieces for a client that reads nothing.
+"""
+_IN_HTTP_LAYER: Final = 256 * 1024
+_OF_STREAM: Final = 2 * 1024 * 1024
+"""Bytes of a page of values, and of the text that is made of it."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -92,12 +102,26 @@ class Response:
     is_file: bool = False
     """Whether the body is the same for all callers and kept in memory. It is then kept compressed too."""
 
+    @property
+    def held_bytes(self) -> int:
+        """How much memory it takes until the client has read it; 0 if it is small."""
+        if len(self.body) <= PIECE_BYTES:
+            return 0
+        return _IN_HTTP_LAYER + (0 if self.is_file else len(self.body))
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the response."""
+        """Send the response, a large body in pieces: each waits until the client has read most of the earlier ones."""
         headers, body = self.headers, self.body
-        if scope["method"] == "HEAD" and body:
-            headers, body = [*headers, (b"content-length", str(len(body)).encode())], b""
+        is_large = len(body) > PIECE_BYTES
+        if is_large or (scope["method"] == "HEAD" and body):
+            headers = [*headers, (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        if scope["method"] == "HEAD":
+            body = b""
+        elif is_large:
+            for piece in _pieces(body):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            body = b""
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
@@ -121,6 +145,11 @@ class StreamedResponse:
     chunks: AsyncIterator[bytes]
     encoder: Encoder | None = None
     stalled_seconds: float | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """How much memory it takes while it is sent; 0 for a stream of events, whose number has a limit of its own."""
+        return _OF_STREAM if self.stalled_seconds is None else 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send chunks as they become available until the client disconnects, and always close their source."""
@@ -150,10 +179,15 @@ class StreamedResponse:
     async def _send_chunk(self, send: Send, chunk: bytes) -> None:
         encoded = chunk if self.encoder is None else await self.encoder.encode(chunk)
         try:
-            async with asyncio.timeout(self.stalled_seconds):
-                await send({"type": "http.response.body", "body": encoded, "more_body": True})
+            for piece in _pieces(encoded):
+                async with asyncio.timeout(self.stalled_seconds):
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
         except TimeoutError as error:
             raise _ClientStalled from error
+
+
+def _pieces(body: bytes) -> Iterator[bytes]:
+    return (body[start : start + PIECE_BYTES] for start in range(0, len(body), PIECE_BYTES))
 
 
 class _ClientStalled(Exception):
