@@ -11,6 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
+from gridfleet.api.http.json_out import to_json
+from gridfleet.api.plants import live as api_live
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.telemetry.history import live
 from gridfleet.domains.telemetry.history.live import LiveValues, ValueChanges
@@ -307,6 +309,32 @@ async def test_the_values_of_a_large_plant_are_made_in_a_thread(database: Databa
             assert len(await latest.latest_points(db, plant.org, plant.id)) == count
     assert set(threads[:100]) == {threading.get_ident()}
     assert threading.get_ident() not in threads[100:]
+
+
+async def test_an_event_of_many_values_is_encoded_once_for_all_watchers(
+    service: ApiService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[int] = []
+
+    def noted(points: list[TelemetryPoint]) -> bytes:
+        encoded.append(len(points))
+        return to_json(points)
+
+    monkeypatch.setattr(api_live, "to_json", noted)
+    plant = await RecordedPlant.create(service.state.database)
+    names = [f"n{number}" for number in range(2_500)]
+    await plant.write(None, names, {NOW: [1.0] * len(names)})
+    headers = {**await service.super_admin(), "x-org-id": str(plant.organization_id)}
+    streams = [OpenStream(service, f"/api/v1/plants/{plant.id}/live", headers) for _ in range(5)]
+    for stream in streams:
+        assert len(await stream.event() or ()) == len(names)
+    encoded.clear()
+    await plant.write(None, names, {NOW + SECOND: [2.0] * len(names)})
+    for stream in streams:
+        assert len(await stream.event() or ()) == len(names)
+        stream.task.cancel()
+    await asyncio.gather(*(stream.task for stream in streams), return_exceptions=True)
+    assert encoded == [len(names)]
 
 
 async def test_a_client_that_comes_back_gets_what_changed_meanwhile(service: ApiService) -> None:

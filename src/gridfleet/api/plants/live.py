@@ -46,9 +46,13 @@ async def _events(call: Call, org: OrgScope, plant_id: UUID, last_id: str | None
 
 
 async def _encoded(changes: ValueChanges) -> bytes:
-    """Return the event, which is encoded once for all watchers of the plant."""
-    if changes.encoded is None:
-        large = len(changes.points) > MOST_IN_LOOP
-        data = await asyncio.to_thread(to_json, changes.points) if large else to_json(changes.points)
-        changes.encoded = event("values", data, changes.id)
-    return changes.encoded
+    """Return the event, which is encoded once for all watchers of the plant, who ask for it at the same time."""
+    if changes.encoding is None:
+        changes.encoding = asyncio.create_task(_encode(changes), name="live event")
+    return await asyncio.shield(changes.encoding)  # a watcher that leaves does not end it for the others
+
+
+async def _encode(changes: ValueChanges) -> bytes:
+    large = len(changes.points) > MOST_IN_LOOP
+    data = await asyncio.to_thread(to_json, changes.points) if large else to_json(changes.points)
+    return event("values", data, changes.id)

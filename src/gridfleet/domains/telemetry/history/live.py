@@ -45,11 +45,11 @@ _RETRY_AFTER_SECONDS: Final = 30
 
 @dataclass(slots=True)
 class ValueChanges:
-    """Newest values that changed, possibly none, and the id of the state after them. `encoded` is for the use of watchers."""
+    """Newest values that changed, possibly none, and the id of the state after them. `encoding` is for the use of watchers."""
 
     id: str
     points: list[TelemetryPoint]
-    encoded: bytes | None = None
+    encoding: "asyncio.Task[bytes] | None" = None
 
 
 @dataclass(slots=True)
