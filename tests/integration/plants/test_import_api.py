@@ -1,15 +1,19 @@
 """Plants from a CSV file."""
 
+import asyncio
 import csv
 import gc
 import io
 import json
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from gridfleet.api.plants.importing import read_row
 from support.clients.plants_over_http import Fleet
 from support.servers.running_task import watched_loop
 
@@ -235,6 +239,22 @@ async def test_other_requests_continue_while_a_file_is_read(fleet: Fleet, header
         status, _ = await send(fleet, header + f"\n{row}" * count)
     assert status == 400
     assert loop.longest < 0.2 * loop.total
+
+
+async def test_several_files_are_read_by_one_thread(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several threads would leave the event loop a small share of the time: five imports delayed others by a second."""
+    threads: list[str] = []
+
+    def noted(*arguments: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        time.sleep(0.001)  # others could begin
+        return read_row(*arguments)
+
+    monkeypatch.setattr("gridfleet.api.plants.importing.read_row", noted)
+    content = HEADER + "\nRoof,,GATEWAY,,,," * 250
+    answers = await asyncio.gather(*(send(fleet, content) for _ in range(4)))
+    assert [status for status, _ in answers] == [400] * 4
+    assert (len(threads), len(set(threads))) == (1_000, 1)
 
 
 async def test_an_exported_file_can_be_imported_elsewhere(fleet: Fleet) -> None:

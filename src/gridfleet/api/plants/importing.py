@@ -1,10 +1,10 @@
 """`/api/v1/plants/import`: import of many plants from one CSV file."""
 
-import asyncio
 import csv
 import io
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -14,6 +14,7 @@ import msgspec
 from gridfleet.api.http import Input, Metadata, S, endpoint, org_member
 from gridfleet.api.http.bodies import decode_json
 from gridfleet.api.http.inputs import read
+from gridfleet.api.http.large_bodies import DecodingThread
 from gridfleet.api.plants.csv_cells import text_of
 from gridfleet.api.plants.registry import ExternalPlantId, Name, PlantPlace, SerialNumber
 from gridfleet.domains.plants.importing import complaints_about, import_plants
@@ -27,7 +28,9 @@ MAX_ROWS: Final = 10_000
 MOST_COMPLAINTS: Final = 1_000
 _MOST_HEADER_CHARACTERS: Final = 10_000
 _ROWS_AT_A_TIME: Final = 100
-"""Rows that a thread reads before others get their turn in it."""
+_BYTES_AT_A_TIME: Final = 64 * 1024
+"""Rows that the thread reads before others get their turn in it, and bytes, which may be those of one row more."""
+_THREAD: Final = DecodingThread("imports")
 
 
 class ImportOptions(Input):
@@ -94,8 +97,9 @@ async def import_plants_from_csv(org: OrgScope, db: Connection, query: ImportOpt
     serials: dict[int, str | None] = {}
     rows = read_rows(body)
     # In a thread: the metadata of a row take up to 50 ms, those of a file several seconds, in which other requests continue.
+    # It is one for all imports: several would take turns with the event loop, and leave it a small share of the time.
     room = MOST_COMPLAINTS
-    while some := await asyncio.to_thread(_read_some, rows, room):
+    while some := await _THREAD.run(org.organization_id, partial(_read_some, rows, room)):
         room -= sum(len(one.complaints) for one in some)
         for one in some:
             serials[one.number], complaints[one.number] = one.serial_number, one.complaints
@@ -136,12 +140,16 @@ def _read_some(rows: Iterator[tuple[int, dict[str, Any]]], room: int) -> list[_R
         room: How many complaints are kept. Of each further row one is kept: a file of 5 MiB may have 400,000 of 2 kB.
     """
     read: list[_ReadRow] = []
+    size = 0
     for number, cells in islice(rows, _ROWS_AT_A_TIME):
+        size += sum(map(len, cells.values()))
         complaints: list[str] = []
         plant = read_row(number, cells, complaints)
         del complaints[max(1, room) :]
         room -= len(complaints)
         read.append(_ReadRow(number, cells.get("serialNumber"), complaints, plant))
+        if size > _BYTES_AT_A_TIME:
+            break
     return read
 
 
