@@ -3,13 +3,15 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
 import pytest
 
-from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient, EsmFailed
+from gridfleet.domains.trading.esm.client import MOST_CALLS, EsmAccess, EsmClient, EsmFailed
 from gridfleet.kernel.cause import at_work
+from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.outbound.sending import Outbound
 from gridfleet.protocol.time_blocks import TimeBlock
 from support.servers.esm_stand_in import (
@@ -274,3 +276,21 @@ async def test_a_request_names_what_the_esm_is_called_for(client: EsmClient, sta
         await client.plants(access_to(stand_in))
     assert {one.headers["x-request-id"] for one in stand_in.seen} == {"the-cause"}
     assert all("traceparent" not in one.headers for one in stand_in.seen), "no traces are made"
+
+
+async def test_one_organisations_calls_wait_for_each_other(client: EsmClient, stand_in: StandIn) -> None:
+    """Each may hold a response of 8 MiB for half a minute, and a member may send any number of requests."""
+    access = replace(access_to(stand_in), organization_id=new_id())
+    await client.config(access, "P1")
+    stand_in.seen.clear()
+    stand_in.faults.extend([hangs] * 40)
+    calls = [asyncio.create_task(failure(client.config(access, "P1"))) for _ in range(20)]
+    while len(stand_in.seen) < MOST_CALLS:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.5)
+    assert len(stand_in.seen) == MOST_CALLS
+    stand_in.faults.clear()
+    assert (await client.config(replace(access, organization_id=new_id()), "P1")).version == 7
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)

@@ -155,7 +155,7 @@ def access_of(row: ConfigRow, keyring: Keyring) -> EsmAccess | None:
     if row.esm_api_url is None or row.esm_client_id is None or row.esm_client_secret is None or row.key_version is None:
         return None
     secret = keyring.decrypt(row.esm_client_secret, row.key_version, row_id=row.id, **_ROW)
-    return EsmAccess(row.esm_api_url, row.esm_client_id, secret.decode())
+    return EsmAccess(row.esm_api_url, row.esm_client_id, secret.decode(), row.organization_id)
 
 
 async def delete_unsaved(db: Connection, organization_id: UUID) -> None:

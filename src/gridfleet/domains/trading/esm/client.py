@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, quote_plus
+from uuid import UUID
+from weakref import WeakValueDictionary
 
 import httpx
 import msgspec
@@ -37,6 +39,8 @@ T = TypeVar("T")
 _READ_TRIES: Final = 3
 _MOST_SECONDS: Final = 30.0
 """Maximum seconds for one call with all its tries, including the token request."""
+MOST_CALLS: Final = 8
+"""Calls of an organisation at the same time; further ones wait. Each may hold a response of 8 MiB, and what is read from it."""
 _MOST_TOKENS: Final = 1_000
 _MOST_COMMAS: Final = 500_000
 """A response of 8 MiB may have millions of values, which take seconds and most of a GiB. Readings never have as many."""
@@ -54,6 +58,7 @@ class EsmAccess:
     url: str
     client_id: str
     client_secret: str = field(repr=False)
+    organization_id: UUID | None = None
 
 
 class EsmFailed(Exception):
@@ -84,6 +89,7 @@ class EsmClient:
         self._own_url = own_url
         self._backoff_seconds = backoff_seconds
         self._tokens: dict[EsmAccess, tuple[str, float]] = {}
+        self._turns = WeakValueDictionary[UUID | None, asyncio.Semaphore]()
 
     async def check_url(self, text: str) -> str:
         """Return the address in the form that is stored.
@@ -166,7 +172,10 @@ class EsmClient:
         try:
             is_own = access.url == self._own_url
             base = httpx.URL(access.url) if is_own else parse_base_url(access.url)
-            async with asyncio.timeout(_MOST_SECONDS), self._outbound.open(base, private=is_own) as client:
+            turn = self._turns.get(access.organization_id)
+            if turn is None:
+                turn = self._turns[access.organization_id] = asyncio.Semaphore(MOST_CALLS)
+            async with asyncio.timeout(_MOST_SECONDS), turn, self._outbound.open(base, private=is_own) as client:
                 token, is_fresh = await self._token(access, client)
                 headers = {"content-type": "application/json"} if content is not None else {}
                 while True:
