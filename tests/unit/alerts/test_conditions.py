@@ -1,5 +1,6 @@
 """Runs of values: what raises and what clears, against a plain model."""
 
+import tracemalloc
 from datetime import UTC, datetime
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from gridfleet.domains.alerts.conditions import MAX_AGE_SECONDS, Point, RuleState, advance, complaint_about, has_cleared, holds
 from gridfleet.domains.alerts.messages import alert_message
 from gridfleet.domains.alerts.models import AlertRule, Condition
+from gridfleet.domains.alerts.rules.back_test import Replay
 from gridfleet.kernel.ids import new_id
 from support.builders.alerting import rule_columns
 
@@ -209,3 +211,19 @@ def test_batches_of_late_values_end_where_their_values_in_order_end(seen: list[t
     newest = first[-1][0] if first else None
     state = advance(chosen, state, second, may_raise=False, newest=newest).state
     assert (state and state.since) == held_since(chosen, [Point(*point) for point in (*first, *second)])
+
+
+def test_a_preview_keeps_only_the_alerts_that_it_lists() -> None:
+    """A rule that each of a million values meets raises as many."""
+    each = rule(condition=Condition.GT, threshold=0, cooldown_minutes=0)
+    replay, plant_id = Replay(each), new_id()
+    sizes = []
+    tracemalloc.start()
+    for number in range(20_000):
+        replay.take(each, 1, plant_id, "p", Point(number * 1_000_000, float(number + 1)))
+        if number in (2_000, 19_999):
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    outcome = replay.outcome()
+    assert (outcome.points, outcome.alert_count, len(outcome.alerts)) == (20_000, 20_000, 1_000)
+    assert sizes[1] < 1.5 * sizes[0], sizes

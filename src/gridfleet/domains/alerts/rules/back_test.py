@@ -63,7 +63,8 @@ class Replay:
         self._cooldown = rule.cooldown_minutes * 60_000_000
         self.points = 0
         self.matches = 0
-        self.raised: list[_Raised] = []
+        self.alert_count = 0
+        self._listed: list[_Raised] = []
 
     def take(self, rule: AlertRule, source_id: int, plant_id: UUID, metric: str, point: Point) -> None:
         """Process the next value; `rule` has its thresholds in the value's unit."""
@@ -80,14 +81,16 @@ class Replay:
             self._states[key] = step.state
         if step.raised_at is not None:
             self._quiet_until = point.time + self._cooldown
+            self.alert_count += 1
             raised = _Raised(plant_id, metric, point)
-            self.raised.append(raised)
+            if len(self._listed) < _MOST_LISTED:  # a million take 200 MB
+                self._listed.append(raised)
             if step.state is not None and step.state.raised:
                 self._open[key] = raised
 
     def outcome(self) -> BackTest:
         """Return the result."""
-        return BackTest(self.points, self.matches, len(self.raised), list(_listed(self.raised[:_MOST_LISTED])))
+        return BackTest(self.points, self.matches, self.alert_count, list(_listed(self._listed)))
 
 
 def _listed(raised: Iterable[_Raised]) -> Iterable[PastAlert]:
