@@ -18,7 +18,7 @@ _MOST_BYTES: Final = 256 * 1024 * 1024
 _MOST_BYTES_OF_SENDER: Final = 32 * 1024 * 1024
 """Bytes of bodies that arrive or wait to be decoded: in a process, and of one address."""
 _MOST_SENT_BYTES: Final = 256 * 1024 * 1024
-MOST_SENT_BYTES_OF_RECEIVER: Final = 64 * 1024 * 1024
+MOST_SENT_BYTES_OF_RECEIVER: Final = 128 * 1024 * 1024
 """The same of large responses that are being sent. A single one is always sent."""
 _RETRY_AFTER_SECONDS: Final = 5
 
