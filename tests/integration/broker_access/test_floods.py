@@ -3,6 +3,8 @@
 import asyncio
 import os
 import socket
+import ssl
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import takewhile
@@ -16,7 +18,8 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 from gridfleet.domains.plants.topology import PLANTS_VHOST, declare, ingest_queue
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
-from support.clients.lean_mqtt import Connection, Login, connect
+from support.clients.lean_mqtt import Connection, Login, connect, packet, read_packet, text
+from support.clients.raw_amqp import frame, log_in, short
 from support.servers.broker_node import BrokerNode
 
 BODY = os.urandom(173_000)
@@ -182,3 +185,35 @@ async def test_the_connection_of_a_flood_is_closed_at_once(broker: BrokerNode) -
 
         await flood.wait_lost(5)
         await asyncio.gather(flooding, return_exceptions=True)
+
+
+@pytest.mark.parametrize("protocol", ["MQTT", "AMQP"])
+async def test_what_the_broker_does_not_read_waits_in_the_client(broker: BrokerNode, protocol: str) -> None:
+    """During an alarm of memory, the process that decrypts would otherwise go on to read."""
+    alarm = "{resource_limit, memory, N}"
+    context = ssl.create_default_context(cadata=broker.authority.certificate_pem)
+    port = broker.settings.mqtts_port if protocol == "MQTT" else broker.settings.amqps_port
+    reader, writer = await asyncio.open_connection("localhost", port, ssl=context)
+    if protocol == "MQTT":
+        writer.write(Login(FLOODING, FLOODING, "a password").packet())
+        await read_packet(reader)
+        content = packet(0x30, text(topic(FLOODING, "telemetry")) + BODY)
+    else:
+        account = httpx.URL(broker.url)
+        await log_in(reader, writer, account.username, account.password, "/")
+        publish = struct.pack(">HHH", 60, 40, 0) + short("") + short("nowhere") + b"\0"
+        body = BODY[:100_000]
+        content = frame(1, publish) + frame(1, struct.pack(">HHQH", 60, 0, len(body), 0), kind=2) + frame(1, body, kind=3)
+    broker.evaluate(f"rpc:call(N, rabbit_alarm, set_alarm, [{{{alarm}, []}}])")
+    sent = 0
+    try:
+        for _ in range(100):
+            if writer.transport.get_write_buffer_size() < len(content):
+                writer.write(content * 10)
+                sent += 10 * len(content)
+            await asyncio.sleep(0.05)
+        assert sent - writer.transport.get_write_buffer_size() < 20 * 2**20
+        assert not writer.transport.is_closing()
+    finally:
+        broker.evaluate(f"rpc:call(N, rabbit_alarm, clear_alarm, [{alarm}])")
+        writer.transport.abort()
