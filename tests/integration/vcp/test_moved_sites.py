@@ -167,7 +167,7 @@ async def test_limits_that_the_plant_keeps_are_ended_when_it_connects(site: Part
     await site.acknowledge({limits: answer})
     assert [kind for kind, _ in await orders(site)] == ["MODE_CHANGE"]
     await site.acknowledge({}, connects=True)
-    assert [kind for kind, _ in await orders(site)] == ["MODE_CHANGE", "CONFIG"]
+    assert [kind for kind, _ in await orders(site, 31)] == ["MODE_CHANGE", "CONFIG"]
 
 
 async def test_an_emergency_stop_holds_until_the_new_organisation_ends_it(site: PartnerSite) -> None:

@@ -222,6 +222,7 @@ class SiteMachine(RuleBasedStateMachine):
         """The plant stays connected and takes everything."""
         self.work()
         self.runner.run(self.site.acknowledge({}, now=self.now, connects=True))
+        self.now += timedelta(seconds=30)  # until what the plant has just refused is issued again
         for _ in range(50):
             self.work()
             commands = self.delivered()

@@ -5,7 +5,7 @@ answer is issued again while it holds.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -27,6 +27,9 @@ __all__ = ["apply_ends"]
 
 _MODES: Final = (CommandType.MODE_CHANGE, CommandType.EMERGENCY)
 
+_PAUSE: Final = timedelta(seconds=30)
+"""Time from a refusal until the same is issued again: a plant may report ONLINE many times per minute."""
+
 
 async def apply_ends(
     db: Connection,
@@ -39,7 +42,7 @@ async def apply_ends(
     Args:
         steps: the newest step of each command, by command id. Steps to an open state are ignored.
         partner_commands: ids of those commands that are partner commands.
-        connected: plants that have just connected. What they refused or failed is issued again.
+        connected: plants that have just connected. What they refused or failed is issued again, after a pause.
     """
     ends = {command_id: step for command_id, step in steps.items() if step.status not in OPEN}
     plants = await store.concerned(db, {end.plant_id for end in ends.values()}, ends, connected)
@@ -57,7 +60,7 @@ async def apply_ends(
         if changed != site:
             await sites.save_site(db, changed)
     if connected:
-        await store.wake(db, [plant for plant in plants if plant in connected], utc_now())
+        await store.wake(db, [plant for plant in plants if plant in connected], utc_now(), _PAUSE)
 
 
 async def _without_lost_setpoint(db: Connection, site: Site, ends: Mapping[UUID, Transition]) -> Site:

@@ -1,7 +1,7 @@
 """SQL of what plants have not confirmed. Lock the site's row before you write its rows here."""
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -106,10 +106,12 @@ async def of_plants(db: Connection, plant_ids: Sequence[UUID]) -> list[Unconfirm
     return await cursor.fetchall()
 
 
-async def wake(db: Connection, plant_ids: Sequence[UUID], now: datetime) -> None:
-    """Make the rows due that waited for a connection of these plants."""
+async def wake(db: Connection, plant_ids: Sequence[UUID], now: datetime, pause: timedelta) -> None:
+    """Make the rows due that waited for a connection of these plants, `pause` after the refusal at the earliest."""
     await db.execute(
-        "UPDATE vcp_unconfirmed SET due_at = %s WHERE plant_id = ANY(%s) AND due_at = 'infinity'", (now, list(plant_ids))
+        "UPDATE vcp_unconfirmed u SET due_at = greatest(%(now)s, (SELECT c.finished_at + %(pause)s FROM plant_command c"
+        " WHERE c.id = u.command_id)) WHERE u.plant_id = ANY(%(plants)s) AND u.due_at = 'infinity'",
+        {"now": now, "pause": pause, "plants": list(plant_ids)},
     )
 
 
