@@ -1,7 +1,5 @@
 """Delivery of notifications through the configured channels."""
 
-import httpx
-
 from gridfleet.domains.notifications.channels.email import EmailChannel
 from gridfleet.domains.notifications.channels.push import ExpoPush
 from gridfleet.domains.notifications.channels.sms import SmsChannel
@@ -13,20 +11,17 @@ from gridfleet.kernel.settings import Settings
 
 __all__ = ["deliver_notifications"]
 
-_SECONDS = 20
-
 
 async def deliver_notifications(settings: Settings, database: Database) -> None:
     """Deliver queued notifications until cancelled. Raises when the database connection is lost."""
     sms_url, expo_token = settings.sms_url, settings.expo_access_token
-    async with httpx.AsyncClient(base_url=settings.expo_url, timeout=_SECONDS) as http:
-        expo = ExpoPush(http, expo_token.get_secret_value() if expo_token else None)
-        await NotificationWorker(
-            database,
-            {
-                Channel.PUSH: expo,
-                Channel.EMAIL: EmailChannel(open_delivery(settings), settings.base_url),
-                Channel.SMS: SmsChannel(sms_url.get_secret_value() if sms_url else None),
-            },
-            expo,
-        ).run()
+    expo = ExpoPush(settings.expo_url, expo_token.get_secret_value() if expo_token else None)
+    await NotificationWorker(
+        database,
+        {
+            Channel.PUSH: expo,
+            Channel.EMAIL: EmailChannel(open_delivery(settings), settings.base_url),
+            Channel.SMS: SmsChannel(sms_url.get_secret_value() if sms_url else None),
+        },
+        expo,
+    ).run()

@@ -11,7 +11,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import UUID
 
-import httpx
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Message as MessageHandler
@@ -29,7 +28,9 @@ from gridfleet.domains.notifications.push_tokens.registration import delete_toke
 from gridfleet.domains.notifications.queue import NotificationContent
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.cause import at_work
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
+from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.mail.delivery import SmtpDelivery
 from gridfleet.kernel.pagination import Paging
 from support.builders.accounts import add_member, add_organization, add_user, caller_of
@@ -74,21 +75,20 @@ async def delivering(
     database: Database, expo: ExpoServer, *, smtp: str = "smtp://127.0.0.1:1", sms: str | None = None, wait: float = 0.05
 ) -> AsyncIterator[None]:
     """The worker with short waits."""
-    async with httpx.AsyncClient(base_url=expo.url, timeout=5) as http:
-        push = ExpoPush(http, "expo-access-token")
-        worker = NotificationWorker(
-            database,
-            {
-                Channel.PUSH: push,
-                Channel.EMAIL: EmailChannel(SmtpDelivery(smtp, "Gridfleet <no-reply@example.com>"), "http://localhost"),
-                Channel.SMS: SmsChannel(sms),
-            },
-            push,
-            waits=[timedelta(seconds=wait)],
-            receipt_after=timedelta(seconds=wait),
-        )
-        async with running(worker.run()):
-            yield
+    push = ExpoPush(expo.url, "expo-access-token")
+    worker = NotificationWorker(
+        database,
+        {
+            Channel.PUSH: push,
+            Channel.EMAIL: EmailChannel(SmtpDelivery(smtp, "Gridfleet <no-reply@example.com>"), "http://localhost"),
+            Channel.SMS: SmsChannel(sms),
+        },
+        push,
+        waits=[timedelta(seconds=wait)],
+        receipt_after=timedelta(seconds=wait),
+    )
+    async with running(worker.run()):
+        yield
 
 
 async def logs(database: Database) -> list[NotificationLog]:
@@ -406,18 +406,30 @@ async def test_a_gateway_that_hangs_holds_up_its_own_channel_alone(database: Dat
     await add_staff(database, organization.id, OrgRole.ORG_ADMIN, token=TOKEN, phone="+420123456789")
     await queue(database, organization.id, Channel.SMS)
     hanging = HangingChannel()
-    async with httpx.AsyncClient(base_url=expo.url, timeout=5) as http:
-        push = ExpoPush(http)
-        async with running(NotificationWorker(database, {Channel.PUSH: push, Channel.SMS: hanging}, push).run()):
-            async with asyncio.timeout(10):
-                await hanging.asked.wait()
-            await queue(database, organization.id, Channel.PUSH)
-            # The one that hangs is given up after half a minute.
-            found = await until(database, lambda found: any(log.status is NotificationStatus.SENT for log in found))
+    push = ExpoPush(expo.url)
+    async with running(NotificationWorker(database, {Channel.PUSH: push, Channel.SMS: hanging}, push).run()):
+        async with asyncio.timeout(10):
+            await hanging.asked.wait()
+        await queue(database, organization.id, Channel.PUSH)
+        # The one that hangs is given up after half a minute.
+        found = await until(database, lambda found: any(log.status is NotificationStatus.SENT for log in found))
     assert {(log.channel, log.status) for log in found} == {
         (Channel.PUSH, NotificationStatus.SENT),
         (Channel.SMS, NotificationStatus.PENDING),
     }
+
+
+@pytest.mark.parametrize("piece", [b" ", b" " * 65536])
+async def test_a_push_service_whose_response_has_no_end_fails_the_message(expo: ExpoServer, piece: bytes) -> None:
+    expo.endless = piece
+    push = ExpoPush(expo.url)
+    message = Outgoing(new_id(), Channel.PUSH, TOKEN, "Low battery", "", {}, 1, utc_now(), None, True, None)
+    [outcome] = await push.send([message])
+    assert not expo.read_to_the_end
+    assert "it has more than" in str(outcome.error)
+    assert not outcome.final
+    with pytest.raises(Exception, match="it has more than"):
+        await push.receipts(["ticket"])
 
 
 async def test_receipts_that_make_no_sense_do_not_stop_the_deliveries(database: Database, expo: ExpoServer) -> None:
@@ -486,10 +498,9 @@ async def test_a_message_that_cannot_be_sent_fails_alone(database: Database, exp
                 raise KeyError("poison")
             return await super().send(deliveries)
 
-    async with httpx.AsyncClient(base_url=expo.url, timeout=5) as http:
-        push = Choking(http)
-        async with running(NotificationWorker(database, {Channel.PUSH: push}, push).run()):
-            found = await until(database, settled)
+    push = Choking(expo.url)
+    async with running(NotificationWorker(database, {Channel.PUSH: push}, push).run()):
+        found = await until(database, settled)
 
     assert sorted((log.status.value, log.error) for log in found) == [
         ("FAILED", "KeyError: 'poison'"),
@@ -579,7 +590,7 @@ async def test_a_worker_that_is_late_changes_nothing(database: Database, expo: E
 
     async with contextlib.AsyncExitStack() as workers:
         await queue(database, organization.id, Channel.SMS)
-        push = ExpoPush(await workers.enter_async_context(httpx.AsyncClient(base_url=expo.url, timeout=5)))
+        push = ExpoPush(expo.url)
         tasks = []
         for gateway in (late, current):
             tasks.append(asyncio.create_task(NotificationWorker(database, {Channel.SMS: gateway}, push).run()))

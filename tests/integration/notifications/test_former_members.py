@@ -4,8 +4,6 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
-import httpx
-
 from gridfleet.domains.notifications.channels.email import EmailChannel
 from gridfleet.domains.notifications.channels.push import ExpoPush
 from gridfleet.domains.notifications.channels.sms import SmsChannel
@@ -43,11 +41,12 @@ async def test_former_members_are_not_notified(database: Database, home: Path) -
         await db.execute(f"DELETE FROM membership {of_user}", (organization.id, removed.id))
         await db.execute(f"UPDATE membership SET role = 'VIEWER' {of_user}", (organization.id, lowered.id))
 
-    async with httpx.AsyncClient() as http:
-        mail = EmailChannel(FolderDelivery(home / "mail", "Gridfleet <no-reply@example.com>"), "http://localhost")
-        worker = NotificationWorker(database, {Channel.EMAIL: mail}, ExpoPush(http, None), waits=[timedelta(seconds=0.05)])
-        async with running(worker.run()):
-            logs = await _settled(database)
+    mail = EmailChannel(FolderDelivery(home / "mail", "Gridfleet <no-reply@example.com>"), "http://localhost")
+    worker = NotificationWorker(
+        database, {Channel.EMAIL: mail}, ExpoPush("http://127.0.0.1:1"), waits=[timedelta(seconds=0.05)]
+    )
+    async with running(worker.run()):
+        logs = await _settled(database)
 
     sent = {user.id: [mail["Subject"] for mail in delivered(home, user.email)] for user in (member, lowered, removed)}
     assert sent == {member.id: [organization.slug], lowered.id: [], removed.id: [elsewhere.slug]}
@@ -73,11 +72,10 @@ async def test_addresses_of_other_users_are_not_notified(database: Database, hom
 
     mail = EmailChannel(FolderDelivery(home / "mail", "Gridfleet <no-reply@example.com>"), "http://localhost")
     with expo_server() as expo:
-        async with httpx.AsyncClient(base_url=expo.url) as http:
-            push = ExpoPush(http, None)
-            channels = {Channel.PUSH: push, Channel.EMAIL: mail, Channel.SMS: SmsChannel(None)}
-            async with running(NotificationWorker(database, channels, push).run()):
-                logs = await _settled(database)
+        push = ExpoPush(expo.url)
+        channels = {Channel.PUSH: push, Channel.EMAIL: mail, Channel.SMS: SmsChannel(None)}
+        async with running(NotificationWorker(database, channels, push).run()):
+            logs = await _settled(database)
 
     assert expo.messages == []
     assert [len(delivered(home, user.email)) for user in (keeps, gave)] == [1, 0]

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-import httpx
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -139,13 +138,12 @@ async def test_what_a_user_no_longer_wants_or_not_now_is_not_sent(people: People
         await notify(people, where, Severity.WARNING, Severity.EMERGENCY)
     await prefer(people, ben, email=["WARNING"])
     database = people.service.state.database
-    async with httpx.AsyncClient() as http:
-        mail = EmailChannel(FolderDelivery(home / "mail", "Gridfleet <no-reply@example.com>"), "http://localhost")
-        worker = NotificationWorker(database, {Channel.EMAIL: mail}, ExpoPush(http, None))
-        async with running(worker.run()):
-            async with asyncio.timeout(60):
-                while await people.execute("SELECT id FROM notification_log WHERE due_at < now() + interval '1 hour'"):
-                    await asyncio.sleep(0.1)
+    mail = EmailChannel(FolderDelivery(home / "mail", "Gridfleet <no-reply@example.com>"), "http://localhost")
+    worker = NotificationWorker(database, {Channel.EMAIL: mail}, ExpoPush("http://127.0.0.1:1"))
+    async with running(worker.run()):
+        async with asyncio.timeout(60):
+            while await people.execute("SELECT id FROM notification_log WHERE due_at < now() + interval '1 hour'"):
+                await asyncio.sleep(0.1)
     sent = {who.id: sorted(mail["Subject"] for mail in delivered(home, who.email)) for who in (ada, ben, eve)}
     assert sent == {ada.id: ["EMERGENCY", "WARNING"], ben.id: ["WARNING"], eve.id: ["EMERGENCY"]}
     [unwanted] = await deliveries(people, ben, "&status=FAILED")
@@ -170,18 +168,17 @@ async def test_what_waits_for_the_end_of_quiet_hours_is_sent_when_these_are_ende
         await prefer(people, person, quietHours=around, push=[])
     for where in (org, other):
         await notify(people, where, Severity.WARNING)
-    async with httpx.AsyncClient() as http:
-        mail = EmailChannel(FolderDelivery(home / "mail", "Gridfleet <no-reply@example.com>"), "http://localhost")
-        worker = NotificationWorker(people.service.state.database, {Channel.EMAIL: mail}, ExpoPush(http, None))
-        async with running(worker.run()), asyncio.timeout(60):
-            while await people.execute("SELECT id FROM notification_log WHERE due_at < now() + interval '1 hour'"):
+    mail = EmailChannel(FolderDelivery(home / "mail", "Gridfleet <no-reply@example.com>"), "http://localhost")
+    worker = NotificationWorker(people.service.state.database, {Channel.EMAIL: mail}, ExpoPush("http://127.0.0.1:1"))
+    async with running(worker.run()), asyncio.timeout(60):
+        while await people.execute("SELECT id FROM notification_log WHERE due_at < now() + interval '1 hour'"):
+            await asyncio.sleep(0.1)
+        await prefer(people, ada, quietHours=None)
+        await prefer(people, ben, quietHours={"from": hours[1], "to": hours[2], "timeZone": "UTC"})
+        await prefer(people, eve, push=["INFO"])
+        for person in (ada, ben):
+            while not delivered(home, person.email):
                 await asyncio.sleep(0.1)
-            await prefer(people, ada, quietHours=None)
-            await prefer(people, ben, quietHours={"from": hours[1], "to": hours[2], "timeZone": "UTC"})
-            await prefer(people, eve, push=["INFO"])
-            for person in (ada, ben):
-                while not delivered(home, person.email):
-                    await asyncio.sleep(0.1)
     assert not delivered(home, eve.email)
 
 

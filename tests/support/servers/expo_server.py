@@ -1,5 +1,6 @@
 """A push service in Expo's format on a local port, with configurable responses."""
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 JsonObject = dict[str, Any]
+
+MIB = 1024 * 1024
 
 
 @dataclass
@@ -32,10 +35,14 @@ class ExpoServer:
     """Number of next requests that get status 503."""
     bodies: list[Any] = field(default_factory=list)
     """The responses to the next requests, with status 200."""
+    endless: bytes | None = None
+    """Written after the head of every response, chunked, until the client closes the connection or has had 64 MiB."""
     together_refused: bool = False
     """Whether requests with more than one message are refused, as for tokens of two projects."""
     lonely_token: str | None = None
     """A token that makes each request with other messages fail."""
+    read_to_the_end: bool = False
+    """Whether a client has read all of such a response."""
     _tickets: dict[str, str] = field(default_factory=dict)
 
     def answer(self, path: str, content: Any) -> tuple[int, Any]:
@@ -82,6 +89,9 @@ def expo_server() -> Iterator[ExpoServer]:
         def do_POST(self) -> None:
             content = json.loads(self.rfile.read(int(self.headers["content-length"])))
             state.headers.append({name.lower(): value for name, value in self.headers.items()})
+            if state.endless is not None:
+                self._answer_without_end(state.endless)
+                return
             status, body = state.answer(self.path, content)
             raw = json.dumps(body).encode()
             self.send_response(status)
@@ -89,6 +99,14 @@ def expo_server() -> Iterator[ExpoServer]:
             self.send_header("content-length", str(len(raw)))
             self.end_headers()
             self.wfile.write(raw)
+
+        def _answer_without_end(self, piece: bytes) -> None:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")
+            chunks = b"%x\r\n%s\r\n" % (len(piece), piece) * max(1, 64 * 1024 // len(piece))
+            with contextlib.suppress(ConnectionError):
+                for _ in range(64 * MIB // len(chunks)):
+                    self.wfile.write(chunks)
+                state.read_to_the_end = True
 
         def log_message(self, format: str, *args: Any) -> None:
             """Log nothing."""

@@ -9,14 +9,18 @@ import msgspec
 
 from gridfleet.domains.notifications.channels.outcome import Outcome
 from gridfleet.domains.notifications.models import Outgoing
-from gridfleet.kernel.isolation import reason_of
+from gridfleet.kernel.outbound.addresses import NameUnknown
+from gridfleet.kernel.outbound.sending import Outbound, Response, ResponseTooLarge, TimedOut, Unreachable
 
-__all__ = ["DEVICE_NOT_REGISTERED", "ExpoPush", "ExpoRefused"]
+__all__ = ["DEVICE_NOT_REGISTERED", "ExpoPush", "ExpoRefused", "ExpoUnavailable"]
 
 DEVICE_NOT_REGISTERED: Final = "DeviceNotRegistered"
 _FINAL: Final = {DEVICE_NOT_REGISTERED, "MessageTooBig", "MismatchSenderId"}
 _REQUESTS_AT_ONCE: Final = 6
 """As many as Expo's own client sends at the same time."""
+_SECONDS: Final = 20.0
+_MOST_BYTES: Final = 1024 * 1024
+"""Of a response. Reading the largest as JSON takes milliseconds; 300 receipts with errors have 100 KB."""
 _LOUD: Final = {"CRITICAL", "EMERGENCY"}
 
 
@@ -24,16 +28,23 @@ class ExpoRefused(Exception):
     """The service answered a whole request with an error, or its response cannot be read."""
 
 
+class ExpoUnavailable(Exception):
+    """There is no response, or none that is worth reading. A later request may succeed."""
+
+
 class ExpoPush:
     """A push service with Expo's API. It accepts 100 messages per request."""
 
     most = 100
 
-    def __init__(self, http: httpx.AsyncClient, access_token: str | None = None) -> None:
-        """Create a client. `http` has the service's base URL; `access_token` is needed if the Expo project requires one."""
-        self._http = http
+    def __init__(self, url: str, access_token: str | None = None) -> None:
+        """Create a client of the service at `url`. `access_token` is needed if the Expo project requires one."""
+        self._outbound = Outbound(seconds=_SECONDS)
+        self._base = httpx.URL(url.rstrip("/"))
         self._requests = asyncio.Semaphore(_REQUESTS_AT_ONCE)
-        self._headers = {"authorization": f"Bearer {access_token}"} if access_token else {}
+        self._headers = {"content-type": "application/json"}
+        if access_token:
+            self._headers["authorization"] = f"Bearer {access_token}"
 
     async def send(self, deliveries: Sequence[Outgoing]) -> list[Outcome]:
         """Send messages. A request that is refused as a whole is repeated in halves.
@@ -49,9 +60,9 @@ class ExpoPush:
             middle = len(deliveries) // 2
             halves = await asyncio.gather(self.send(deliveries[:middle]), self.send(deliveries[middle:]))
             return [outcome for half in halves for outcome in half]
-        except httpx.HTTPError as error:
+        except ExpoUnavailable as error:
             # Of this request only: what the other half has sent would be sent again.
-            return [Outcome(reason_of(error))] * len(deliveries)
+            return [Outcome(str(error))] * len(deliveries)
         if not isinstance(tickets, list) or len(tickets) != len(deliveries):
             return [Outcome("the push service answered with another number of tickets than messages")] * len(deliveries)
         return [_outcome(ticket) for ticket in tickets]
@@ -62,17 +73,34 @@ class ExpoPush:
         return {ticket: _outcome(receipt) for ticket, receipt in found.items()} if isinstance(found, dict) else {}
 
     async def _post(self, method: str, content: object) -> Any:
-        response = await self._http.post(f"/--/api/v2/push/{method}", json=content, headers=self._headers)
-        if response.status_code == 429 or response.status_code >= 500:
-            response.raise_for_status()
+        response = await self._request(f"/--/api/v2/push/{method}", msgspec.json.encode(content))
+        if response.status == 429 or response.status >= 500:
+            raise ExpoUnavailable(f"the push service answered {response.status}")
         try:
-            body = msgspec.json.decode(response.content, type=_Response)
+            body = msgspec.json.decode(response.body, type=_Response)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ExpoRefused(f"the push service's response ({response.status_code}) cannot be read: {error}") from None
-        if response.is_error or body.errors:
+            raise ExpoRefused(f"the push service's response ({response.status}) cannot be read: {error}") from None
+        if response.status >= 400 or body.errors:
             reasons = "; ".join(f"{error.code}: {error.message}" for error in body.errors or ())
-            raise ExpoRefused(reasons or f"the push service answered {response.status_code}")
+            raise ExpoRefused(reasons or f"the push service answered {response.status}")
         return body.data
+
+    async def _request(self, path: str, content: bytes) -> Response:
+        try:
+            # The service is the operator's choice, so its address may be private.
+            async with self._outbound.open(self._base, private=True) as client:
+                response = await client.send("POST", path, content=content, headers=self._headers)
+        except NameUnknown as error:
+            raise ExpoUnavailable("the push service's host name has no address") from error
+        except Unreachable as error:
+            raise ExpoUnavailable(f"the push service cannot be reached: {error}") from error
+        except TimedOut as error:
+            raise ExpoUnavailable("the push service did not answer in time") from error
+        except ResponseTooLarge as error:
+            raise ExpoUnavailable(f"the push service's response was not read: {error}") from error
+        if len(response.body) > _MOST_BYTES:
+            raise ExpoUnavailable(f"the push service's response was not read: it has more than {_MOST_BYTES} bytes")
+        return response
 
 
 class _Error(msgspec.Struct):
