@@ -1,8 +1,10 @@
-"""Text messages that are sent at the same time."""
+"""Text messages that are sent at the same time, and gateways that hang."""
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -22,6 +24,39 @@ async def test_a_failure_says_nothing_about_messages_of_others() -> None:
         [False, True, False],
         [False, False, True],
     ]
+
+
+async def test_a_gateway_that_hangs_delays_no_other_work_of_the_process() -> None:
+    with ThreadPoolExecutor(2) as shared, hanging_gateway() as (url, asked):
+        asyncio.get_running_loop().set_default_executor(shared)
+        channel = SmsChannel(url)
+        sending = asyncio.create_task(channel.send([outgoing(str(number)) for number in range(channel.most)]))
+        for _ in range(2):
+            while not asked.acquire(blocking=False):
+                await asyncio.sleep(0.01)
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: 7), 10) == 7
+        assert not sending.done()
+        sending.cancel()
+
+
+@contextlib.contextmanager
+def hanging_gateway() -> Iterator[tuple[str, threading.Semaphore]]:
+    """A gateway that accepts connections and never answers. The semaphore counts them."""
+    asked, over = threading.Semaphore(0), threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.release()
+            over.wait(60)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"json://127.0.0.1:{server.server_address[1]}/{{phone}}?rto=60", asked
+    finally:
+        over.set()
+        server.shutdown()
+        server.server_close()
 
 
 @contextlib.contextmanager

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextvars import ContextVar
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from typing import Final
 from urllib.parse import quote
 
@@ -40,10 +41,13 @@ class SmsChannel:
 
     def __init__(self, url: str | None) -> None:
         self._url = url
+        # A gateway that hangs occupies threads also after the caller has given up. Other work must not wait for them.
+        self._threads = ThreadPoolExecutor(self.most, "sms")
 
     async def send(self, deliveries: Sequence[Outgoing]) -> list[Outcome]:
         """Send messages concurrently, each in a thread."""
-        return await asyncio.gather(*(asyncio.to_thread(self._send, delivery) for delivery in deliveries))
+        send = asyncio.get_running_loop().run_in_executor
+        return await asyncio.gather(*(send(self._threads, copy_context().run, self._send, delivery) for delivery in deliveries))
 
     def _send(self, delivery: Outgoing) -> Outcome:
         if self._url is None:
@@ -57,7 +61,7 @@ class SmsChannel:
         log.addHandler(_COLLECT)
         if not log.isEnabledFor(logging.WARNING):
             log.setLevel(logging.WARNING)
-        # Each message has a context of its own, which Apprise passes on to its threads.
+        # Each message has a context of its own (`send`), which Apprise passes on to its threads.
         warnings: list[str] = []
         _warnings.set(warnings)
         if gateway.notify(body=delivery.subject[:_LONGEST]):
