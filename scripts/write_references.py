@@ -119,7 +119,7 @@ TOPICS = {
     ),
     "Mail and notifications": ("smtp_", "mail_", "expo_", "sms_"),
     "Ingest": ("ingest_",),
-    "Retention": ("audit_", "command_", "csp_report_days", "telemetry_"),
+    "Retention": ("alert_days", "audit_", "command_", "csp_report_days", "telemetry_"),
 }
 """Where a setting belongs, by how its name begins; what fits nowhere comes last."""
 

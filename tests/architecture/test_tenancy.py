@@ -14,9 +14,10 @@ MIGRATIONS = SOURCE / "kernel" / "db" / "migrations" / "versions"
 
 ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "alerts/store": (
-        "ingest raises alerts about what verified plants reported",
-        "newest_times plant_names insert resolve_by_itself changes moved_plants follow_plant end_move",
+        "ingest raises alerts about what verified plants reported; resolved ones are deleted after their time",
+        "newest_times plant_names insert resolve_by_itself changes moved_plants follow_plant end_move delete_resolved",
     ),
+    "alerts/retention": ("resolved alerts of all organisations are deleted after their time", "delete_resolved"),
     "alerts/states/store": (
         "ingest keeps the states of what verified plants reported",
         "rule_states count_states hold_rules hold_states insert_rule_states update_rule_states delete_rule_states",

@@ -12,6 +12,7 @@ from typing import Final
 from procrastinate import App, PsycopgConnector
 
 from gridfleet.domains.alerts.moves import follow_moves
+from gridfleet.domains.alerts.retention import delete_resolved
 from gridfleet.domains.notifications.logs import trim_deliveries
 from gridfleet.domains.plants.commands.clocks import correct_due
 from gridfleet.domains.plants.credentials.packages import delete_old_packages, delete_previous_secrets
@@ -98,6 +99,11 @@ def build_app(settings: Settings, database: Database) -> App:
     @app.task(queueing_lock="forget_commands", name="vcp.forget_commands")
     async def delete_old_commands(timestamp: int) -> None:
         await delete_commands(database, days_before(utc_now(), settings.command_days))
+
+    @app.periodic(cron="57 3 * * *")
+    @app.task(queueing_lock="delete_alerts", lock="delete_alerts", name="alerts.delete_resolved")
+    async def delete_old_alerts(timestamp: int) -> None:
+        await delete_resolved(database, days_before(utc_now(), settings.alert_days))
 
     @app.periodic(cron="*/10 * * * *")
     @app.task(queueing_lock="settle_missed", name="vcp.settle_missed")

@@ -191,6 +191,7 @@ class Settings(BaseSettings):
     esm_allow_private: bool = Field(
         False, description="Whether an ESM may have a private address. Only for closed networks whose members are all trusted."
     )
+    alert_days: int = Field(1_825, ge=1, description="Days for which alerts are kept after they have been resolved.")
     audit_days: int = Field(730, ge=1, description="Days for which audit events are kept.")
     command_days: int = Field(
         730, ge=1, description="Days for which plant commands and partner commands are kept after they have ended."

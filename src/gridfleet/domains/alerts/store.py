@@ -109,6 +109,22 @@ async def delete_of_plant(db: Connection, org: OrgScope, plant_id: UUID, limit: 
     return cursor.rowcount
 
 
+async def delete_resolved(db: Connection, first: UUID, before: datetime, limit: int) -> int:
+    """Delete up to `limit` alerts that were resolved before `before` and that no state refers to. Returns their number.
+
+    Args:
+        first: Lower bound of the ids of alerts that were raised at `before` or later. It limits what is read.
+    """
+    cursor = await db.execute(
+        "DELETE FROM alert WHERE id = ANY (ARRAY("
+        "SELECT id FROM alert a WHERE id < %s AND status = 'RESOLVED' AND resolved_at < %s"
+        " AND NOT EXISTS (SELECT FROM alert_state s WHERE s.alert_id = a.id)"
+        " ORDER BY id LIMIT %s FOR UPDATE OF a SKIP LOCKED))",
+        (first, before, limit),
+    )
+    return cursor.rowcount
+
+
 async def moved_plants(db: Connection) -> list[tuple[UUID, datetime]]:
     """Return the plants whose alerts have to follow them, and when they moved last; the one that waits longest first."""
     cursor = await db.execute("SELECT plant_id, moved_at FROM moved_plant ORDER BY moved_at")
