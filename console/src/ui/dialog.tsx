@@ -24,6 +24,8 @@ export function Dialog({ title, onClose, isKept = false, children }: DialogProps
       ref={dialog}
       aria-labelledby={id}
       onClose={onClose}
+      // Chromium closes a dialog at the second Escape, whatever `cancel` events prevent; other browsers may lack the attribute.
+      closedby={isKept ? "none" : "closerequest"}
       onCancel={(event) => {
         if (isKept) event.preventDefault();
       }}
