@@ -15,7 +15,6 @@ from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.telemetry.energy import hours, recomputation, series
 from gridfleet.domains.telemetry.energy import store as energy_store
-from gridfleet.domains.telemetry.energy.arithmetic import limited
 from gridfleet.domains.telemetry.energy.models import DirtyHour, EnergyOverTime
 from gridfleet.domains.telemetry.energy.periods import EnergyBucket
 from gridfleet.domains.telemetry.energy.recomputation import keep_energy
@@ -23,6 +22,7 @@ from gridfleet.domains.telemetry.energy.series import EnergyQuery, energy_of_fle
 from gridfleet.domains.telemetry.energy.today import energy_of_day
 from gridfleet.domains.telemetry.roles import role_metrics
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, correct_watermark, roll_up
+from gridfleet.domains.telemetry.units import in_kilo
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
@@ -644,13 +644,13 @@ async def test_many_values_of_several_layouts_are_merged_in_a_thread(
     """A device decides with each message which of its signals it sends, and thus how many layouts its values have."""
     elsewhere: list[float] = []
 
-    def noted(value: float) -> float:
+    def noted(value: float, size: int) -> float:
         if threading.get_ident() != own:
             elsewhere.append(value)
-        return limited(value)
+        return in_kilo(value, size)
 
     own = threading.get_ident()
-    monkeypatch.setattr(hours, "limited", noted)
+    monkeypatch.setattr(hours, "in_kilo", noted)
     counter = Metric("energy_produced", "Wh", counter=True)
     for first, metrics in enumerate(([counter], [counter, Metric("voltage", "V")])):
         times = [MIDNIGHT + second * timedelta(seconds=2) for second in range(first, 3_000, 2)]

@@ -120,6 +120,14 @@ async def test_a_day_over_several_layouts_and_a_replaced_device_counts_whole(pla
     assert (await energy(plant)).produced == 7.0
 
 
+async def test_readings_in_watt_hours_have_no_further_digits_in_kilowatt_hours(plant: RecordedPlant) -> None:
+    await plant.write("PV1", [Metric("energy_produced", "Wh", counter=True)], {MIDNIGHT: [413.0], MIDNIGHT + MINUTE: [900.0]})
+    async with plant.database.transaction() as db:
+        [pv1] = await plant_sources(db, plant.org, plant.id, keys=["energy_produced"])
+        readings = await read_in_kilo(db, pv1, "energy_produced", MIDNIGHT, NOW)
+    assert list(readings.values) == [0.413, 0.9]
+
+
 @pytest.mark.parametrize("largest", [1e200, 1.7976931348623157e308])
 @pytest.mark.parametrize("unit", ["W", "kW", "MW"])
 async def test_powers_of_any_size_give_finite_energies(plant: RecordedPlant, unit: str, largest: float) -> None:

@@ -38,7 +38,7 @@ from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.history.models import LayoutSource
 from gridfleet.domains.telemetry.history.raw import Values
 from gridfleet.domains.telemetry.roles import Energy, EnergyMeter, RoleMetric, energy_meters
-from gridfleet.domains.telemetry.units import SIZES
+from gridfleet.domains.telemetry.units import KILO, in_kilo, size_of
 from gridfleet.kernel.db import Connection
 
 __all__ = ["TookTooLong", "energies_of_hours"]
@@ -51,7 +51,6 @@ power ends the line from the hour's last power.
 _LONGEST_GAP: Final = timedelta(microseconds=LONGEST_GAP)
 _HOURS_AT_ONCE: Final = 50
 """Hours of metrics that a statement reads. With a value each second, it takes half a second, and the computation a tenth."""
-_KILO: Final = SIZES["kW"]
 
 
 class TookTooLong(Exception):
@@ -99,11 +98,11 @@ _Name = tuple[int, int, str]
 
 
 class _Part(NamedTuple):
-    """Times and values of a metric in one layout as they were read, and the factor to kW or kWh."""
+    """Times and values of a metric in one layout as they were read, and the size of their unit."""
 
     times: bytes
     values: bytes
-    factor: float
+    size: int
 
 
 class _Counted(NamedTuple):
@@ -283,24 +282,24 @@ def _portions(metrics: Sequence[_Metric], runs: Sequence[_Run], until: float) ->
         yield portion
 
 
-def _picks(number: int, metric: _Metric, start: datetime, end: datetime) -> list[tuple[store.Pick, float]]:
-    """Return what to read of a metric, each with the factor to kW or kWh; newer layouts come last."""
+def _picks(number: int, metric: _Metric, start: datetime, end: datetime) -> list[tuple[store.Pick, int]]:
+    """Return what to read of a metric, each with the size of its unit; newer layouts come last."""
     found = []
     for layout in sorted(metric.source.layouts, key=lambda layout: layout.id):
         if metric.key in layout.positions:
             position = layout.positions[metric.key]
-            factor = SIZES.get(layout.metrics[position].unit, _KILO) / _KILO
-            found.append((store.Pick(number, metric.source.id, layout.id, position, start, end), factor))
+            size = size_of(layout.metrics[position].unit)
+            found.append((store.Pick(number, metric.source.id, layout.id, position, start, end), size))
     return found
 
 
 async def _read(db: Connection, metrics: Sequence[_Metric], runs: Sequence[_Run]) -> dict[_Name, Values]:
-    picks: list[tuple[store.Pick, float]] = []
+    picks: list[tuple[store.Pick, int]] = []
     owners: list[_Name] = []
     for metric in metrics:
         run = runs[metric.run]
         some = _picks(len(picks), metric, run.read_from, run.end + _AFTER)
-        picks += [(pick._replace(number=len(picks) + place), factor) for place, (pick, factor) in enumerate(some)]
+        picks += [(pick._replace(number=len(picks) + place), size) for place, (pick, size) in enumerate(some)]
         owners += [metric.name] * len(some)
     parts: dict[_Name, list[_Part]] = {metric.name: [] for metric in metrics}
     rows = await store.readings(db, [pick for pick, _ in picks]) if picks else []
@@ -313,17 +312,17 @@ async def _read(db: Connection, metrics: Sequence[_Metric], runs: Sequence[_Run]
 
 async def _read_earlier(db: Connection, metrics: Collection[_Metric], runs: Sequence[_Run]) -> dict[_Name, Values]:
     """Return the last two readings of each metric that has any before those of its run, within a day before `since`."""
-    picks: list[tuple[store.Pick, float]] = []
+    picks: list[tuple[store.Pick, int]] = []
     owners: list[_Name] = []
     for metric in metrics:
         run = runs[metric.run]
         some = _picks(0, metric, run.since - _LONGEST_GAP, run.read_from)
-        picks += [(pick._replace(number=len(picks) + place), factor) for place, (pick, factor) in enumerate(some)]
+        picks += [(pick._replace(number=len(picks) + place), size) for place, (pick, size) in enumerate(some)]
         owners += [metric.name] * len(some)
     found: dict[_Name, dict[int, float]] = {}
     rows = await store.last_readings(db, [pick for pick, _ in picks]) if picks else []
     for number, time, value in sorted(rows):  # newer layouts come last
-        found.setdefault(owners[number], {})[microseconds(time)] = limited(picks[number][1] * value)
+        found.setdefault(owners[number], {})[microseconds(time)] = in_kilo(value, picks[number][1])
     last_two = {name: sorted(readings.items())[-2:] for name, readings in found.items()}
     return {name: Values([time for time, _ in some], [value for _, value in some]) for name, some in last_two.items()}
 
@@ -332,18 +331,18 @@ async def _read_following(
     db: Connection, metrics: Collection[_Metric], runs: Sequence[_Run], values: Mapping[_Name, Values]
 ) -> dict[_Name, tuple[int, float]]:
     """Return the next reading of each metric whose last one is in its run, within a day after that."""
-    picks: list[tuple[store.Pick, float]] = []
+    picks: list[tuple[store.Pick, int]] = []
     owners: list[_Name] = []
     for metric in metrics:
         run, times = runs[metric.run], values[metric.name].times
         if times and microseconds(run.start) <= times[-1] < microseconds(run.end):
             some = _picks(0, metric, run.end + _AFTER, to_datetime(times[-1]) + _LONGEST_GAP)
-            picks += [(pick._replace(number=len(picks) + place), factor) for place, (pick, factor) in enumerate(some)]
+            picks += [(pick._replace(number=len(picks) + place), size) for place, (pick, size) in enumerate(some)]
             owners += [metric.name] * len(some)
     found: dict[_Name, dict[int, float]] = {}
     rows = await store.next_readings(db, [pick for pick, _ in picks]) if picks else []
     for number, time, value in sorted(rows):  # newer layouts come last
-        found.setdefault(owners[number], {})[microseconds(time)] = limited(picks[number][1] * value)
+        found.setdefault(owners[number], {})[microseconds(time)] = in_kilo(value, picks[number][1])
     return {name: min(readings.items()) for name, readings in found.items()}
 
 
@@ -352,7 +351,7 @@ def _unpacked(part: _Part) -> Values:
     if sys.byteorder == "little":
         when.byteswap()
         what.byteswap()
-    return Values(when, what if part.factor == 1.0 else [limited(part.factor * value) for value in what])
+    return Values(when, what if part.size == KILO else [in_kilo(value, part.size) for value in what])
 
 
 def _merged(parts: Sequence[_Part]) -> Values:

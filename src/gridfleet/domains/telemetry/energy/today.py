@@ -28,7 +28,7 @@ from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.models import LayoutSource
 from gridfleet.domains.telemetry.history.raw import Values, read_values
 from gridfleet.domains.telemetry.history.series import plant_sources
-from gridfleet.domains.telemetry.units import SIZES
+from gridfleet.domains.telemetry.units import KILO, in_kilo, size_of
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection, savepoint
 from gridfleet.kernel.time_zones import UTC_NAME
@@ -41,7 +41,6 @@ _POWER: Final = "active_power"
 _KEYS: Final = ("energy_imported", "energy_exported", "energy_produced", _POWER)
 _BEFORE_MIDNIGHT: Final = timedelta(hours=1)
 _DAY: Final = timedelta(days=1)
-_KILO: Final = SIZES["kW"]
 
 
 async def energy_of_day(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> EnergyOfDay:
@@ -135,27 +134,27 @@ async def read_in_kilo(db: Connection, source: LayoutSource, key: str, start: da
     A metric without a known unit is assumed to be in kW or kWh, like the standard keys. If an edited template gave the metric
     another unit, both layouts may have values of the same time; the value of the newer layout is used.
     """
-    picks: dict[float, list[tuple[int, int]]] = {}
+    picks: dict[int, list[tuple[int, int]]] = {}
     for layout in sorted(source.layouts, key=lambda layout: layout.id):
         if key in layout.positions:
             position = layout.positions[key]
-            factor = SIZES.get(layout.metrics[position].unit, _KILO) / _KILO
-            # The factor of the newest layout comes last.
-            picks[factor] = [*picks.pop(factor, ()), (layout.id, position)]
-    read = [(await read_values(db, source.id, chosen, start, end), factor) for factor, chosen in picks.items()]
+            size = size_of(layout.metrics[position].unit)
+            # The size of the newest layout comes last.
+            picks[size] = [*picks.pop(size, ()), (layout.id, position)]
+    read = [(await read_values(db, source.id, chosen, start, end), size) for size, chosen in picks.items()]
     return await computed(partial(_merged, read), sum(len(values.times) for values, _ in read))
 
 
-def _merged(read: Sequence[tuple[Values, float]]) -> Values:
-    """Return all values times their factors. Of those of the same time, the last one counts."""
-    parts = [_scaled(values, factor) for values, factor in read]
+def _merged(read: Sequence[tuple[Values, int]]) -> Values:
+    """Return all values in kW or kWh, each read in a unit of its size. Of those of the same time, the last one counts."""
+    parts = [_scaled(values, size) for values, size in read]
     if len(parts) < 2:
         return parts[0] if parts else Values([], [])
     merged = dict(sorted({time: value for part in parts for time, value in zip(*part, strict=True)}.items()))
     return Values(list(merged), list(merged.values()))
 
 
-def _scaled(values: Values, factor: float) -> Values:
-    if factor == 1.0:
+def _scaled(values: Values, size: int) -> Values:
+    if size == KILO:
         return values
-    return Values(values.times, [limited(factor * value) for value in values.values])
+    return Values(values.times, [in_kilo(value, size) for value in values.values])

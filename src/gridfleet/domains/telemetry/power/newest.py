@@ -63,7 +63,10 @@ def _that_measure(readings: Sequence[RoleReading], role: SignalRole) -> list[Rol
 
 
 def _sum(readings: Sequence[RoleReading]) -> float | None:
-    return _cut(sum(_cut(one.value) for one in readings)) if readings else None
+    if len(readings) < 2:
+        return _cut(readings[0].value) if readings else None
+    # To the milliwatt: the sum of 0.1 and 0.2 is 0.30000000000000004.
+    return _cut(round(sum(_cut(one.value) for one in readings), 6))
 
 
 def _average(readings: Sequence[RoleReading], capacities: dict[int, float]) -> float | None:

@@ -13,7 +13,6 @@ import structlog
 from gridfleet.domains.device_templates.models import SignalRole
 from gridfleet.domains.device_templates.roles import signal_roles, units_of
 from gridfleet.domains.telemetry.energy import store as energies
-from gridfleet.domains.telemetry.energy.arithmetic import limited
 from gridfleet.domains.telemetry.energy.periods import start_of_day
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.power import store
@@ -21,7 +20,7 @@ from gridfleet.domains.telemetry.power.counting import count_energy, with_kept_h
 from gridfleet.domains.telemetry.power.models import EnergyState, RoleReading
 from gridfleet.domains.telemetry.power.newest import newest_power
 from gridfleet.domains.telemetry.power.store import CAPACITY_KEY, PowerRow, ReadingRow
-from gridfleet.domains.telemetry.units import SIZES
+from gridfleet.domains.telemetry.units import KILO, in_kilo, size_of
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, limit_statements
 from gridfleet.kernel.isolation import SECONDS_OF_SEVERAL, may_be_poison, took_too_long
@@ -182,19 +181,11 @@ def _readings(row: ReadingRow) -> Iterator[RoleReading]:
     for key, unit, value, time in zip(row.keys, row.units, row.values, row.times, strict=True):
         role = roles.get(key)
         if role is not None or (has_capacity and key == CAPACITY_KEY and unit in _CAPACITY_UNITS):
-            factor = _factor(role, unit)
-            measured = value if factor == 1.0 else limited(value * factor)
-            yield RoleReading(role, row.source_id, row.external_id, key, measured, microseconds(time))
+            size = KILO if role in (SignalRole.SOC, SignalRole.SOH) else size_of(unit)
+            yield RoleReading(role, row.source_id, row.external_id, key, in_kilo(value, size), microseconds(time))
 
 
 @lru_cache(maxsize=1_000)
 def _declared(roles: str) -> dict[str, SignalRole]:
     """Return the roles of a template by key. They are cached: thousands of devices have the same template."""
     return signal_roles(json.loads(roles), None)
-
-
-def _factor(role: SignalRole | None, unit: str) -> float:
-    """Return what a value is multiplied by to be in kW or kWh. Without a known unit it is taken to be."""
-    if role in (SignalRole.SOC, SignalRole.SOH) or unit not in SIZES:
-        return 1.0
-    return SIZES[unit] / SIZES["kW"]
