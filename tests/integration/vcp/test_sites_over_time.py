@@ -222,6 +222,38 @@ async def test_adherence_compares_the_grids_meter_with_what_the_plant_has_applie
     assert {one.ordered_kw for one in old.quarters} == {None}
 
 
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_a_step_is_ordered_until_its_schedule_ends(site: PartnerSite, is_replaced: bool) -> None:
+    """The plant drops the step when it applies another schedule, or one without intervals."""
+    now = datetime.now(UTC)
+    start = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
+
+    async def apply_at(minute: int) -> None:
+        await site.acknowledge_newest("APPLIED")
+        await site.execute(
+            "UPDATE plant_command SET issued_at = %(at)s, finished_at = %(at)s WHERE id = %(id)s",
+            {"at": start + minute * MINUTE, "id": await site.newest()},
+        )
+
+    steps = [step(now, 60, 5), step(now + 90 * MINUTE, 60, 7)]
+    assert await site.send("schedule.set", scheduleId="s", revision=1, intervals=steps) == "ACCEPTED"
+    await apply_at(14)
+    assert await site.issue_due() > 0
+    await apply_at(15)
+    if is_replaced:
+        assert await site.send("schedule.set", scheduleId="s", revision=2, intervals=steps[1:]) == "ACCEPTED"
+    else:
+        assert await site.send("schedule.cancel", scheduleId="s") == "ACCEPTED"
+    await apply_at(30)
+    ordered = {}
+    async with site.database.transaction() as db:
+        for minute in (0, 30, 45):
+            since, until = start + minute * MINUTE, start + timedelta(hours=1)
+            found = await read_adherence(db, scope(site), site.plant.id, since, until, now)
+            ordered[minute] = [one.ordered_kw for one in found.quarters]
+    assert ordered == {0: [None, 5, None, None], 30: [None, None], 45: [None]}
+
+
 async def test_the_sums_of_the_largest_powers_are_numbers(site: PartnerSite) -> None:
     await site.plant.add_device("GRID", METER)
     await site.execute("UPDATE sub_device SET type = 'METER' WHERE plant_id = %(plant)s AND external_id = 'GRID'")

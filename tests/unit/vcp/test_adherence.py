@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from sys import float_info
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,13 +14,19 @@ from gridfleet.domains.vcp.adherence import PowerOrder, compared, orders_of, qua
 START = datetime(2026, 5, 1, 10, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 QUARTER = 15 * MINUTE
+SCHEDULES = {name: {"scheduleId": name[0], "revision": int(name[1])} for name in ("a1", "a2", "b1")}
 
 
-def setpoint(minute: float, power_kw: float, minutes: float | None = None, late: float = 0) -> AppliedPower:
+def setpoint(
+    minute: float, power_kw: float, minutes: float | None = None, late: float = 0, schedule: dict[str, Any] | None = None
+) -> AppliedPower:
+    issued_at, seconds = START + minute * MINUTE, None if minutes is None else minutes * 60
+    return AppliedPower(issued_at, issued_at + late * MINUTE, "SITE_SETPOINT", power_kw, seconds, schedule)
+
+
+def schedule(minute: float, name: str | None, late: float = 0) -> AppliedPower:
     issued_at = START + minute * MINUTE
-    return AppliedPower(
-        issued_at, issued_at + late * MINUTE, "SITE_SETPOINT", power_kw, None if minutes is None else minutes * 60
-    )
+    return AppliedPower(issued_at, issued_at + late * MINUTE, "SCHEDULE", None, None, name and SCHEDULES[name])
 
 
 def mode(minute: float, kind: str = "MODE_CHANGE") -> AppliedPower:
@@ -45,6 +52,13 @@ def minutes_of(orders: list[PowerOrder]) -> list[tuple[float, float, float]]:
         ([setpoint(0, 5, 10, late=2)], [(2, 10, 5)]),
         ([setpoint(0, 5, 1, late=2)], []),
         ([setpoint(0, 5, late=30), setpoint(10, 7)], [(10, 60, 7)]),
+        ([schedule(0, "a1"), setpoint(0, 5, 50, schedule=SCHEDULES["a1"]), schedule(20, None)], [(0, 20, 5)]),
+        ([setpoint(0, 5, 50, schedule=SCHEDULES["a1"]), schedule(20, "a2", late=2)], [(0, 22, 5)]),
+        ([setpoint(0, 5, 50, schedule=SCHEDULES["a1"]), schedule(20, "b1"), schedule(30, None)], [(0, 20, 5)]),
+        ([setpoint(0, 5, 50, schedule=SCHEDULES["a1"]), schedule(20, "a1")], [(0, 50, 5)]),
+        ([setpoint(0, 5, 50, schedule=SCHEDULES["a1"]), setpoint(10, 7), schedule(20, None)], [(0, 10, 5), (10, 60, 7)]),
+        ([setpoint(0, 5), schedule(20, "a1"), setpoint(25, 6, schedule=SCHEDULES["a1"])], [(0, 25, 5), (25, 60, 6)]),
+        ([schedule(-60, None), mode(0), schedule(20, "a1")], []),
     ],
 )
 def test_the_last_command_that_the_plant_applied_is_in_force(

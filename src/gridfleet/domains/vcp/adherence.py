@@ -1,7 +1,8 @@
 """How the measured power of a site followed what was ordered: setpoints of partners and steps of schedules.
 
 A site has one order at a time: the last command that its plant has applied. A setpoint lasts for its duration, or until the
-next command; a step lasts until its end. During a mode no power is ordered.
+next setpoint or mode; a step lasts until its end, or until another schedule or a cancellation. During a mode no power is
+ordered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,7 @@ def orders_of(applied: Sequence[AppliedPower], until: datetime) -> list[PowerOrd
         applied: The commands that the plant has applied, in the order of their issue.
         until: The end of the last order that has none.
     """
+    applied = _without_idle_schedules(applied)
     # A plant acknowledges in the order of issue; a late acknowledgement does not move a command behind its successor.
     starts = [command.finished_at for command in applied]
     for number in range(len(starts) - 2, -1, -1):
@@ -48,6 +50,16 @@ def orders_of(applied: Sequence[AppliedPower], until: datetime) -> list[PowerOrd
         if command.type == "SITE_SETPOINT" and command.power_kw is not None and start < end:
             orders.append(PowerOrder(start, end, command.power_kw))
     return orders
+
+
+def _without_idle_schedules(applied: Sequence[AppliedPower]) -> list[AppliedPower]:
+    """Return the commands without the schedules that end no step. A schedule ends the steps of all others."""
+    found: list[AppliedPower] = []
+    for command in applied:
+        step = found[-1].schedule if found and found[-1].type == "SITE_SETPOINT" else None
+        if command.type != "SCHEDULE" or (step is not None and step != command.schedule):
+            found.append(command)
+    return found
 
 
 def quarters_between(start: datetime, end: datetime) -> list[datetime]:

@@ -63,10 +63,11 @@ class Requester(msgspec.Struct, frozen=True):
 
 
 class AppliedPower(NamedTuple):
-    """A setpoint or mode that a plant has applied.
+    """A setpoint, mode or schedule that a plant has applied.
 
     `finished_at` is the time of the plant's acknowledgement; `power_kw` and `duration_seconds` are those of the command, None
-    where it has none. Modes have the type MODE_CHANGE or EMERGENCY.
+    where it has none. Modes have the type MODE_CHANGE or EMERGENCY. `schedule` has the id and the revision of a schedule, or of
+    the schedule to which a step belongs; it is None for a partner's own setpoint, and for a schedule without intervals.
     """
 
     issued_at: datetime
@@ -74,6 +75,7 @@ class AppliedPower(NamedTuple):
     type: str
     power_kw: float | None
     duration_seconds: float | None
+    schedule: dict[str, Any] | None = None
 
 
 class NewPlantCommand(NamedTuple):

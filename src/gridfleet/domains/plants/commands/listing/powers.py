@@ -16,8 +16,9 @@ _LOOKBACK: Final = timedelta(days=7)
 
 
 async def applied_powers(db: Connection, org: OrgScope, plant_id: UUID, since: datetime, until: datetime) -> list[AppliedPower]:
-    """Return the setpoints and modes that a plant has applied, in the order of their issue.
+    """Return the setpoints, modes and schedules that a plant has applied, in the order of their issue.
 
-    They were issued from `since` to `until`; the last one of the seven days before `since` is included.
+    They were issued from `since` to `until`. The last setpoint or mode of the seven days before `since` is included, with the
+    schedules after it.
     """
     return await store.applied_powers(db, org, plant_id, since, until, _LOOKBACK)

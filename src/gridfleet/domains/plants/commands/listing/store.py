@@ -174,28 +174,36 @@ async def steps(db: Connection, org: OrgScope, command_id: UUID) -> list[Command
 
 
 _POWER = (
-    "SELECT issued_at, finished_at, type, (instruction->>'powerKw')::float8 AS power_kw,"
-    " (instruction->'params'->>'durationSeconds')::float8 AS duration_seconds FROM plant_command c"
-    " WHERE plant_id = %(plant)s AND type IN ('SITE_SETPOINT', 'MODE_CHANGE', 'EMERGENCY') AND status = 'APPLIED'"
-    f" AND {_OURS}"
+    "SELECT id, issued_at, finished_at, type, (instruction->>'powerKw')::float8 AS power_kw,"
+    " (instruction->'params'->>'durationSeconds')::float8 AS duration_seconds,"
+    " CASE WHEN instruction->'schedule'->'intervals' IS DISTINCT FROM '[]' THEN (instruction->'schedule') - 'intervals' END"
+    f" AS schedule FROM plant_command c WHERE plant_id = %(plant)s AND status = 'APPLIED' AND {_OURS}"
 )
 MOST_POWERS = 50_000
-"""The most setpoints and modes that are read at once: one every few seconds for two days."""
+"""The most setpoints, modes and schedules that are read at once: one every few seconds for two days."""
 
 
 async def applied_powers(
     db: Connection, org: OrgScope, plant_id: UUID, since: datetime, until: datetime, lookback: timedelta
 ) -> list[AppliedPower]:
-    """Return the organisation's setpoints and modes from `since` to `until` that the plant has applied, in the order of issue.
+    """Return the organisation's setpoints, modes and schedules from `since` to `until` that the plant has applied, in the order
+    of issue.
 
-    The last one before `since` is included if it was issued within `lookback`.
+    The last setpoint or mode before `since` is included if it was issued within `lookback`, with the schedules after it.
     """
+    powers = ["SITE_SETPOINT", "MODE_CHANGE", "EMERGENCY"]
     cursor = db.cursor(row_factory=class_row(AppliedPower))
     await cursor.execute(
-        f"({_POWER} AND issued_at >= %(since)s::timestamptz - %(lookback)s::interval AND issued_at < %(since)s"
-        " ORDER BY issued_at DESC, id DESC LIMIT 1)"
-        f" UNION ALL ({_POWER} AND issued_at >= %(since)s AND issued_at < %(until)s ORDER BY issued_at, id LIMIT %(most)s)",
+        f"WITH earlier AS ({_POWER} AND type = ANY(%(powers)s) AND issued_at >= %(since)s::timestamptz - %(lookback)s::interval"
+        " AND issued_at < %(since)s ORDER BY issued_at DESC, id DESC LIMIT 1)"
+        f" SELECT {', '.join(AppliedPower._fields)} FROM (SELECT * FROM earlier"
+        f" UNION ALL ({_POWER} AND type = 'SCHEDULE' AND issued_at >= (SELECT issued_at FROM earlier) AND issued_at < %(since)s"
+        f" ORDER BY issued_at, id LIMIT %(most)s) UNION ALL ({_POWER} AND type = ANY(%(types)s)"
+        " AND issued_at >= %(since)s AND issued_at < %(until)s ORDER BY issued_at, id LIMIT %(most)s)) AS found"
+        " ORDER BY issued_at, id",
         {
+            "powers": powers,
+            "types": [*powers, "SCHEDULE"],
             "plant": plant_id,
             "org": org.organization_id,
             "lookback": lookback,
