@@ -13,6 +13,7 @@ from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.plants import lifecycle, registry
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.models import PlantChanges
+from gridfleet.domains.plants.sub_devices.registry import delete_sub_device
 from gridfleet.domains.telemetry.energy import hours, recomputation, series
 from gridfleet.domains.telemetry.energy import store as energy_store
 from gridfleet.domains.telemetry.energy.models import DirtyHour, EnergyOverTime
@@ -678,3 +679,25 @@ async def test_energy_that_arrives_late_is_counted_once_before_its_hours_are_kep
     assert column(await of_plant(site, query), "produced") == pytest.approx(right), "before the energies are kept"
     await keep_energy(site.database)
     assert column(await of_plant(site, query), "produced") == pytest.approx(right)
+
+
+@pytest.mark.parametrize("external_id", ["INV1", "PV2"])
+async def test_a_deleted_device_keeps_the_energy_of_its_time(site: RecordedPlant, external_id: str) -> None:
+    """Also in hours that are computed again after its deletion, and after another device has its external id."""
+    await site.add_device(external_id)
+    await set_template(site, external_id, await add_template(site.database, yield_total="energy_produced"))
+    total = [Metric("yield_total", "kWh", counter=True)]
+    await site.write(external_id, total, {MIDNIGHT + number * HOUR: [100.0 + number] for number in range(8)})
+    await work(site.database)
+    assert column(await of_plant(site, range_of(EnergyBucket.HOUR)), "produced")[:8] == [0, *[1] * 7]
+    async with site.database.transaction() as db:
+        await delete_sub_device(db, administrator(site.organization_id), site.id, external_id)
+    await counted(site, {MIDNIGHT + 4 * HOUR: 50.0, MIDNIGHT + 5 * HOUR: 52.0})
+    await work(site.database)
+    assert column(await of_plant(site, range_of(EnergyBucket.HOUR)), "produced")[:8] == [0, 1, 1, 1, 1, 3, 1, 1]
+    await site.add_device(external_id)
+    await set_template(site, external_id, await add_template(site.database, lifetime="energy_produced"))
+    await counted(site, {MIDNIGHT + 6 * HOUR: 55.0})
+    await work(site.database)
+    assert column(await of_plant(site, range_of(EnergyBucket.HOUR)), "produced")[:8] == [0, 1, 1, 1, 1, 3, 4, 1]
+    await check_totals(site.database, site.organization_id)

@@ -67,7 +67,8 @@ async def role_metrics(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, 
     """Return the metrics with a role of those plants of any organisation that have one, newest sources first.
 
     The metrics of deleted sub-devices are included. A metric has the role that the template of the sub-device with its external
-    id gives to its key now, also for values of earlier templates.
+    id gives to its key now, also for values of earlier templates. If that gives none, it has the role at the deletion of its
+    sub-device.
     """
     layouts: dict[tuple[int, tuple[str, ...]], LayoutIndex] = {}
     by_source: dict[int, list[store.RoleSourceRow]] = {}

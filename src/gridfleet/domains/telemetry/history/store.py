@@ -30,13 +30,13 @@ class SourceRow(NamedTuple):
 class RoleSourceRow(NamedTuple):
     """A source of a plant with one of its layouts, and those of the layout's metrics that have had a value and may have a role.
 
-    `roles` are those that the template of the device with its external id declares now, by key; None without a template.
-    `ended_at` is the time of the layout's last value if the sub-device of the source was deleted. `positions` count from 0.
-    Each list has an entry for each metric.
+    `roles` are those that the template of the device with its external id declares now, by key, and those of other keys that
+    the template of a deleted device declared at its deletion. `ended_at` is the time of the layout's last value if the
+    sub-device of the source was deleted. `positions` count from 0. Each list has an entry for each metric.
     """
 
     plant_id: UUID
-    roles: dict[str, str] | None
+    roles: dict[str, str]
     source_id: int
     external_id: str | None
     ended_at: datetime | None
@@ -94,18 +94,19 @@ async def role_sources(db: Connection, plant_ids: Sequence[UUID]) -> list[RoleSo
     # of its own.
     cursor = db.cursor(row_factory=class_row(RoleSourceRow), binary=True)
     await cursor.execute(
-        "SELECT p.id AS plant_id, m.roles, s.id AS source_id, s.external_id,"
+        "SELECT p.id AS plant_id, r.roles, s.id AS source_id, s.external_id,"
         " CASE WHEN s.external_id IS NOT NULL AND s.sub_device_id IS NULL THEN t.time END AS ended_at, l.id AS layout_id, v.*"
         " FROM plant p JOIN telemetry_source s ON s.plant_id = p.id AND s.organization_id = p.organization_id"
         " JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
         " LEFT JOIN sub_device d ON d.plant_id = p.id AND d.external_id = s.external_id LEFT JOIN device_template m"
         " ON m.id = CASE WHEN s.external_id IS NULL THEN p.template_id ELSE d.template_id END CROSS JOIN LATERAL"
+        " (SELECT coalesce(s.roles, '{}') || coalesce(m.roles, '{}') AS roles OFFSET 0) AS r CROSS JOIN LATERAL"
         " (SELECT array_agg(u.key) AS keys, array_agg(u.unit) AS units, array_agg(u.number::int - 1) AS positions"
         " FROM unnest(l.metrics, l.units, t.vals) WITH ORDINALITY AS u (key, unit, value, number)"
-        " WHERE u.value IS NOT NULL AND CASE WHEN m.roles <> '{}' THEN m.roles ? u.key"
+        " WHERE u.value IS NOT NULL AND CASE WHEN r.roles <> '{}' THEN r.roles ? u.key"
         " ELSE u.key = ANY(%(standard)s::text[]) END) AS v"
-        " WHERE p.id = ANY(%(wanted)s::uuid[]) AND CASE WHEN m.roles <> '{}'"
-        " THEN m.roles ?| l.metrics ELSE (s.external_id = %(grid)s OR starts_with(s.external_id, %(pv)s))"
+        " WHERE p.id = ANY(%(wanted)s::uuid[]) AND CASE WHEN r.roles <> '{}'"
+        " THEN r.roles ?| l.metrics ELSE (s.external_id = %(grid)s OR starts_with(s.external_id, %(pv)s))"
         " AND l.metrics && %(standard)s::text[] END AND v.keys IS NOT NULL ORDER BY s.id DESC, l.id DESC",
         {
             "wanted": list(plant_ids),
