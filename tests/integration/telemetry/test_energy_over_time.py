@@ -701,3 +701,18 @@ async def test_a_deleted_device_keeps_the_energy_of_its_time(site: RecordedPlant
     await work(site.database)
     assert column(await of_plant(site, range_of(EnergyBucket.HOUR)), "produced")[:8] == [0, 1, 1, 1, 1, 3, 4, 1]
     await check_totals(site.database, site.organization_id)
+
+
+async def test_a_new_meter_displaces_others_from_the_hour_of_its_first_value(database: Database) -> None:
+    site = await RecordedPlant.create(database)
+    await site.add_device("MAIN")
+    await set_template(site, "MAIN", await add_template(database, energy_imported="energy_imported"))
+    await site.write("MAIN", METERED, {MIDNIGHT + number * HOUR: [10.0 + number, 0.0] for number in range(6)})
+    await work(database)
+    await site.add_device("GRID")
+    await site.write("GRID", METERED, {MIDNIGHT + number * HOUR: [100.0 + 2 * number, 0.0] for number in range(6, 10)})
+    for late in range(2):
+        await work(database)
+        assert column(await of_plant(site, range_of(EnergyBucket.HOUR)), "imported")[:10] == [0, 1, 1, 1, 1, 1, 0, 2, 2, 2]
+        await site.write("MAIN", METERED, {MIDNIGHT + (3 + late) * HOUR + MINUTE: [13.0 + late, 0.0]})
+    await check_totals(database, site.organization_id)

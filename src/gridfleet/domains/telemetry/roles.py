@@ -19,12 +19,14 @@ __all__ = ["Energy", "EnergyMeter", "RoleMetric", "energy_meters", "role_metrics
 class RoleMetric(NamedTuple):
     """A metric with a role that has had a value. Its unit may differ from layout to layout of the source.
 
-    `ended_at` is the time of the source's last value if its sub-device was deleted.
+    `began_at` is the hour of the source's first value, None while no closed hour has one. `ended_at` is the time of its last
+    value if its sub-device was deleted.
     """
 
     role: SignalRole
     source: LayoutSource
     key: str
+    began_at: datetime | None = None
     ended_at: datetime | None = None
 
 
@@ -81,7 +83,8 @@ async def role_metrics(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, 
         source = LayoutSource(source_id, first.external_id, tuple(_layout(row, layouts) for row in group))
         reported = {key for row in group for key in row.keys}
         ended_at = max((row.ended_at for row in group if row.ended_at is not None), default=None)
-        if metrics := [RoleMetric(role, source, key, ended_at) for key, role in roles.items() if key in reported]:
+        named = [(role, key) for key, role in roles.items() if key in reported]
+        if metrics := [RoleMetric(role, source, key, first.began_at, ended_at) for role, key in named]:
             found.setdefault(first.plant_id, []).extend(metrics)
     return found
 

@@ -1,14 +1,14 @@
 """Compute the energies of plants' hours from frames.
 
 The rules are those of the energy of the day, which is the sum of its hours. A counter that was read in the hour or in the day
-before it counts; otherwise the power is integrated. A deleted sub-device measures until the hour of its last value. An hour has
-the same energy whichever others are computed with it.
+before it counts; otherwise the power is integrated. A device measures from the hour of its first value, and a deleted one until
+that of its last. An hour has the same energy whichever others are computed with it.
 """
 
 import math
 import sys
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, date, datetime, timedelta
@@ -177,18 +177,20 @@ def _counted_in(number: int, meter: EnergyMeter, counters: Mapping[_Name, _Count
 
 
 async def _runs(db: Connection, wanted: Sequence[DirtyHour], metrics: Mapping[UUID, Sequence[RoleMetric]]) -> list[_Run]:
+    begins = {plant_id: sorted(one.began_at for one in own if one.began_at is not None) for plant_id, own in metrics.items()}
     ends = {plant_id: sorted(one.ended_at for one in own if one.ended_at is not None) for plant_id, own in metrics.items()}
 
-    def day_and_ends(one: DirtyHour) -> tuple[UUID, date, int]:
-        return one.plant_id, one.hour.astimezone(UTC).date(), bisect_left(ends.get(one.plant_id, ()), one.hour)
+    def day_and_sources(one: DirtyHour) -> tuple[UUID, date, int, int]:
+        begun, ended = bisect_right(begins.get(one.plant_id, ()), one.hour), bisect_left(ends.get(one.plant_id, ()), one.hour)
+        return one.plant_id, one.hour.astimezone(UTC).date(), begun, ended
 
-    parts = [list(group) for _, group in groupby(wanted, day_and_ends)]
+    parts = [list(group) for _, group in groupby(wanted, day_and_sources)]
     fell = await store.falls_before(db, [part[0] for part in parts])
     found: list[_Run] = []
     day_before = None
     for part in parts:
         plant_id, start = part[0]
-        day = day_and_ends(part[0])[:2]
+        day = day_and_sources(part[0])[:2]
         # A counter that fell adds nothing until it is back at its level, which only the readings of the day show. Otherwise
         # those of the hour before suffice. Falls in another part of the day are not kept yet.
         since = start.replace(hour=0) if part[0] in fell or day == day_before else start
@@ -199,7 +201,11 @@ async def _runs(db: Connection, wanted: Sequence[DirtyHour], metrics: Mapping[UU
 
 def _meters_of(run: _Run, metrics: Mapping[UUID, Sequence[RoleMetric]]) -> list[EnergyMeter]:
     """Return what measures the energy of a run's plant in its hours."""
-    return energy_meters(one for one in metrics.get(run.plant_id, ()) if one.ended_at is None or one.ended_at >= run.start)
+    return energy_meters(
+        one
+        for one in metrics.get(run.plant_id, ())
+        if (one.began_at is None or one.began_at <= run.start) and (one.ended_at is None or one.ended_at >= run.start)
+    )
 
 
 async def _counters(

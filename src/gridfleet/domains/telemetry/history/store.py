@@ -31,14 +31,16 @@ class RoleSourceRow(NamedTuple):
     """A source of a plant with one of its layouts, and those of the layout's metrics that have had a value and may have a role.
 
     `roles` are those that the template of the device with its external id declares now, by key, and those of other keys that
-    the template of a deleted device declared at its deletion. `ended_at` is the time of the layout's last value if the
-    sub-device of the source was deleted. `positions` count from 0. Each list has an entry for each metric.
+    the template of a deleted device declared at its deletion. `began_at` is the hour of the source's first value, None while
+    no closed hour has one; `ended_at` is the time of the layout's last value if the sub-device of the source was deleted.
+    `positions` count from 0. Each list has an entry for each metric.
     """
 
     plant_id: UUID
     roles: dict[str, str]
     source_id: int
     external_id: str | None
+    began_at: datetime | None
     ended_at: datetime | None
     layout_id: int
     keys: list[str]
@@ -95,6 +97,8 @@ async def role_sources(db: Connection, plant_ids: Sequence[UUID]) -> list[RoleSo
     cursor = db.cursor(row_factory=class_row(RoleSourceRow), binary=True)
     await cursor.execute(
         "SELECT p.id AS plant_id, r.roles, s.id AS source_id, s.external_id,"
+        " least((SELECT h.bucket FROM telemetry_hour h WHERE h.source_id = s.id ORDER BY h.bucket LIMIT 1),"
+        " (SELECT min(y.hour) FROM telemetry_dirty y WHERE y.source_id = s.id)) AS began_at,"
         " CASE WHEN s.external_id IS NOT NULL AND s.sub_device_id IS NULL THEN t.time END AS ended_at, l.id AS layout_id, v.*"
         " FROM plant p JOIN telemetry_source s ON s.plant_id = p.id AND s.organization_id = p.organization_id"
         " JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
