@@ -1,13 +1,13 @@
 """Keep the roles of a deleted sub-device's signals with its telemetry.
 
-Revision ID: 0154
+Revision ID: 0149
 """
 
 from typing import Final
 
 from alembic import op
 
-revision = "0154"
+revision = "0149"
 down_revision = "0148"
 branch_labels = None
 depends_on = None
