@@ -25,6 +25,8 @@ AT_ONCE = 125
 QUESTIONS = 1_500
 QUESTIONS_PER_SECOND = 250
 BINDS = 200
+OPEN = struct.pack(">HH", 20, 10) + short("")
+QOS = struct.pack(">HHIHB", 60, 10, 0, 5, 0)
 METHODS = 60_000
 METHODS_PER_SECOND = 10_000
 
@@ -86,11 +88,47 @@ async def test_what_waits_for_turns_does_not_delay_a_revocation(acme: Organizati
     bind = struct.pack(">HHH", 50, 20, 0) + short(own) + short("vcp") + short(f"{acme.slug}.event.*") + b"\1" + bytes(4)
     writer.write(frame(1, declare))
     for channel in range(2, 32):
-        writer.write(frame(channel, struct.pack(">HH", 20, 10) + short("")) + frame(channel, bind) * BINDS)
+        writer.write(frame(channel, OPEN) + frame(channel, bind) * BINDS)
     await writer.drain()
     await asyncio.sleep(1)
     await asyncio.to_thread(acme.revoke, created)
     await asyncio.to_thread(wait_for, lambda: vhost not in acme.vhosts(), 30)
+    writer.transport.abort()
+
+
+async def test_a_flood_of_any_methods_does_not_delay_a_revocation(acme: Organization) -> None:
+    """Nothing is read while a channel waits, also not the request to close the connection, which would wait for 20 s."""
+    created, is_revoked = acme.key(), asyncio.Event()
+    vhost = created["apiKey"]["vhost"]
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(CONNECTIONS):
+            tasks.create_task(flood(acme, created, is_revoked))
+        await asyncio.sleep(5)
+        is_revoked.set()
+        await asyncio.to_thread(acme.revoke, created)
+        await asyncio.to_thread(wait_for, lambda: vhost not in acme.vhosts(), 15)
+
+
+async def flood(org: Organization, created: JsonObject, end: asyncio.Event) -> None:
+    """Send methods on many channels until `end`, and read their answers until the connection is closed."""
+    reader, writer = await raw_connection(org, org.slug, created["key"], created["apiKey"]["vhost"])
+    writer.write(b"".join(frame(channel, OPEN) for channel in range(2, CHANNELS)))
+
+    async def read() -> None:
+        while await reader.read(100_000):
+            pass
+
+    async def write() -> None:
+        while not end.is_set():
+            writer.write(b"".join(frame(channel, QOS) * 20 for channel in range(1, CHANNELS)))
+            await writer.drain()
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(read())
+            tasks.create_task(write())
+    except* ConnectionError:
+        pass
     writer.transport.abort()
 
 
@@ -100,7 +138,7 @@ async def test_new_routing_keys_take_turns(acme: Organization, created: JsonObje
     _, writer = await raw_connection(acme, acme.slug, created["key"], created["apiKey"]["vhost"])
     started = time.monotonic()
     for channel in range(2, 32):
-        writer.write(frame(channel, struct.pack(">HH", 20, 10) + short("")))
+        writer.write(frame(channel, OPEN))
         for number in range(QUESTIONS // 30):
             key = f"{acme.slug}.command.device.{channel}x{number}"
             writer.write(frame(channel, struct.pack(">HHH", 60, 40, 0) + short("vcp") + short(key) + b"\0"))
@@ -115,7 +153,7 @@ async def test_any_methods_take_turns(acme: Organization, created: JsonObject) -
     """Without them, the broker carries out a hundred thousand in a second, and is busy with nothing else."""
     reader, writer = await raw_connection(acme, acme.slug, created["key"], created["apiKey"]["vhost"])
     started = time.monotonic()
-    writer.write(frame(1, struct.pack(">HHIHB", 60, 10, 0, 5, 0)) * METHODS)
+    writer.write(frame(1, QOS) * METHODS)
     answer = frame(1, struct.pack(">HH", 60, 11))
     async with asyncio.timeout(120):
         assert await reader.readexactly(METHODS * len(answer)) == answer * METHODS

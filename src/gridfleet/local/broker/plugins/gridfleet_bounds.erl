@@ -128,7 +128,7 @@
 -define(TOGETHER, "connections hold too much memory together").
 -define(CONSUMERS, {?MODULE, consumers}).
 -define(OWNER, {?MODULE, owner}).
--define(REFUSED, {?MODULE, refused}).
+-define(NO_TURNS, {?MODULE, no_turns}).
 -define(UNTIL_TURN, {?MODULE, until_turn}).
 -define(READER, {?MODULE, reader}).
 -define(BEFORE_3_12, {?MODULE, before_3_12}).
@@ -334,17 +334,25 @@ take_turn(Kind, Method) ->
     [_, Due] = ets:update_counter(?MODULE, Turn, [{2, -1, First, First}, {2, turn_ms(Kind) + 1}], {Turn, First}),
     Wait = Due - Now,
     Wait > ?LATEST_TURN_MS andalso ets:update_counter(?MODULE, Turn, {2, -turn_ms(Kind)}),
-    Wait > 0 andalso get(?REFUSED) =/= true andalso not is_own_user(User) andalso wait_for_turn(Kind, Method, Wait).
+    Wait > 0 andalso get(?NO_TURNS) =/= true andalso not is_own_user(User) andalso wait_for_turn(Kind, Method, Wait).
 
 %% Nothing more is read meanwhile from a client that sends any methods too fast, or they would wait in the channel's memory instead.
+%% The reader is suspended while any of its channels waits, which may be all the time, and must go on to close its connection.
 wait_for_turn(methods, Method, Wait) ->
     Reader = get(?READER),
     Suspended = is_process_alive(Reader) andalso (catch erlang:suspend_process(Reader)) =:= true,
-    Refused = wait_until_turn(methods, Method, Wait),
+    is_to_close(Reader) andalso put(?NO_TURNS, true),
+    Refused = get(?NO_TURNS) =/= true andalso wait_until_turn(methods, Method, Wait),
     Suspended andalso (catch erlang:resume_process(Reader)),
     Refused;
 wait_for_turn(Kind, Method, Wait) ->
     wait_until_turn(Kind, Method, Wait).
+
+is_to_close(Reader) ->
+    case process_info(Reader, messages) of
+        {messages, Messages} -> [] =/= [From || {'$gen_call', From, {shutdown, _}} <- Messages];
+        undefined -> true
+    end.
 
 %% The channel of a connection that is being closed carries out nothing more, or its end would wait for the turns of all that is left.
 wait_until_turn(Kind, Method, Wait) ->
@@ -364,9 +372,9 @@ too_fast(change) -> "the user changes queues and bindings too fast";
 too_fast(question) -> "the user publishes with new routing keys too fast";
 too_fast(methods) -> "the user sends methods too fast".
 
-%% The channel ignores what waits behind, so that takes no turns.
+%% The channel ignores what waits behind, so it takes no turns for that.
 refused_for_good(Text, Method) ->
-    put(?REFUSED, true),
+    put(?NO_TURNS, true),
     refused(Text, Method).
 
 %% The broker counts those of all nodes, also some that have ended, until `watch_tracked` removes them, and does not count those of
