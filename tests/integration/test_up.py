@@ -73,6 +73,9 @@ def test_a_stop_ends_every_process_and_the_next_start_goes_on_with_all_data(own:
     assert own.stop() == 0
     assert not own.processes()
     assert not (own.home / "run.json").exists()
+    node_log = (own.home / "broker" / "logs" / "node.log").read_text()
+    began = node_log.rindex("to stop collect_statistics")
+    assert began < node_log.rindex("SIGTERM received"), "the management agent would wait five seconds for an answer"
     own.start()
     assert call(own, "GET", f"/api/v1/organizations/{organization['id']}", None, login(own)["access_token"]) == organization
     assert "Password" not in own.log.read_text()

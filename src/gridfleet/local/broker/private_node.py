@@ -97,7 +97,6 @@ class PrivateBroker:
             argv=(str(find_installation().server),),
             environment=self._environment(),
             folder=self._folder,
-            # Stopping takes six seconds: the management agent waits five for an application controller that waits for it.
             stop_seconds=30,
             before_start=self._clear_nodes,
         )

@@ -29,7 +29,7 @@
 %% Drops messages that keep the log of a quorum queue on disk. Removes ended connections and channels from the broker's counts, and
 %% keeps open connections in its list. While messages of plants wait for ingest, reads no more from plants that have sent more than
 %% their share. Shortens large entries of the broker's own log, whoever causes them. Administrators, of which the service is one, have
-%% no bounds.
+%% no bounds. Shortens the stop of a node by the seconds in which it would only wait.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
 -module(gridfleet_bounds).
@@ -151,6 +151,7 @@ announce() ->
     start(gridfleet_tracked, fun() -> watch_tracked([], []) end, []),
     start(gridfleet_shares, fun share/0, [{priority, high}]),
     logger:add_primary_filter(?MODULE, {fun ?MODULE:shorten/2, ?MOST_LOGGED}),
+    lists:member(?MODULE, gen_event:which_handlers(erl_signal_server)) orelse gen_event:add_handler(erl_signal_server, ?MODULE, []),
     application:set_env(rabbit, node_tags, [{?TAG, <<"1">>} | other_tags()]).
 
 %% RabbitMQ cannot disable a plugin whose processes run. The table ends with its owner, and connections that are stopped are read again.
@@ -159,6 +160,7 @@ withdraw() ->
     [stop_process(Process) || Process <- [ets:info(?MODULE, owner) | lists:map(fun whereis/1, Names)], is_pid(Process)],
     release([Reader || {rabbit_mqtt_reader, Reader} <- readers()]),
     logger:remove_primary_filter(?MODULE),
+    gen_event:delete_handler(erl_signal_server, ?MODULE, []),
     application:set_env(rabbit, node_tags, other_tags()).
 
 other_tags() ->
@@ -187,7 +189,7 @@ is_before_3_12() ->
 description() ->
     [{description, <<"Bounds of clients">>}].
 
-%% Called for each channel, and once as a handler of the broker's events.
+%% Called for each channel, and once each as a handler of the broker's events and of signals.
 init([]) ->
     {ok, []};
 init(Channel) ->
@@ -718,6 +720,10 @@ handle_event({event, connection_created, Facts, none, _}, State) ->
     catch
         _:_ -> false
     end,
+    {ok, State};
+%% The node then stops. The management agent changes settings when it ends, and would wait five seconds for a process that waits for it.
+handle_event(sigterm, State) ->
+    rpc:call(node(), gen_event, delete_handler, [rabbit_event, rabbit_mgmt_db_handler, []], ?CALL_MS),
     {ok, State};
 handle_event(_, State) ->
     {ok, State}.
