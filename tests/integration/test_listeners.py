@@ -18,6 +18,7 @@ from gridfleet.api.serving import serve
 from gridfleet.api.state import AppState
 from support.servers.api_process import api_command
 from support.servers.served import INTERNAL_SECRET, Served, served
+from support.servers.unread import unread
 
 SCRIPT = "/docs/swagger-ui.js"
 
@@ -130,15 +131,6 @@ def test_a_client_that_sends_more_than_its_share_reads_why(service: Served) -> N
             connections.enter_context(socket.create_connection(address, timeout=10)).sendall(login)
         for _ in range(3):
             assert exchange(service.settings.http_port, plants, 10)[0].startswith(b"HTTP/1.1 429 ")
-
-
-def unread(port: int, path: str) -> socket.socket:
-    """A connection with more responses than the system's buffers hold, of which nothing is read."""
-    connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.connect(("127.0.0.1", port))
-    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 8)
-    return connection
 
 
 def test_a_connection_whose_client_reads_nothing_is_closed(

@@ -1,14 +1,14 @@
 """Both HTTP listeners on Granian, in the running event loop."""
 
 import asyncio
-import os
 import socket
+from collections.abc import Collection
 from typing import Any
 
+import psutil
 import structlog
 from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings
-from granian.net import SocketSpec  # type: ignore[attr-defined]
 from granian.server.embed import Server
 
 from gridfleet.api.http.app import create_app
@@ -19,6 +19,7 @@ from gridfleet.kernel.settings import Settings
 
 __all__ = ["serve"]
 
+_START_SECONDS = 10
 _STOP_SECONDS = 8
 
 _HEADER_MILLISECONDS = 15_000
@@ -56,6 +57,8 @@ async def serve(state: AppState, *, shared_ports: bool = False) -> None:
     servers = [_server(settings, *listener) for listener in listeners]
     running: list[asyncio.Task[Any]] = [asyncio.create_task(server.serve()) for server in servers]
     try:
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # on Linux
+            await _end_unread([port for _, _, port in listeners])
         await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         raise RuntimeError("an HTTP listener ended by itself")
     finally:
@@ -69,16 +72,22 @@ async def serve(state: AppState, *, shared_ports: bool = False) -> None:
             task.cancel()
 
 
-class _Listener(Server):
-    """A server whose connections inherit an option of the socket that they are accepted from."""
+async def _end_unread(ports: Collection[int]) -> None:
+    """Let the system end connections whose client reads nothing: they inherit the option of the listener's socket.
 
-    def _init_shared_socket(self) -> None:
-        # On Linux, the parent class leaves it to the worker to make the socket.
-        holder = SocketSpec(self.bind_addr, self.bind_port, self.backlog).build()
-        self._ssp, self._shd, self._sfd = None, holder, holder.get_fd()  # type: ignore[assignment]
-        with socket.socket(fileno=os.dup(holder.get_fd())) as listener:
-            if hasattr(socket, "TCP_USER_TIMEOUT"):  # on Linux
-                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MILLISECONDS)
+    Granian makes the sockets in threads of its own, and has no setting for the option.
+    """
+    missing = set(ports)
+    for _ in range(_START_SECONDS * 20):
+        for found in psutil.Process().net_connections("tcp"):
+            if found.status == psutil.CONN_LISTEN and found.laddr.port in missing:
+                with socket.fromfd(found.fd, found.family, found.type) as listener:
+                    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MILLISECONDS)
+                missing.remove(found.laddr.port)
+        if not missing:
+            return
+        await asyncio.sleep(0.05)
+    log.warning("clients may leave responses unread: the listeners were not found", ports=sorted(missing))
 
 
 def _server(settings: Settings, app: Any, host: str, port: int) -> Server:
@@ -86,7 +95,7 @@ def _server(settings: Settings, app: Any, host: str, port: int) -> Server:
     # Every idle connection counts towards `backpressure`, so the limit is high. It also bounds the number of connections.
     public = port == settings.http_port
     allow_open_files(2 * settings.http_connections + _FILES_BESIDE)
-    return _Listener(
+    return Server(
         app,
         host,
         port,

@@ -259,16 +259,16 @@ async def test_what_the_plant_refused_is_tried_again_when_it_connects(site: Part
 
 
 @pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
-@pytest.mark.parametrize("refused", ["mode", "limits", "fallback"])
+@pytest.mark.parametrize(
+    ("kind", "members"),
+    [
+        ("config.constraints", {"constraints": {"importLimitKw": 9}}),
+        ("config.fallback", {"fallback": {"mode": "STANDBY", "afterSeconds": HOUR}}),
+    ],
+)
 async def test_what_the_plant_refuses_at_every_connection_is_issued_again_after_a_pause(
-    site: PartnerSite, refused: str, answer: str
+    site: PartnerSite, kind: str, members: dict[str, Any], answer: str
 ) -> None:
-    sent: dict[str, tuple[str, dict[str, Any]]] = {
-        "mode": ("command.mode", {"mode": "EMERGENCY_STOP"}),
-        "limits": ("config.constraints", {"constraints": {"importLimitKw": 9}}),
-        "fallback": ("config.fallback", {"fallback": {"mode": "STANDBY", "afterSeconds": HOUR}}),
-    }
-    kind, members = sent[refused]
     long_ago = datetime.now(UTC) - timedelta(minutes=5)
     await site.send(kind, now=long_ago, **members)
     await site.acknowledge({await site.newest(): answer}, now=long_ago)
@@ -279,6 +279,14 @@ async def test_what_the_plant_refuses_at_every_connection_is_issued_again_after_
         await site.acknowledge({}, connects=True)
         assert await site.issue_due(25) == 0
     assert await site.issue_due(31) == 1
+
+
+async def test_an_emergency_stop_that_the_plant_refuses_is_issued_again_at_each_connection(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="EMERGENCY_STOP")
+    for _ in range(3):
+        await site.acknowledge({await site.newest(): "FAILED"})
+        await site.acknowledge({}, connects=True)
+        assert await site.issue_due() == 1
 
 
 async def test_a_plant_that_refuses_a_mode_and_a_schedule_at_once_has_neither(site: PartnerSite) -> None:

@@ -107,10 +107,13 @@ async def of_plants(db: Connection, plant_ids: Sequence[UUID]) -> list[Unconfirm
 
 
 async def wake(db: Connection, plant_ids: Sequence[UUID], now: datetime, pause: timedelta) -> None:
-    """Make the rows due that waited for a connection of these plants, `pause` after the refusal at the earliest."""
+    """Make the rows due that waited for a connection of these plants, `pause` after the refusal at the earliest.
+
+    Emergency stops are due at once.
+    """
     await db.execute(
         "UPDATE vcp_unconfirmed u SET due_at = greatest(%(now)s, (SELECT c.finished_at + %(pause)s FROM plant_command c"
-        " WHERE c.id = u.command_id)) WHERE u.plant_id = ANY(%(plants)s) AND u.due_at = 'infinity'",
+        " WHERE c.id = u.command_id AND c.type <> 'EMERGENCY')) WHERE u.plant_id = ANY(%(plants)s) AND u.due_at = 'infinity'",
         {"now": now, "pause": pause, "plants": list(plant_ids)},
     )
 
