@@ -84,13 +84,15 @@ class Stream:
         self.issued: list[str] = []
         self.unanswered = 0
         self._stop = asyncio.Event()
+        self._issuing = asyncio.Lock()
+        """Commands that are issued at the same moment have no order."""
 
     async def run(self) -> None:
         """Issues until stopped."""
         number = 0
         while not self._stop.is_set():
             number += 1
-            command_id = await self.battery.try_to_order("wait")
+            command_id = await self._issue()
             if command_id is None:
                 self.unanswered += 1
             else:
@@ -100,11 +102,15 @@ class Stream:
     async def flows(self, seconds: float = 300) -> None:
         """Returns once a command that is issued now has been obeyed."""
         async with asyncio.timeout(seconds):
-            while (command_id := await self.battery.try_to_order("wait")) is None:
+            while (command_id := await self._issue()) is None:
                 await asyncio.sleep(0.2)
             self.issued.append(command_id)
             while command_id not in {command.command_id for command in self.battery.obeyed}:
                 await asyncio.sleep(0.05)
+
+    async def _issue(self) -> str | None:
+        async with self._issuing:
+            return await self.battery.try_to_order("wait")
 
     def stop(self) -> None:
         """No more commands."""

@@ -97,7 +97,7 @@ async def test_a_source_with_more_than_a_statement_can_delete_keeps_no_other_sou
         await db.execute(
             "INSERT INTO telemetry_frame (source_id, layout_id, time, vals)"
             " SELECT %s, %s, %s::timestamptz + n * interval '1 microsecond', '{1,2}' FROM generate_series(1, 45000) n",
-            (source, layout, NOW),
+            (source, layout, NOW - timedelta(minutes=30)),
         )
         await db.execute(
             "INSERT INTO telemetry_hour SELECT source_id, layout_id, bucket - n * interval '1 hour', counts, sums, lows, highs,"
