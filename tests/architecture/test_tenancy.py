@@ -79,8 +79,9 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "plants/store": (
         "ingest records the presence of all plants; an organisation's ESM reports the plants that are linked to it",
-        "lock_many hold_many lock_seen_before record_presence mark_silent identities linked_plants write_esm_facts",
+        "lock_many hold_many identities linked_plants write_esm_facts",
     ),
+    "plants/presence/store": ("ingest records the presence of all plants", "lock_seen_before record_presence mark_silent"),
     "plants/certificates/store": ("one authority serves all organisations", "count_trusting"),
     "plants/certificates/authority": ("one authority serves all organisations", "replace_authority"),
     "plants/commands/store": (
@@ -120,7 +121,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "the broker names a plant, and asks what it may do",
         "find find_token_plant claim_token_request count_failures clear_failures",
     ),
-    "plants/presence": (
+    "plants/presence/records": (
         "ingest records the presence of all plants",
         "lock_seen_before record_presence record_bad_signatures sweep_silent sweep_all_silent",
     ),

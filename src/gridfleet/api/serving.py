@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import psutil
@@ -58,7 +58,7 @@ async def serve(state: AppState, *, shared_ports: bool = False) -> None:
     running: list[asyncio.Task[Any]] = [asyncio.create_task(server.serve()) for server in servers]
     try:
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # on Linux
-            await _end_unread([port for _, _, port in listeners])
+            await _end_unread([port for _, _, port in listeners], running)
         await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         raise RuntimeError("an HTTP listener ended by itself")
     finally:
@@ -72,7 +72,7 @@ async def serve(state: AppState, *, shared_ports: bool = False) -> None:
             task.cancel()
 
 
-async def _end_unread(ports: Collection[int]) -> None:
+async def _end_unread(ports: Collection[int], running: Sequence[asyncio.Task[Any]]) -> None:
     """Let the system end connections whose client reads nothing: they inherit the option of the listener's socket.
 
     Granian makes the sockets in threads of its own, and has no setting for the option.
@@ -84,7 +84,7 @@ async def _end_unread(ports: Collection[int]) -> None:
                 with socket.fromfd(found.fd, found.family, found.type) as listener:
                     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MILLISECONDS)
                 missing.remove(found.laddr.port)
-        if not missing:
+        if not missing or any(task.done() for task in running):
             return
         await asyncio.sleep(0.05)
     log.warning("clients may leave responses unread: the listeners were not found", ports=sorted(missing))

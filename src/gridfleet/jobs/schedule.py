@@ -17,7 +17,7 @@ from gridfleet.domains.notifications.logs import trim_deliveries
 from gridfleet.domains.plants.commands.clocks import correct_due
 from gridfleet.domains.plants.credentials.packages import delete_old_packages, delete_previous_secrets
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
-from gridfleet.domains.plants.presence import sweep_all_silent
+from gridfleet.domains.plants.presence.records import sweep_all_silent
 from gridfleet.domains.plants.refused_messages.records import trim_refused_messages, trim_unregistered_devices
 from gridfleet.domains.plants.registry import FOLLOW_MOVES
 from gridfleet.domains.telemetry.frames.deletion import erase_deleted

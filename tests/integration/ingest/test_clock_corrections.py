@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gridfleet.domains.plants.presence import sweep_silent
+from gridfleet.domains.plants.presence.records import sweep_silent
 from support.builders.alerting import add_rule, ago, alerts_of, snapshot
 from support.builders.clock import set_clock
 from support.clients.ingest_bench import Bench, BenchPlant

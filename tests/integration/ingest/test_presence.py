@@ -15,7 +15,7 @@ from gridfleet.domains.ingest import cached_plants, early_messages
 from gridfleet.domains.ingest.early_messages import write_early_messages
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
-from gridfleet.domains.plants.presence import sweep_silent
+from gridfleet.domains.plants.presence.records import sweep_silent
 from gridfleet.kernel.db.notifications import notify_all
 from support.builders.clock import set_clock
 from support.clients.ingest_bench import Bench, BenchPlant, moment

@@ -8,7 +8,7 @@ import pytest
 
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.plants.changes import CHANNEL, ChangePublisher
-from gridfleet.domains.plants.presence import sweep_silent
+from gridfleet.domains.plants.presence.records import sweep_silent
 from gridfleet.domains.telemetry.frames.store import partition_days
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import open_database

@@ -8,7 +8,7 @@ from uuid import UUID
 import psycopg
 
 from gridfleet.domains.ingest.models import Delivery
-from gridfleet.domains.plants.presence import sweep_all_silent, sweep_silent
+from gridfleet.domains.plants.presence.records import sweep_all_silent, sweep_silent
 from gridfleet.kernel.db import Connection, Database
 from support.builders.accounts import add_organization
 from support.builders.large_changes import end_large_changes

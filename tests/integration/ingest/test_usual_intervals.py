@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gridfleet.domains.plants.presence import sweep_silent
+from gridfleet.domains.plants.presence.records import sweep_silent
 from support.builders.clock import set_clock
 from support.clients.ingest_bench import Bench, BenchPlant
 

@@ -14,7 +14,7 @@ from gridfleet.domains.plants.commands.delivery import record_published
 from gridfleet.domains.plants.commands.sending import store as sending
 from gridfleet.domains.plants.lifecycle import delete_plant
 from gridfleet.domains.plants.models import PlantChanges, PlantStatus
-from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, record_presence, sweep_silent
+from gridfleet.domains.plants.presence.records import DeviceSeen, PlantSeen, record_presence, sweep_silent
 from gridfleet.domains.plants.registry import update_plant
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller

@@ -13,7 +13,7 @@ from gridfleet.domains.ingest.cached_plants import CachedDevice
 from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partner_events.queue import drop_stale, subscribed_plants
 from gridfleet.domains.plants.models import PlantStatus
-from gridfleet.domains.plants.presence import PlantSeen, record_presence
+from gridfleet.domains.plants.presence.records import PlantSeen, record_presence
 from gridfleet.domains.vcp.events.recipients import recipients, served_vhosts
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.ids import new_id

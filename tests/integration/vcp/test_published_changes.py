@@ -10,7 +10,7 @@ import pytest
 from gridfleet.domains.alerts.actions import acknowledge, resolve
 from gridfleet.domains.plants.lifecycle import revoke_plant
 from gridfleet.domains.plants.models import PlantStatus
-from gridfleet.domains.plants.presence import PlantSeen, record_presence, sweep_silent
+from gridfleet.domains.plants.presence.records import PlantSeen, record_presence, sweep_silent
 from support.builders.alerting import add_rule, ago, alerts_of, operator, snapshot
 from support.builders.partner_site import PartnerSite, partner_site
 

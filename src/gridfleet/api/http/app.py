@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import Any, Final
 
 import structlog
@@ -109,16 +110,16 @@ class Application:
 
     async def _send(self, call: Call, response: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Send a response, or a refusal of it if those that are being sent take too much memory."""
-        size = response.held_bytes if isinstance(response, Response | StreamedResponse) else 0
-        if not size:
+        with ExitStack() as held:
+            if isinstance(response, Response | StreamedResponse) and (size := response.held_bytes):
+                try:
+                    # What the request has changed is changed: it must not look refused.
+                    held.enter_context(sending(call.client_network, size, refusable=call.method not in UNSAFE))
+                except TooManyRequests as error:
+                    if isinstance(response, StreamedResponse):
+                        await response.close()
+                    response = error_response(call, self._headers, error)
             await response(scope, receive, send)
-            return
-        try:
-            # What the request has changed is changed: it must not look refused.
-            with sending(call.client_network, size, refusable=call.method not in UNSAFE):
-                await response(scope, receive, send)
-        except TooManyRequests as error:
-            await error_response(call, self._headers, error)(scope, receive, send)
 
     def _describe_methods(self, call: Call, method: str, methods: list[str]) -> Response:
         """Return the response to OPTIONS, or to a method that the path does not have. Both name the path's methods."""

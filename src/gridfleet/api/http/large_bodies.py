@@ -26,17 +26,17 @@ _Made = TypeVar("_Made")
 
 
 class _Memory:
-    """Bytes of all bodies."""
+    """Bytes of bodies: of all, and by the address that they come from or go to."""
 
     def __init__(self) -> None:
         self.total = 0
-        self.of_senders = Counter[str]()
+        self.of_addresses = Counter[str]()
 
-    def add(self, sender: str, size: int) -> None:
+    def add(self, address: str, size: int) -> None:
         self.total += size
-        self.of_senders[sender] += size
-        if not self.of_senders[sender]:
-            del self.of_senders[sender]
+        self.of_addresses[address] += size
+        if not self.of_addresses[address]:
+            del self.of_addresses[address]
 
 
 _memory: Final = _Memory()
@@ -50,7 +50,7 @@ def sending(receiver: str, size: int, *, refusable: bool) -> Iterator[None]:
     Raises:
         TooManyRequests: It is refusable, and the responses to this address, or all, would have too many.
     """
-    own, every = _sent.of_senders[receiver], _sent.total
+    own, every = _sent.of_addresses[receiver], _sent.total
     is_too_much = (own and own + size > MOST_SENT_BYTES_OF_RECEIVER) or (every and every + size > _MOST_SENT_BYTES)
     if refusable and is_too_much:
         raise TooManyRequests(_RETRY_AFTER_SECONDS)
@@ -84,7 +84,7 @@ class HeldBody:
             self._sender = self._address()
         more, self._counted = self._size - self._counted, self._size
         _memory.add(self._sender, more)
-        if _memory.of_senders[self._sender] > _MOST_BYTES_OF_SENDER or _memory.total > _MOST_BYTES:
+        if _memory.of_addresses[self._sender] > _MOST_BYTES_OF_SENDER or _memory.total > _MOST_BYTES:
             self.release()
             raise TooManyRequests(_RETRY_AFTER_SECONDS)
 

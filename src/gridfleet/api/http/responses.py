@@ -12,7 +12,6 @@ import structlog
 from gridfleet.kernel.errors import CodedError
 
 __all__ = [
-    "PIECE_BYTES",
     "ASGIApp",
     "Asset",
     "Encoder",
@@ -36,7 +35,7 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 Header = tuple[bytes, bytes]
 
-PIECE_BYTES: Final = 16 * 1024
+_PIECE_BYTES: Final = 16 * 1024
 """Bytes of a body that are sent at a time.
 
 The server's HTTP layer copies what it is given, and holds up to a dozen pieces for a client that reads nothing.
@@ -105,14 +104,14 @@ class Response:
     @property
     def held_bytes(self) -> int:
         """How much memory it takes until the client has read it; 0 if it is small."""
-        if len(self.body) <= PIECE_BYTES:
+        if len(self.body) <= _PIECE_BYTES:
             return 0
         return _IN_HTTP_LAYER + (0 if self.is_file else len(self.body))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response, a large body in pieces: each waits until the client has read most of the earlier ones."""
         headers, body = self.headers, self.body
-        is_large = len(body) > PIECE_BYTES
+        is_large = len(body) > _PIECE_BYTES
         if is_large or (scope["method"] == "HEAD" and body):
             headers = [*headers, (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
@@ -172,9 +171,13 @@ class StreamedResponse:
             log.info("response ended early, the client does not read it")
         finally:
             client_left.cancel()
-            close = getattr(self.chunks, "aclose", None)
-            if close is not None:
-                await close()
+            await self.close()
+
+    async def close(self) -> None:
+        """Close the source of the chunks."""
+        close = getattr(self.chunks, "aclose", None)
+        if close is not None:
+            await close()
 
     async def _send_chunk(self, send: Send, chunk: bytes) -> None:
         encoded = chunk if self.encoder is None else await self.encoder.encode(chunk)
@@ -187,7 +190,7 @@ class StreamedResponse:
 
 
 def _pieces(body: bytes) -> Iterator[bytes]:
-    return (body[start : start + PIECE_BYTES] for start in range(0, len(body), PIECE_BYTES))
+    return (body[start : start + _PIECE_BYTES] for start in range(0, len(body), _PIECE_BYTES))
 
 
 class _ClientStalled(Exception):

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from gridfleet.domains.ingest.cached_plants import CachedPlant
 from gridfleet.domains.plants.models import PlantStatus
-from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen, lock_seen_before, record_presence
+from gridfleet.domains.plants.presence.records import DeviceSeen, PlantSeen, lock_seen_before, record_presence
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 

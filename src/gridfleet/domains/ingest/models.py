@@ -11,7 +11,7 @@ from gridfleet.domains.alerts.matches import Findings
 from gridfleet.domains.alerts.models import Severity
 from gridfleet.domains.partner_events.models import NewEvent
 from gridfleet.domains.plants.commands.models import Acknowledgement
-from gridfleet.domains.plants.presence import DeviceSeen, PlantSeen
+from gridfleet.domains.plants.presence.records import DeviceSeen, PlantSeen
 from gridfleet.domains.plants.refused_messages.models import RefusedMessage
 from gridfleet.domains.plants.refused_messages.records import MAX_PER_PLANT
 from gridfleet.domains.telemetry.frames.models import FrameBatch

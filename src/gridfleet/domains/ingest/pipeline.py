@@ -21,7 +21,7 @@ from gridfleet.domains.ingest.snapshots import CheckedSnapshot, DeviceFields, ad
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledgements
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
-from gridfleet.domains.plants.presence import PlantSeen, record_bad_signatures, record_presence
+from gridfleet.domains.plants.presence.records import PlantSeen, record_bad_signatures, record_presence
 from gridfleet.domains.plants.refused_messages.records import record_refused_messages, record_unregistered_devices
 from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write_batch
 from gridfleet.domains.telemetry.power.refresh import PowerRefresher

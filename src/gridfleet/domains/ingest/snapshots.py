@@ -12,7 +12,7 @@ from gridfleet.domains.ingest.parsing import check_external_id, check_fields, me
 from gridfleet.domains.ingest.readers import MAX_NAMES
 from gridfleet.domains.partner_events.telemetry import MAX_AGE as EVENT_MAX_AGE
 from gridfleet.domains.partner_events.telemetry import telemetry_events
-from gridfleet.domains.plants.presence import DeviceSeen
+from gridfleet.domains.plants.presence.records import DeviceSeen
 from gridfleet.domains.plants.refused_messages.records import MAX_UNREGISTERED
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime

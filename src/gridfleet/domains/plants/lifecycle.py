@@ -17,6 +17,7 @@ from gridfleet.domains.plants.connections import queue_closing
 from gridfleet.domains.plants.credentials import store as credentials
 from gridfleet.domains.plants.errors import PlantNotFound, PlantStateForbids
 from gridfleet.domains.plants.models import Lifecycle, Plant
+from gridfleet.domains.plants.presence import store as presence
 from gridfleet.domains.plants.sub_devices import store as sub_devices
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import utc_now
@@ -81,7 +82,7 @@ async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     if plant.lifecycle_status is Lifecycle.DECOMMISSIONED:
         raise PlantStateForbids("The plant is DECOMMISSIONED already.")
     serials = await credentials.certificate_serials(db, org, plant_id)
-    await publish_status_changes(db, await store.decommission(db, org, plant_id))
+    await publish_status_changes(db, await presence.decommission(db, org, plant_id))
     await credentials.delete(db, org, plant_id)
     await sub_devices.clear_status_of(db, org, plant_id)
     await end_open_commands(db, org, plant_id, utc_now(), PLANT_REVOKED)

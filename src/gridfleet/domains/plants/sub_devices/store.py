@@ -9,7 +9,7 @@ from psycopg.rows import kwargs_row
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.device_templates.models import DeviceType
-from gridfleet.domains.plants.store import AHEAD, READ_UNTIL
+from gridfleet.domains.plants.presence.store import AHEAD, READ_UNTIL
 from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceStatus
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection

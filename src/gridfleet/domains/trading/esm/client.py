@@ -59,6 +59,7 @@ class EsmAccess:
     client_id: str
     client_secret: str = field(repr=False)
     organization_id: UUID | None = None
+    """Whose calls take turns."""
 
 
 class EsmFailed(Exception):

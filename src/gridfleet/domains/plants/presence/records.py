@@ -6,9 +6,10 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.partner_events.changes import publish_status_changes
-from gridfleet.domains.plants import store
+from gridfleet.domains.plants import store as registered
 from gridfleet.domains.plants.models import PlantStatus
 from gridfleet.domains.plants.mqtt_access import store as mqtt_access
+from gridfleet.domains.plants.presence import store
 from gridfleet.domains.plants.sub_devices import store as sub_devices
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.kernel.db import Connection, Database
@@ -75,7 +76,7 @@ async def record_presence(
     """
     written, changes = await store.record_presence(db, plants) if plants else ([], [])
     if others := set(hold).difference(written):
-        await store.hold_many(db, others)
+        await registered.hold_many(db, others)
     await publish_status_changes(db, changes)
     offline = [seen.plant_id for seen in plants if seen.status is PlantStatus.OFFLINE]
     if devices or offline:
@@ -100,7 +101,7 @@ async def record_bad_signatures(db: Connection, counts: Mapping[UUID, int], seen
         seen: Plants whose presence the transaction writes later. All are locked here in one order, because another ingest
             process may write the same plants.
     """
-    await store.lock_many(db, {*counts, *seen})
+    await registered.lock_many(db, {*counts, *seen})
     await mqtt_access.count_failures(db, counts)
 
 

@@ -1,0 +1,1 @@
+"""Presence of plants and sub-devices: when they were last seen, and their statuses."""
