@@ -136,7 +136,7 @@ def test_a_client_that_sends_more_than_its_share_reads_why(service: Served) -> N
 def test_a_connection_whose_client_reads_nothing_is_closed(
     database_url: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridfleet.api.serving.UNREAD_MILLISECONDS", 1_000)
+    monkeypatch.setattr("gridfleet.api.serving.UNREAD_MILLISECONDS", 3_000)
     import_handlers()
     with served(database_url, home) as service, unread(service.settings.http_port, SCRIPT) as client:
 
@@ -144,11 +144,11 @@ def test_a_connection_whose_client_reads_nothing_is_closed(
             connections = psutil.Process().net_connections()
             return any(one.raddr and one.raddr.port == client.getsockname()[1] for one in connections)
 
-        assert is_held()
-        end = time.monotonic() + 60
-        while is_held():
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        for is_reached in (is_held, lambda: not is_held()):  # the listener accepts a connection after the client has it
+            end = time.monotonic() + 60
+            while not is_reached():
+                assert time.monotonic() < end
+                time.sleep(0.01)
 
 
 def test_responses_that_are_not_read_take_little_memory(database_url: str, home: Path) -> None:
