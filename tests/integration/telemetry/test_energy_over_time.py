@@ -10,10 +10,12 @@ from uuid import UUID
 import pytest
 
 from gridfleet.domains.device_templates.decoder import Metric
+from gridfleet.domains.device_templates.models import TemplateLevel
 from gridfleet.domains.plants import lifecycle, registry
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.models import PlantChanges
-from gridfleet.domains.plants.sub_devices.registry import delete_sub_device
+from gridfleet.domains.plants.sub_devices.models import SubDeviceChanges
+from gridfleet.domains.plants.sub_devices.registry import delete_sub_device, update_sub_device
 from gridfleet.domains.telemetry.energy import hours, recomputation, series
 from gridfleet.domains.telemetry.energy import store as energy_store
 from gridfleet.domains.telemetry.energy.models import DirtyHour, EnergyOverTime
@@ -700,6 +702,48 @@ async def test_a_deleted_device_keeps_the_energy_of_its_time(site: RecordedPlant
     await counted(site, {MIDNIGHT + 6 * HOUR: 55.0})
     await work(site.database)
     assert column(await of_plant(site, range_of(EnergyBucket.HOUR)), "produced")[:8] == [0, 1, 1, 1, 1, 3, 4, 1]
+    await check_totals(site.database, site.organization_id)
+
+
+@pytest.mark.parametrize("external_id", ["INV1", "PV2", None])
+async def test_a_device_keeps_the_energy_of_its_former_templates(site: RecordedPlant, external_id: str | None) -> None:
+    """Also in hours that are computed again after the change, and without keys of a template that it had by mistake."""
+    level = TemplateLevel.PLANT if external_id is None else TemplateLevel.SUB_DEVICE
+    templates = [
+        await add_template(site.database, level, **{key: "energy_produced"})
+        for key in ("first", "mistaken", "third", "renewed")
+    ]
+
+    async def change_to(template_id: UUID) -> None:
+        org = administrator(site.organization_id)
+        async with site.database.transaction() as db:
+            if external_id is None:
+                await registry.update_plant(db, org, site.id, PlantChanges(template_id=template_id))
+            else:
+                await update_sub_device(db, org, site.id, external_id, SubDeviceChanges(template_id=template_id))
+
+    def readings(number: int, *minutes: int) -> dict[datetime, list[float | None]]:
+        return {MIDNIGHT + 2 * number * HOUR + minute * MINUTE: [100.0 + minute / 60] for minute in minutes}
+
+    first, mistaken, *others = templates
+    counters = [[Metric(key, "kWh", counter=True)] for key in ("first", "third", "renewed")]
+    if external_id is not None:
+        await site.add_device(external_id)
+    await change_to(first)
+    for number, template_id in enumerate([first, *others]):
+        if number:
+            await change_to(mistaken)
+            await change_to(template_id)
+        await site.write(external_id, counters[number], readings(number, 0, 60, 119))
+        await work(site.database)
+    for number in range(3):
+        await site.write(external_id, counters[number], readings(number, 30, 90))
+    await work(site.database)
+    produced = column(await of_plant(site, range_of(EnergyBucket.HOUR)), "produced")
+    assert [sum(produced[hour : hour + 2]) for hour in (0, 2, 4)] == pytest.approx([119 / 60] * 3)
+    async with site.database.transaction() as db:
+        known = await role_metrics(db, [site.id])
+    assert {one.key for one in known[site.id]} == {"first", "third", "renewed"}
     await check_totals(site.database, site.organization_id)
 
 

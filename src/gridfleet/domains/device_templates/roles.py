@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from gridfleet.domains.device_templates.models import SignalRole
+from gridfleet.domains.device_templates.models import DeviceTemplate, SignalRole
 
-__all__ = ["GRID_DEVICE", "GRID_ROLES", "PV_PREFIX", "STANDARD_KEYS", "is_counter", "signal_roles", "units_of"]
+__all__ = ["GRID_DEVICE", "GRID_ROLES", "PV_PREFIX", "STANDARD_KEYS", "former_roles", "is_counter", "signal_roles", "units_of"]
 
 GRID_DEVICE: Final = "GRID"
 """External id of a plant's meter at the grid connection."""
@@ -41,6 +41,21 @@ def signal_roles(declared: Mapping[str, str] | None, external_id: str | None) ->
     if external_id == GRID_DEVICE:
         return dict(_GRID_KEYS)
     return dict(_PV_KEYS) if external_id.startswith(PV_PREFIX) else {}
+
+
+def former_roles(
+    template: DeviceTemplate | None, successor: DeviceTemplate | None, external_id: str | None
+) -> dict[str, SignalRole]:
+    """Return the roles by key that a device's metrics have with `template`, of keys that `successor` does not declare.
+
+    Args:
+        template: The template of the device until now.
+        successor: Its next template; None if the device is deleted.
+        external_id: Its external id; None for the plant itself.
+    """
+    declared = {} if template is None else {signal["key"]: signal["role"] for signal in template.signals if "role" in signal}
+    known = set() if successor is None else {signal["key"] for signal in successor.signals}
+    return {key: role for key, role in signal_roles(declared, external_id).items() if key not in known}
 
 
 def is_counter(role: SignalRole) -> bool:

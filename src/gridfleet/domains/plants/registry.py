@@ -14,10 +14,12 @@ from gridfleet.domains.audit.recorder import record, record_in
 from gridfleet.domains.device_templates.catalogue import get_template
 from gridfleet.domains.device_templates.errors import TemplateNotFound
 from gridfleet.domains.device_templates.models import TemplateLevel
+from gridfleet.domains.device_templates.roles import former_roles
 from gridfleet.domains.plants import store
 from gridfleet.domains.plants.commands.expiry import PLANT_MOVED, end_open_commands
 from gridfleet.domains.plants.connections import queue_purge
 from gridfleet.domains.plants.errors import PlantNotFound, PlantSerialTaken, PlantStateForbids, TemplateWrongLevel
+from gridfleet.domains.plants.former_roles import store as roles_store
 from gridfleet.domains.plants.groups import store as groups
 from gridfleet.domains.plants.models import AuthMethod, EsmFacts, Lifecycle, OwnPlace, Plant, PlantChanges, PlantType
 from gridfleet.kernel.caller import OrgScope, PlatformScope
@@ -149,6 +151,8 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
         template = await get_template(db, changes.template_id)
         if template.level is not TemplateLevel.PLANT:
             raise TemplateWrongLevel
+        former = None if plant.template_id is None else await get_template(db, plant.template_id)
+        await roles_store.keep(db, org, plant_id, None, former_roles(former, template, None))
     given = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
     columns = {store.OWN_COLUMNS.get(name, name): value for name, value in given.items()}
     if not columns:

@@ -69,8 +69,8 @@ async def role_metrics(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, 
     """Return the metrics with a role of those plants of any organisation that have one, newest sources first.
 
     The metrics of deleted sub-devices are included. A metric has the role that the template of the sub-device with its external
-    id gives to its key now, also for values of earlier templates. If that gives none, it has the role at the deletion of its
-    sub-device.
+    id gives to its key now, also for values of earlier templates. If that gives a role to no key of a layout, the layout's
+    metrics have the roles of the earlier templates.
     """
     layouts: dict[tuple[int, tuple[str, ...]], LayoutIndex] = {}
     by_source: dict[int, list[store.RoleSourceRow]] = {}
@@ -79,12 +79,12 @@ async def role_metrics(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, 
     found: dict[UUID, list[RoleMetric]] = {}
     for source_id, group in by_source.items():
         first = group[0]
-        roles = signal_roles(first.roles, first.external_id)
+        roles = {
+            key: role for row in group for key, role in signal_roles(row.roles, row.external_id).items() if key in row.keys
+        }
         source = LayoutSource(source_id, first.external_id, tuple(_layout(row, layouts) for row in group))
-        reported = {key for row in group for key in row.keys}
         ended_at = max((row.ended_at for row in group if row.ended_at is not None), default=None)
-        named = [(role, key) for key, role in roles.items() if key in reported]
-        if metrics := [RoleMetric(role, source, key, first.began_at, ended_at) for role, key in named]:
+        if metrics := [RoleMetric(role, source, key, first.began_at, ended_at) for key, role in roles.items()]:
             found.setdefault(first.plant_id, []).extend(metrics)
     return found
 

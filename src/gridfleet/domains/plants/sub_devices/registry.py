@@ -13,9 +13,11 @@ from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.errors import TemplateNotFound
-from gridfleet.domains.device_templates.models import DeviceType, TemplateLevel
+from gridfleet.domains.device_templates.models import DeviceTemplate, DeviceType, TemplateLevel
+from gridfleet.domains.device_templates.roles import former_roles
 from gridfleet.domains.plants.commands.expiry import DEVICE_DELETED, end_open_commands
 from gridfleet.domains.plants.errors import ExternalIdTaken, PlantNotFound, SubDeviceNotFound
+from gridfleet.domains.plants.former_roles import store as roles_store
 from gridfleet.domains.plants.refused_messages.records import delete_unregistered_device
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.plants.sub_devices import store
@@ -80,8 +82,8 @@ async def create_sub_device(
     return device
 
 
-async def _require_fitting_template(db: Connection, template_id: UUID, type: DeviceType) -> None:
-    """Check that a template exists, is of level SUB_DEVICE and of the device's type.
+async def _require_fitting_template(db: Connection, template_id: UUID, type: DeviceType) -> DeviceTemplate:
+    """Return a template that is of level SUB_DEVICE and of the device's type.
 
     Raises:
         TemplateNotFound: There is no such template.
@@ -94,6 +96,7 @@ async def _require_fitting_template(db: Connection, template_id: UUID, type: Dev
         raise ValidationFailed(details=["templateId: must be a template of level SUB_DEVICE"])
     if template.type is not type:
         raise ValidationFailed(details=[f"templateId: is a template for type {template.type}, not {type}"])
+    return template
 
 
 async def get_sub_device(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> SubDevice:
@@ -125,7 +128,8 @@ async def update_sub_device(
         return device
     try:
         if changes.template_id is not UNSET:
-            await _require_fitting_template(db, changes.template_id, device.type)
+            successor = await _require_fitting_template(db, changes.template_id, device.type)
+            await _keep_roles(db, org, device, successor)
         updated = await store.update(db, org, device.id, columns)
     except (TemplateNotFound, pg.ForeignKeyViolation):
         raise ValidationFailed(details=[_UNKNOWN_TEMPLATE]) from None
@@ -147,8 +151,18 @@ async def delete_sub_device(db: Connection, org: OrgScope, plant_id: UUID, exter
     if device is None:
         raise SubDeviceNotFound
     await end_open_commands(db, org, plant_id, utc_now(), DEVICE_DELETED, device.id)
+    await _keep_roles(db, org, device, None)
     await store.delete(db, org, device.id)
     await record_in(db, org, Event.SUB_DEVICE_DELETED, _subject(device), _named(device))
+
+
+async def _keep_roles(db: Connection, org: OrgScope, device: SubDevice, successor: DeviceTemplate | None) -> None:
+    """Keep the roles that the signals of a device have now: hours until now may be computed again later."""
+    template = None
+    if device.template_id is not None:
+        template = (await templates_by_id(db, [device.template_id])).get(device.template_id)
+    roles = former_roles(template, successor, device.external_id)
+    await roles_store.keep(db, org, device.plant_id, device.external_id, roles)
 
 
 def _subject(device: SubDevice) -> Subject:

@@ -107,13 +107,8 @@ async def update(db: Connection, org: OrgScope, sub_device_id: UUID, changes: di
 
 
 async def delete(db: Connection, org: OrgScope, sub_device_id: UUID) -> None:
-    """Delete the locked sub-device, but not its telemetry, with which the roles that its template declares are kept."""
-    await db.execute(
-        "WITH kept AS (UPDATE telemetry_source s SET roles = m.roles FROM sub_device d JOIN device_template m"
-        " ON m.id = d.template_id WHERE s.sub_device_id = d.id AND d.id = %(id)s AND d.organization_id = %(org)s"
-        " AND m.roles <> '{}') DELETE FROM sub_device WHERE id = %(id)s AND organization_id = %(org)s",
-        {"id": sub_device_id, "org": org.organization_id},
-    )
+    """Delete the locked sub-device, but not its telemetry."""
+    await db.execute("DELETE FROM sub_device WHERE id = %s AND organization_id = %s", (sub_device_id, org.organization_id))
 
 
 def _parameters(

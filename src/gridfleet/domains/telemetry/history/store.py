@@ -30,9 +30,9 @@ class SourceRow(NamedTuple):
 class RoleSourceRow(NamedTuple):
     """A source of a plant with one of its layouts, and those of the layout's metrics that have had a value and may have a role.
 
-    `roles` are those that the template of the device with its external id declares now, by key, and those of other keys that
-    the template of a deleted device declared at its deletion. `began_at` is the hour of the source's first value, None while
-    no closed hour has one; `ended_at` is the time of the layout's last value if the sub-device of the source was deleted.
+    `roles` are those that the template of the device with its external id declares now, by key. If the layout has none of
+    these keys, they include those that earlier templates declared. `began_at` is the hour of the source's first value, None
+    while no closed hour has one; `ended_at` is the time of the layout's last value if the sub-device of the source was deleted.
     `positions` count from 0. Each list has an entry for each metric.
     """
 
@@ -104,7 +104,8 @@ async def role_sources(db: Connection, plant_ids: Sequence[UUID]) -> list[RoleSo
         " JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
         " LEFT JOIN sub_device d ON d.plant_id = p.id AND d.external_id = s.external_id LEFT JOIN device_template m"
         " ON m.id = CASE WHEN s.external_id IS NULL THEN p.template_id ELSE d.template_id END CROSS JOIN LATERAL"
-        " (SELECT coalesce(s.roles, '{}') || coalesce(m.roles, '{}') AS roles OFFSET 0) AS r CROSS JOIN LATERAL"
+        " (SELECT CASE WHEN m.roles ?| l.metrics THEN m.roles"
+        " ELSE coalesce(s.roles, '{}') || coalesce(m.roles, '{}') END AS roles OFFSET 0) AS r CROSS JOIN LATERAL"
         " (SELECT array_agg(u.key) AS keys, array_agg(u.unit) AS units, array_agg(u.number::int - 1) AS positions"
         " FROM unnest(l.metrics, l.units, t.vals) WITH ORDINALITY AS u (key, unit, value, number)"
         " WHERE u.value IS NOT NULL AND CASE WHEN r.roles <> '{}' THEN r.roles ? u.key"

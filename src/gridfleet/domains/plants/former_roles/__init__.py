@@ -1,0 +1,1 @@
+"""Roles of signals that devices had with their earlier templates."""
