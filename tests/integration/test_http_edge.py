@@ -144,6 +144,7 @@ async def test_kept_answers_are_unreadable_in_the_table(service: ApiService) -> 
         ({"sec-fetch-site": "none"}, 401),
         ({"origin": "https://evil.example.com"}, 401),
         ({"origin": "null"}, 401),
+        ({"origin": "http://["}, 401),
         ({"sec-fetch-site": "same-origin"}, 200),
         ({"origin": "http://localhost:8080"}, 200),
     ],

@@ -277,7 +277,8 @@ class Guard:
         if fetch_site is not None:
             return fetch_site == "same-origin"
         origin = call.headers.get("origin", "")
-        return origin == self._origin or (origin != "" and urlsplit(origin).netloc == call.headers.get("host"))
+        host = origin.partition("://")[2]
+        return origin == self._origin or (host != "" and host == call.headers.get("host"))
 
     def _require_internal(self, call: "Call") -> None:
         settings = self._state.settings
