@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,6 +12,7 @@ import msgspec
 import pytest
 
 from gridfleet.domains.trading.esm.client import MOST_CALLS, EsmAccess, EsmClient, EsmFailed
+from gridfleet.domains.trading.esm.messages import EsmReading
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.outbound.sending import Outbound
@@ -71,7 +74,7 @@ async def test_everything_that_an_esm_is_asked(client: EsmClient, stand_in: Stan
     dry = await client.send_plan(access, "P1", "code-2", [BLOCK], validate_only=True)
     assert dry.version == 8
     start, end = datetime(2026, 11, 20, 10, tzinfo=UTC), datetime(2026, 11, 20, 11, tzinfo=UTC)
-    [reading] = await client.readings(access, "P1", start, end)
+    [reading] = await client.readings(access, "P1", start, end, list)
     assert (reading.time, reading.interval, reading.energy) == (start, 15, -1)
 
     assert stand_in.tokens_given == 1, "one token serves them all"
@@ -294,3 +297,21 @@ async def test_one_organisations_calls_wait_for_each_other(client: EsmClient, st
     for call in calls:
         call.cancel()
     await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_one_organisations_large_responses_are_read_one_after_another(client: EsmClient, stand_in: StandIn) -> None:
+    """Several threads would leave the event loop a small share of the time."""
+    access = replace(access_to(stand_in), organization_id=new_id())
+    reading = {"time": "2026-11-20T12:00:00Z", "meter_id": "M", "interval": 15, "energy": 1}
+    stand_in.readings["P1"] = [reading] * 1_000
+    start, end = datetime(2026, 11, 20, 10, tzinfo=UTC), datetime(2026, 11, 20, 13, tzinfo=UTC)
+    at_once = threading.Semaphore(1)
+
+    def count(readings: list[EsmReading]) -> int:
+        assert threading.current_thread() is not threading.main_thread()
+        assert at_once.acquire(blocking=False)
+        time.sleep(0.05)
+        at_once.release()
+        return len(readings)
+
+    assert await asyncio.gather(*(client.readings(access, "P1", start, end, count) for _ in range(5))) == [1_000] * 5

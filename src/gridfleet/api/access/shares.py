@@ -10,11 +10,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Final
 from uuid import UUID
-from weakref import WeakValueDictionary
 
 from gridfleet.kernel.caller import Caller, OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import TooManyRequests
+from gridfleet.kernel.turns import Turns
 
 __all__ = ["ConnectionShares"]
 
@@ -28,8 +28,7 @@ class ConnectionShares:
 
     def __init__(self, database: Database, most: int) -> None:
         self._database = database
-        self._most = most
-        self._free: WeakValueDictionary[UUID, asyncio.Semaphore] = WeakValueDictionary()
+        self._turns = Turns(most)
 
     def of(self, org: OrgScope) -> "OrganizationShare":
         """Return the share of an organisation, for work in several transactions."""
@@ -62,18 +61,16 @@ class ConnectionShares:
 
     @asynccontextmanager
     async def _hold(self, holder: UUID) -> AsyncIterator[None]:
-        free = self._free.get(holder)
-        if free is None:
-            free = self._free[holder] = asyncio.Semaphore(self._most)
+        turn = self._turns.of(holder)
         try:
             async with asyncio.timeout(WAIT_SECONDS):
-                await free.acquire()
+                await turn.acquire()
         except TimeoutError as error:
             raise TooManyRequests(_RETRY_AFTER_SECONDS) from error
         try:
             yield
         finally:
-            free.release()
+            turn.release()
 
 
 class OrganizationShare:

@@ -24,7 +24,7 @@ from gridfleet.api.http.endpoint import Endpoint
 from gridfleet.api.http.errors import RecordBusy, UndeclaredCode, error_response, security_headers
 from gridfleet.api.http.inputs import read, read_query
 from gridfleet.api.http.json_out import to_json
-from gridfleet.api.http.large_bodies import LARGE_BODY, DecodingThread, HeldBody
+from gridfleet.api.http.large_bodies import LARGE_BODY, HeldBody
 from gridfleet.api.http.responses import (
     ASGIApp,
     Asset,
@@ -41,6 +41,7 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.errors import CodedError, ValidationFailed
 from gridfleet.kernel.ids import look_up_text, parse_uuid
 from gridfleet.kernel.redis_link import RedisUnavailable
+from gridfleet.kernel.turns import FairThread
 
 __all__ = ["BoundEndpoint", "query_pairs"]
 
@@ -48,8 +49,8 @@ log = structlog.get_logger(__name__)
 
 _RETRY_WHEN_BUSY_SECONDS: Final = 5
 
-_OF_ANYONE: Final = DecodingThread("bodies-of-anyone")
-_OF_CALLERS: Final = DecodingThread("bodies-of-callers")
+_OF_ANYONE: Final = FairThread("bodies-of-anyone")
+_OF_CALLERS: Final = FairThread("bodies-of-callers")
 """Bodies that anyone may send, before the limits of calls apply, wait only for each other."""
 _MOST_IN_LOOP: Final = 100_000
 """Bytes above which the entity tag of a response is computed in a thread."""

@@ -1,16 +1,13 @@
-"""What large bodies may occupy together: memory while they arrive or are sent, and the thread that decodes them."""
+"""The memory that large bodies may occupy together while they arrive or are sent."""
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeVar
-from weakref import WeakValueDictionary
+from typing import Final
 
 from gridfleet.kernel.errors import TooManyRequests
 
-__all__ = ["LARGE_BODY", "DecodingThread", "HeldBody", "sending"]
+__all__ = ["LARGE_BODY", "HeldBody", "sending"]
 
 LARGE_BODY: Final = 16 * 1024
 """Bytes above which a body is counted, and decoded in a thread. A mebibyte of JSON takes 0.1 s."""
@@ -21,8 +18,6 @@ _MOST_SENT_BYTES: Final = 256 * 1024 * 1024
 MOST_SENT_BYTES_OF_RECEIVER: Final = 128 * 1024 * 1024
 """The same of large responses that are being sent. A single one is always sent."""
 _RETRY_AFTER_SECONDS: Final = 5
-
-_Made = TypeVar("_Made")
 
 
 class _Memory:
@@ -93,22 +88,3 @@ class HeldBody:
         if self._sender is not None:
             _memory.add(self._sender, -self._counted)
             self._sender, self._size, self._counted = None, 0, 0
-
-
-class DecodingThread:
-    """A thread for which at most one body of each sender waits, so that no sender waits for all bodies of another.
-
-    It is only one: several would take turns with the event loop, and leave it a small share of the time.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._thread = ThreadPoolExecutor(1, name)
-        self._turns = WeakValueDictionary[Hashable, asyncio.Lock]()
-
-    async def run(self, sender: Hashable, work: Callable[[], _Made]) -> _Made:
-        """Return what `work` returns."""
-        turn = self._turns.get(sender)
-        if turn is None:
-            turn = self._turns[sender] = asyncio.Lock()
-        async with turn:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)

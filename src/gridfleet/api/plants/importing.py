@@ -14,7 +14,6 @@ import msgspec
 from gridfleet.api.http import Input, Metadata, S, endpoint, org_member
 from gridfleet.api.http.bodies import decode_json
 from gridfleet.api.http.inputs import read
-from gridfleet.api.http.large_bodies import DecodingThread
 from gridfleet.api.plants.csv_cells import text_of
 from gridfleet.api.plants.registry import ExternalPlantId, Name, PlantPlace, SerialNumber
 from gridfleet.domains.plants.importing import complaints_about, import_plants
@@ -22,6 +21,7 @@ from gridfleet.domains.plants.models import AuthMethod, PlantToImport, PlantType
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
+from gridfleet.kernel.turns import FairThread
 
 MAX_BYTES: Final = 5 * 1024 * 1024
 MAX_ROWS: Final = 10_000
@@ -30,7 +30,7 @@ _MOST_HEADER_CHARACTERS: Final = 10_000
 _ROWS_AT_A_TIME: Final = 100
 _BYTES_AT_A_TIME: Final = 64 * 1024
 """Rows that the thread reads before others get their turn in it, and bytes, which may be those of one row more."""
-_THREAD: Final = DecodingThread("imports")
+_THREAD: Final = FairThread("imports")
 
 
 class ImportOptions(Input):

@@ -1,0 +1,42 @@
+"""Turns of owners, such as organisations, so that none of them waits for all the work of another."""
+
+import asyncio
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+__all__ = ["FairThread", "Turns"]
+
+_Made = TypeVar("_Made")
+
+
+class Turns:
+    """A semaphore for each owner that has work: `most` pieces proceed at the same time, others wait in their order."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._of_owners = WeakValueDictionary[Hashable, asyncio.Semaphore]()
+
+    def of(self, owner: Hashable) -> asyncio.Semaphore:
+        """Return the semaphore of an owner, for one piece of its work."""
+        semaphore = self._of_owners.get(owner)
+        if semaphore is None:
+            semaphore = self._of_owners[owner] = asyncio.Semaphore(self._most)
+        return semaphore
+
+
+class FairThread:
+    """A thread for which at most one piece of work of each owner waits.
+
+    It is only one: several would take turns with the event loop, and leave it a small share of the time.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._thread = ThreadPoolExecutor(1, name)
+        self._turns = Turns(1)
+
+    async def run(self, owner: Hashable, work: Callable[[], _Made]) -> _Made:
+        """Return what `work` returns."""
+        async with self._turns.of(owner):
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
