@@ -1,9 +1,11 @@
-"""The late values of one organisation delay neither the roll-ups of others nor the end of hours."""
+"""Late values and deleted plants of one organisation delay neither roll-ups and totals of others nor the end of hours."""
 
 import asyncio
 from datetime import timedelta
 from typing import Any
 
+from gridfleet.domains.telemetry.energy.recomputation import keep_energy
+from gridfleet.domains.telemetry.energy.totals.store import misplaced
 from gridfleet.domains.telemetry.rollups import store as rollups
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel.clock import utc_now
@@ -69,3 +71,46 @@ async def test_a_deletion_of_many_sources_does_not_end_the_roll_ups(database: Da
     async with running(delete()):
         await asyncio.sleep(0.1)
         assert await roll_up(database) == 1_600
+
+
+async def add_kept(plant: RecordedPlant, plants: int) -> None:
+    """Keep energy of an hour for deleted plants of the plant's organisation, whose totals still contain them."""
+    owner, hour = plant.organization_id, THIS_HOUR - HOUR
+    async with plant.database.transaction() as db:
+        await db.execute(
+            "WITH gone AS (SELECT gen_random_uuid() AS id FROM generate_series(1, %s)),"
+            " account AS (INSERT INTO energy_account SELECT id, %s FROM gone)"
+            " INSERT INTO plant_energy SELECT id, %s, array_fill(3::bigint, ARRAY[20]), false FROM gone",
+            (plants, owner, hour),
+        )
+        await db.execute("INSERT INTO fleet_energy VALUES (%s, %s, array_fill(100::bigint, ARRAY[28]))", (owner, hour))
+
+
+async def test_a_deleted_plant_waits_for_one_of_another_organisation(database: Database) -> None:
+    busy, quiet = await RecordedPlant.create(database), await RecordedPlant.create(database)
+    await add_kept(busy, 20)
+    await add_kept(quiet, 1)
+    async with database.transaction() as db:
+        first = await misplaced(db, 2)
+        cursor = await db.execute("SELECT organization_id FROM energy_account WHERE plant_id = ANY(%s)", (first,))
+        assert {row[0] for row in await cursor.fetchall()} == {busy.organization_id, quiet.organization_id}
+
+
+async def test_a_plant_that_cannot_be_subtracted_delays_no_energy(database: Database) -> None:
+    failing, other = await RecordedPlant.create(database), await RecordedPlant.create(database)
+    await add_kept(failing, 1)
+    await add_kept(other, 1)
+    async with database.transaction() as db:
+        await db.execute(
+            "UPDATE fleet_energy SET energies = array_fill((-9223372036854775808)::bigint, ARRAY[28])"
+            " WHERE organization_id = %s",
+            (failing.organization_id,),
+        )
+    await write_late(other, None, 1)
+    await roll_up(database)
+
+    await keep_energy(database)
+
+    misplaced_of = "SELECT array_agg(organization_id) FROM energy_account WHERE plant_id <> %s"
+    assert await value(database, misplaced_of, other.id) == [failing.organization_id]
+    assert await value(database, "SELECT count(*) FROM energy_dirty") == 0

@@ -182,21 +182,33 @@ def _differences(now: Sequence[int | None], before: Sequence[int | None]) -> Ite
 
 
 async def _follow_plants(database: Database, until: float) -> None:
-    """Subtract plants that were deleted or moved from the totals that contain them, and add moved ones to the right totals."""
+    """Subtract plants that were deleted or moved from the totals that contain them, and add moved ones to the right totals.
+
+    One that fails is tried again with the next call.
+    """
     async with database.transaction() as db:
         plants = await totals.misplaced(db, 1_000)
     for plant_id in plants:
         if monotonic() >= until:
             return
-        async with database.transaction() as db:
-            if not await rollups.lock(db):
-                return
-            owner = await totals.owner_of(db, plant_id)
-            await totals.leave_totals(db, plant_id)
-            if owner is None:
-                await store.delete_of(db, plant_id)
-            else:
-                await totals.enter_totals(db, plant_id, owner)
+        try:
+            async with database.transaction() as db:
+                if not await rollups.lock(db):
+                    return
+                await _follow_plant(db, plant_id)
+        except Exception as error:
+            if not may_be_poison(error):
+                raise
+            note_set_aside(Consumer.ROLL_UPS, error, plant_id=str(plant_id))
+
+
+async def _follow_plant(db: Connection, plant_id: UUID) -> None:
+    owner = await totals.owner_of(db, plant_id)
+    await totals.leave_totals(db, plant_id)
+    if owner is None:
+        await store.delete_of(db, plant_id)
+    else:
+        await totals.enter_totals(db, plant_id, owner)
 
 
 async def _complete_totals(database: Database) -> int:

@@ -58,10 +58,14 @@ async def add_to_totals(db: Connection, changes: Mapping[tuple[UUID, datetime], 
 
 
 async def misplaced(db: Connection, limit: int) -> list[UUID]:
-    """Return plants that were deleted or moved while totals of an organisation contain them."""
+    """Return plants that were deleted or moved while totals of an organisation contain them.
+
+    One of each of these organisations comes first, then the second of each, etc., in random order.
+    """
     cursor = await db.execute(
         "SELECT a.plant_id FROM energy_account a LEFT JOIN plant p ON p.id = a.plant_id"
-        " WHERE p.organization_id IS DISTINCT FROM a.organization_id LIMIT %s",
+        " WHERE p.organization_id IS DISTINCT FROM a.organization_id"
+        " ORDER BY row_number() OVER (PARTITION BY a.organization_id ORDER BY random()), random() LIMIT %s",
         (limit,),
     )
     return [row[0] for row in await cursor.fetchall()]
