@@ -263,6 +263,39 @@ async def test_a_counter_that_was_misread_before_a_night_continues_from_the_read
         assert await energy_store.dirty_plants(db) == {}
 
 
+async def by_the_hour(site: RecordedPlant, start: datetime, hours: int) -> None:
+    """Compute the energy of each hour alone."""
+    async with site.database.transaction() as db:
+        await db.execute("DELETE FROM plant_energy WHERE plant_id = %s", (site.id,))
+    for n in range(hours):
+        async with site.database.transaction() as db:
+            await db.execute("INSERT INTO energy_dirty (plant_id, hour) VALUES (%s, %s)", (site.id, start + n * HOUR))
+        await keep_energy(site.database)
+
+
+@pytest.mark.parametrize(("since", "asleep", "produced"), [(-7, 13, 2), (-7, 5, 2), (3, 5, 2), (-20, 30, 9_001)])
+async def test_a_counter_that_reads_zero_while_its_device_is_switched_off_continues(
+    site: RecordedPlant, since: int, asleep: int, produced: int
+) -> None:
+    """For a night. After zeros for more than a day, nothing says that the counter continues from an earlier level."""
+    day_before = MIDNIGHT - timedelta(days=1)
+    readings = {MIDNIGHT + since * HOUR - n * 10 * MINUTE: 9_000.0 - n for n in range(1, 13)}
+    readings |= {MIDNIGHT + since * HOUR + n * 10 * MINUTE: 0.0 for n in range(asleep * 6)}
+    readings |= {MIDNIGHT + (since + asleep) * HOUR + n * 10 * MINUTE: 9_001.0 + n for n in range(12)}
+    await counted(site, readings)
+    await work(site.database)
+    together = column(await of_plant(site, range_of(EnergyBucket.HOUR, days=2, start=day_before)), "produced")
+    assert {n - 24: energy for n, energy in enumerate(together) if energy} == {
+        since - 2: 5,
+        since - 1: 6,
+        since + asleep: produced + 5,
+        since + asleep + 1: 6,
+    }
+    await check_totals(site.database, site.organization_id)
+    await by_the_hour(site, day_before, 48)
+    assert column(await of_plant(site, range_of(EnergyBucket.HOUR, days=2, start=day_before)), "produced") == together
+
+
 @pytest.mark.parametrize("misread", [0.0, 150.0, 300.0])
 @pytest.mark.parametrize("minutes", [60, 10])
 async def test_a_misread_counter_has_the_same_energy_if_each_hour_is_computed_after_its_end(

@@ -112,6 +112,23 @@ async def test_a_counter_that_was_misread_before_midnight_starts_from_the_readin
     assert (await energy(plant)).produced == 3.0
 
 
+@pytest.mark.parametrize(("since", "asleep"), [(-8, 12), (2, 6)])
+async def test_a_counter_that_reads_zero_while_its_device_is_switched_off_continues(
+    plant: RecordedPlant, since: int, asleep: int
+) -> None:
+    readings = {MIDNIGHT + (since * 60 - 5) * MINUTE: 1_000.0}
+    readings |= {MIDNIGHT + since * 60 * MINUTE + n * 10 * MINUTE: 0.0 for n in range(asleep * 6)}
+    readings |= {MIDNIGHT + (since + asleep) * 60 * MINUTE: 1_001.0, MIDNIGHT + 10 * 60 * MINUTE: 1_003.0}
+    await plant.write("PV1", PRODUCED, {time: [None, value] for time, value in readings.items()})
+    assert (await energy(plant)).produced == 3.0
+
+
+async def test_a_new_counter_begins_at_zero(plant: RecordedPlant) -> None:
+    readings = {-50: 0.0, -10: 0.0, 50: 0.0, 60: 4.0, 70: 6.0}
+    await plant.write("PV1", PRODUCED, {MIDNIGHT + n * MINUTE: [None, value] for n, value in readings.items()})
+    assert (await energy(plant)).produced == 6.0
+
+
 async def test_a_day_over_several_layouts_and_a_replaced_device_counts_whole(plant: RecordedPlant) -> None:
     await plant.write("PV1", PRODUCED, {MIDNIGHT: [1.0, 10.0], MIDNIGHT + MINUTE: [1.0, 12.0]})
     await plant.write("PV1", [Metric("energy_produced", "kWh", counter=True)], {MIDNIGHT + 2 * MINUTE: [15.0]})

@@ -20,6 +20,13 @@ HOUR = 3_600 * SECOND
         ([5.0, 5.0, 7.5], 2.5),
         ([100.0, 110.0, 3.0, 8.0], 15),  # a reset: 10, then 5 from the new value on
         ([100.0, 110.0, 0.0, 110.0, 112.0], 12),  # one reading of nothing, taken back
+        ([100.0, 110.0, 0.0, 0.0, 0.0, 110.0, 112.0], 12),  # a device that reads nothing while it is switched off
+        ([0.0, 0.0, 110.0, 0.0, 0.0, 112.0], 112),
+        ([100.0, 110.0, 0.0, 0.0, 3.0, 8.0], 18),  # a reset: 10, then 8 from nothing on
+        ([100.0, 110.0, 0.0, 0.0, 80.0, 82.0], 92),
+        ([100.0, 110.0, 0.0, 0.0, 60.0, 111.0], 11),
+        ([100.0, 110.0, 0.0, 0.0, 9_999.0, 3.0, 8.0], 18),
+        ([100.0, 110.0, 0.0, 0.0], 10),
         ([100.0, 110.0, 0.0], 10),  # not yet known whether this is a reset; neither adds anything
         ([100.0, 110.0, 109.0, 110.0, 111.0], 11),  # jitter
         ([100.0, 90.0, 80.0, 95.0, 104.0], 4),  # a smaller fall counts again from where it fell

@@ -35,7 +35,8 @@ def counter_increase(readings: Sequence[float], since: int = 0) -> float:
     """Return how far a counter rose by its readings from position `since` on, in its unit.
 
     A reading below half of the previous level is a reset: counting continues from it. A smaller fall adds nothing until the
-    counter is back at its level. A single low or high reading that the next reading reverts is ignored. The readings before
+    counter is back at its level. A single low or high reading that the next one reverts is ignored, and so are zeros, however
+    many, after which the counter is at its level or above: devices read zero while they are switched off. The readings before
     `since` add nothing, but they set the level from which the counter rises.
     """
     if len(readings) < 2 or since >= len(readings):
@@ -62,13 +63,19 @@ def steps(readings: Sequence[float], level: float | None = None) -> Iterator[Cou
     if not readings:
         return
     level = readings[0] if level is None else level
+    was_zero = False
     for reading, following in zip_longest(readings, readings[1:]):
         rise = 0.0
-        if following is None or not is_misread(level, reading, following):
+        if reading == 0 < level:
+            was_zero = True  # only the reading after the zeros shows whether this is a reset
+        elif following is None or not (is_misread(level, reading, following) or (was_zero and 0 <= following < reading)):
             if reading >= level:
                 rise, level = limited(reading - level), reading
+            elif was_zero:
+                rise, level = max(reading, 0.0), reading
             elif reading < level / 2:
                 level = reading
+            was_zero = False
         yield CounterStep(rise, level)
 
 

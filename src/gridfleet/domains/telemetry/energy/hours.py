@@ -34,6 +34,7 @@ from gridfleet.domains.telemetry.energy.quarters import (
     power_quarters,
     total,
 )
+from gridfleet.domains.telemetry.energy.zeros import with_levels
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.history.models import LayoutSource
 from gridfleet.domains.telemetry.history.raw import Values
@@ -234,6 +235,8 @@ async def _counters(
             if readings[0] < last:
                 hour = to_datetime(times[0]).replace(minute=0, second=0, microsecond=0)
                 misread.add(DirtyHour(runs[name[0]].plant_id, hour))
+        levels = await with_levels(db, [(metric.source, metric.key, values[metric.name]) for metric in some])
+        values |= dict(zip((metric.name for metric in some), levels, strict=True))
         for name, (time, value) in (await _read_following(db, some, runs, values)).items():
             times, readings = values[name]
             values[name] = Values([*times, time], [*readings, value])

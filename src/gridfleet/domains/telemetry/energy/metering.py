@@ -13,6 +13,7 @@ from gridfleet.domains.plants.sub_devices.registry import list_sub_devices
 from gridfleet.domains.telemetry.energy.arithmetic import CounterStep, limited, steps
 from gridfleet.domains.telemetry.energy.computing import computed
 from gridfleet.domains.telemetry.energy.today import read_in_kilo
+from gridfleet.domains.telemetry.energy.zeros import with_levels
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.models import LayoutSource
@@ -116,6 +117,8 @@ async def _read(
         # Without a level, the counter may be in a dip at the start of the range.
         before = max(margin, _BEFORE_RANGE) if level is None else margin
         readings = await read_in_kilo(db, source, counter, start - before, end + margin)
+        if level is None:
+            [readings] = await with_levels(db, [(source, counter, readings)])
         count = partial(_count, readings, level, boundaries, width, end - margin)
         energies, level = await computed(count, len(readings.times))
         if level is not None:

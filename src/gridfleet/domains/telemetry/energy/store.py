@@ -151,21 +151,22 @@ async def readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, byt
     return await cursor.fetchall()
 
 
-async def last_readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, datetime, float]]:
-    """Return number, time and value of the last two readings of each pick that has any.
+async def last_readings(db: Connection, picks: Sequence[Pick], *, positive: bool = False) -> list[tuple[int, datetime, float]]:
+    """Return number, time and value of the last two readings of each pick that has any, or of the last two positive ones.
 
     The frames of a pick's first hours may be deleted. Their last readings come from the roll-ups, one of each hour with the
     start of the hour as its time. Frames of deleted days that arrived later are in no roll-up and do not count.
     """
+    wanted = "> 0" if positive else "IS NOT NULL"
     cursor = await db.execute(
         f"SELECT w.number, f.time, f.value FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL"
         " ((SELECT time, vals[w.place + 1] AS value FROM telemetry_frame"
         " WHERE source_id = w.source_id AND time >= greatest(w.start, s.raw_from) AND time < w.finish"
         " AND layout_id = w.layout_id AND time >= %s::timestamptz AND time < %s::timestamptz"
-        " AND vals[w.place + 1] IS NOT NULL ORDER BY time DESC LIMIT 2) UNION ALL"
+        f" AND vals[w.place + 1] {wanted} ORDER BY time DESC LIMIT 2) UNION ALL"
         " (SELECT bucket, lasts[w.place + 1] FROM telemetry_hour"
         " WHERE source_id = w.source_id AND bucket >= w.start AND bucket < least(w.finish, s.raw_from)"
-        " AND layout_id = w.layout_id AND lasts[w.place + 1] IS NOT NULL ORDER BY bucket DESC LIMIT 2)"
+        f" AND layout_id = w.layout_id AND lasts[w.place + 1] {wanted} ORDER BY bucket DESC LIMIT 2)"
         " ORDER BY time DESC LIMIT 2) AS f",
         (*_columns(picks), min(pick.start for pick in picks), max(pick.end for pick in picks)),
         prepare=False,

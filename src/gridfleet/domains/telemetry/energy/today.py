@@ -24,6 +24,7 @@ from gridfleet.domains.telemetry.energy.models import EnergyOfDay
 from gridfleet.domains.telemetry.energy.periods import EnergyBucket
 from gridfleet.domains.telemetry.energy.quarters import continued
 from gridfleet.domains.telemetry.energy.series import MOST_SECONDS, EnergyQuery, energy_of_plant
+from gridfleet.domains.telemetry.energy.zeros import with_levels
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.models import LayoutSource
 from gridfleet.domains.telemetry.history.raw import Values, read_values
@@ -102,7 +103,10 @@ class _Device:
         """Return kWh from the counter if it reported that day, otherwise from positive (0) or negative (1) power."""
         readings = await self._read(counter, 2 * _BEFORE_MIDNIGHT)
         if bisect_left(readings.times, microseconds(self._midnight)) < len(readings.times):
-            return await computed(partial(_increase, readings, self._midnight), len(readings.times))
+            of_day = _from_the_hour_before(readings, self._midnight)
+            [of_day] = await with_levels(self._db, [(self._source, counter, of_day)])
+            since = bisect_left(of_day.times, microseconds(self._midnight))
+            return await computed(partial(counter_increase, of_day.values, since), len(of_day.times))
         if self._integral is None:
             powers = await self._read(_POWER, _BEFORE_MIDNIGHT)
             integrate = partial(integrate_power, *powers, microseconds(self._midnight))
@@ -117,15 +121,14 @@ class _Device:
         return await read_in_kilo(self._db, self._source, key, start, end)
 
 
-def _increase(readings: Values, midnight: datetime) -> float:
-    """Return how far a counter rose since midnight. The readings of the hour before set its level.
+def _from_the_hour_before(readings: Values, midnight: datetime) -> Values:
+    """Return a counter's readings from the hour before midnight on, which set its level.
 
     Earlier ones show whether the first of them was misread.
     """
     place = bisect_left(readings.times, microseconds(midnight - _BEFORE_MIDNIGHT))
     earlier, later = (Values(readings.times[part], readings.values[part]) for part in (slice(place), slice(place, None)))
-    found = continued(earlier, later, with_last=False)
-    return counter_increase(found.values, bisect_left(found.times, microseconds(midnight)))
+    return continued(earlier, later, with_last=False)
 
 
 async def read_in_kilo(db: Connection, source: LayoutSource, key: str, start: datetime, end: datetime) -> Values:
