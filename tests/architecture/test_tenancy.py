@@ -152,6 +152,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "ingest and a job refresh the powers of all plants",
         "lock reading_rows save plants_after",
     ),
+    "telemetry/latest/store": ("the clock is compared with those of all plants", "is_clock_behind"),
     "telemetry/history/store": (
         "the energy of plants is computed by jobs, and for a plant that the caller may read",
         "role_sources",

@@ -4,11 +4,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from gridfleet.domains.device_templates.decoder import Metric
+from gridfleet.domains.telemetry.energy.models import EnergyAmounts
+from gridfleet.domains.telemetry.energy.periods import EnergyBucket
+from gridfleet.domains.telemetry.energy.recomputation import keep_energy
+from gridfleet.domains.telemetry.energy.series import EnergyQuery, energy_of_plant
 from gridfleet.domains.telemetry.history.buckets import read_buckets
 from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, HistoryQuery
 from gridfleet.domains.telemetry.history.queries import open_device_history, open_history
 from gridfleet.domains.telemetry.history.series import plant_series
 from gridfleet.domains.telemetry.retention.limits import Days, apply_retention, set_retention
+from gridfleet.domains.telemetry.rollups import store as rollups
 from gridfleet.domains.telemetry.rollups.recomputation import correct_watermark, roll_up
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
@@ -16,6 +22,7 @@ from support.builders.large_changes import end_large_changes
 from support.builders.telemetry_records import RecordedPlant, reading_from
 
 MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 DEPLOYMENT = Days(raw=10, minute=20, quarter=60)
 TODAY = utc_now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -86,6 +93,42 @@ async def test_values_are_read_again_after_a_clock_that_was_ahead_is_corrected(d
     assert await apply_retention(database, DEPLOYMENT, now)
     for bucket in (Bucket.MINUTE, Bucket.QUARTER_HOUR, Bucket.HOUR):
         assert [point[2] for point in await read(plant, bucket, now - MINUTE, 2 * MINUTE)] == [5.0]
+
+
+async def test_a_clock_that_is_behind_loses_no_energy(database: Database) -> None:
+    """A machine that starts without a time server, long before the time of what it has stored."""
+    plant, now = await RecordedPlant.create(database), utc_now()
+    true_time, old = now + 100 * DAY, (now + 2 * HOUR).replace(minute=0, second=0, microsecond=0)
+    await plant.add_device("PV1")
+    async with database.transaction() as db:
+        await db.execute("UPDATE telemetry_seal SET sealed_before = date_bin('1 hour', %s::timestamptz, 'epoch')", (true_time,))
+    counter = [Metric("energy_produced", "kWh", counter=True)]
+    await plant.write("PV1", counter, {old + number * 5 * MINUTE: [number] for number in range(12)})
+    await plant.write("PV1", counter, {true_time: [500.0]})
+    await roll_up(database)
+    await keep_energy(database)
+    assert await apply_retention(database, DEPLOYMENT, true_time)
+    query = EnergyQuery(old, old + HOUR, EnergyBucket.HOUR, "UTC")
+    kept = await energy_of(plant, query, true_time)
+    assert kept.produced == 11
+
+    await correct_watermark(database)
+    await apply_retention(database, DEPLOYMENT, now)
+    async with database.transaction() as db:  # the clock is right again: hours are closed until the present
+        for _ in range(4):
+            await rollups.advance_watermark(db)
+    await roll_up(database)
+    await keep_energy(database)
+
+    assert await energy_of(plant, query, true_time) == kept
+    async with database.transaction() as db:
+        row = await (await db.execute("SELECT sealed_before > %s FROM telemetry_seal", (true_time - DAY,))).fetchone()
+    assert row == (True,), "no hour was opened again"
+
+
+async def energy_of(plant: RecordedPlant, query: EnergyQuery, now: datetime) -> EnergyAmounts:
+    async with plant.database.transaction() as db:
+        return (await energy_of_plant(db, plant.org, plant.id, query, now)).total
 
 
 async def test_late_frames_of_a_day_that_is_gone_do_not_replace_its_roll_ups(database: Database) -> None:

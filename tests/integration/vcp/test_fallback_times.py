@@ -11,6 +11,7 @@ from gridfleet.domains.vcp.scheduler import correct_silence
 from gridfleet.domains.vcp.shards import SHARDS, shard_of
 from support.builders.partner_commands import soon
 from support.builders.partner_site import PartnerSite
+from support.builders.telemetry_records import RecordedPlant
 
 YEAR = 365 * 86_400
 
@@ -187,3 +188,17 @@ async def test_silence_counts_from_the_correction_of_a_clock_that_was_ahead(
 
     assert not await falls_back(waiting, ends - 5)
     assert await falls_back(waiting, ends + 2)
+
+
+async def test_a_clock_that_is_behind_makes_no_partner_silent(waiting: PartnerSite) -> None:
+    """A machine may start without a time server, long before the time of its partners' last commands."""
+    true_time = datetime.now(UTC) + timedelta(days=300)
+    await waiting.send("command.site-setpoint", now=true_time, powerKw=3)
+    recorded = RecordedPlant(waiting.database, waiting.plant.organization_id, waiting.plant.id)
+    await recorded.write(None, ["a"], {true_time: [1.0]})
+
+    async with waiting.database.transaction() as db:
+        assert await correct_silence(db) == 0
+
+    await waiting.issue_due(now=true_time + timedelta(seconds=55))
+    assert (await waiting.site("fallback_since"))[0] is None

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from gridfleet.domains.plants.commands.models import LONGEST_WAIT, NewPlantCommand
 from gridfleet.domains.plants.commands.relaying import relay_all
+from gridfleet.domains.telemetry.clocks import is_clock_behind
 from gridfleet.domains.vcp.confirmation import store as confirmation
 from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, RETRY, issue_due, own_command
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
@@ -53,9 +54,10 @@ async def issue_due_commands(
 async def correct_silence(db: Connection) -> int:
     """Count the silence of partners from now where a clock that was ahead has set its start to the future.
 
+    If the clock is behind now, it stays: otherwise the partners would have been silent for years after the clock's correction.
     Returns the number of sites.
     """
-    return await store.correct_silence(db)
+    return 0 if await is_clock_behind(db) else await store.correct_silence(db)
 
 
 async def list_sites(db: Connection, without: Sequence[UUID]) -> dict[UUID, list[UUID]]:

@@ -7,7 +7,7 @@ from uuid import UUID
 from gridfleet.domains.telemetry.history.store import SourceRow
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count
+from gridfleet.kernel.db.queries import fetch_count, fetch_value
 
 _LATEST: Final = "s.id, s.external_id, l.id, l.digest, t.time, t.vals, t.times"
 
@@ -76,3 +76,18 @@ def _latest(
     times: list[datetime | None] | None,
 ) -> LatestRow:
     return LatestRow(SourceRow(source_id, external_id, layout_id, digest, len(values)), time, values, times)
+
+
+async def is_clock_behind(db: Connection, now: datetime | None) -> bool:
+    """Return whether more rows have a time more than an hour after `now` than one of the day before that.
+
+    `now` is the time of the database if it is None.
+    """
+    found: bool | None = await fetch_value(
+        db,
+        "SELECT count(*) FILTER (WHERE t.time > c.latest) > count(*) FILTER (WHERE t.time <= c.latest)"
+        " FROM (SELECT coalesce(%s::timestamptz, now()) + interval '1 hour' AS latest) AS c"
+        " JOIN telemetry_latest t ON t.time > c.latest - interval '1 day'",
+        (now,),
+    )
+    return found is True

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import structlog
 
+from gridfleet.domains.telemetry.clocks import is_clock_behind
 from gridfleet.domains.telemetry.retention import store
 from gridfleet.domains.telemetry.rollups import store as rollups
 from gridfleet.domains.telemetry.rollups.models import Days, Kept
@@ -37,8 +38,9 @@ async def apply_retention(database: Database, deployment: Days, now: datetime) -
     async with database.transaction() as db:
         if not await rollups.lock(db):
             return False
-        for kept in (_RAW, _MINUTES, _QUARTERS):
-            await store.correct_starts(db, kept, now)
+        if not await is_clock_behind(db, now):  # otherwise what was deleted would be rolled up again, from nothing
+            for kept in (_RAW, _MINUTES, _QUARTERS):
+                await store.correct_starts(db, kept, now)
         for organization_id, days in await store.limits(db, deployment):
             await _move_starts(db, organization_id, days, today)
     for kept, days_kept in ((_RAW, deployment.raw), (_MINUTES, deployment.minute), (_QUARTERS, deployment.quarter)):

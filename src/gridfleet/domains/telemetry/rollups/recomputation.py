@@ -10,6 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.consumers import Consumer
+from gridfleet.domains.telemetry.clocks import is_clock_behind
 from gridfleet.domains.telemetry.rollups import store
 from gridfleet.domains.telemetry.rollups.models import Level, SetAsideHour, Stale
 from gridfleet.kernel.clock import utc_now
@@ -143,9 +144,12 @@ async def close_hour(database: Database, grace: timedelta = GRACE) -> bool:
 
 
 async def correct_watermark(database: Database) -> None:
-    """Open hours in the future again, which a clock that was ahead has closed: each value in them would count as late."""
+    """Open hours in the future again, which a clock that was ahead has closed: each value in them would count as late.
+
+    If the clock is behind now, they stay closed: otherwise all hours since then would be rolled up again.
+    """
     async with database.transaction() as db:
-        if await store.lock(db) and await store.is_watermark_ahead(db):
+        if await store.lock(db) and await store.is_watermark_ahead(db) and not await is_clock_behind(db):
             await store.wait_for_writers(db)
             await store.open_hours_ahead(db)
 

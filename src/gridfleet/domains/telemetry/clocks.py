@@ -1,0 +1,22 @@
+"""Comparison of the service's clock with those of the plants.
+
+Stored times in the future are from a clock that was ahead, or the clock is behind now: a machine may start years before the
+present, and have no time server for an hour. The values that plants have measured show which: if the clock is behind, most of
+the newest ones are in the future (docs/decisions/0438).
+"""
+
+from datetime import datetime
+
+from gridfleet.domains.telemetry.latest import store
+from gridfleet.kernel.db import Connection
+
+__all__ = ["is_clock_behind"]
+
+
+async def is_clock_behind(db: Connection, now: datetime | None = None) -> bool:
+    """Return whether a clock is more than an hour behind those of the plants.
+
+    Args:
+        now: The time that the clock shows; None for the clock of the database.
+    """
+    return await store.is_clock_behind(db, now)
