@@ -45,7 +45,7 @@ def add_site(db: psycopg.Connection[tuple[object, ...]], organization: UUID, nam
 def barn(database_url: str, organization: UUID) -> UUID:
     """Add a site with an override, a fallback, a schedule since two hours, and an earlier schedule; and a site without."""
     now = datetime.now(UTC)
-    start = now.replace(minute=0, second=0, microsecond=0)
+    start = (now - HOUR / 4).replace(second=0, microsecond=0)
     earlier = [{"start": (start - 3 * HOUR).isoformat(), "durationSeconds": 7200, "powerKw": 3}]
     steps = [
         {"start": (start + number * HOUR).isoformat(), "durationSeconds": 3600, "powerKw": 5 - number} for number in range(3)

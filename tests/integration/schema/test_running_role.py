@@ -1,7 +1,7 @@
 """The service runs as a role that owns nothing: it can do its work, and cannot change the schema or the audit trail."""
 
 from collections.abc import AsyncIterator
-from datetime import UTC, date, timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 
 import psycopg
@@ -122,7 +122,7 @@ async def test_every_periodic_job_runs(running: Database, home: Path) -> None:
         async with running.transaction() as db:
             cursor = await db.execute("SELECT task_name FROM procrastinate_jobs WHERE status <> 'succeeded'")
             assert await cursor.fetchall() == []
-    assert f"telemetry_frame_{date.today():%Y%m%d}" in await names(running, "telemetry_frame")
+    assert f"telemetry_frame_{utc_now():%Y%m%d}" in await names(running, "telemetry_frame")
 
 
 async def test_tables_of_later_migrations_are_granted_too(running: Database, database: Database) -> None:
