@@ -173,6 +173,25 @@ async def results(fleet: Fleet, plant_id: str, *secrets: str, ahead: int = 0) ->
     return found
 
 
+@pytest.mark.parametrize("action", ["provision", "rotate-secret", "renew-certificate"])
+async def test_a_repetition_with_the_same_key_gets_the_first_response(fleet: Fleet, action: str) -> None:
+    """If the first one was lost, another rotation or renewal would end the credentials that the plant still uses."""
+    path = await plant_in(fleet, "PENDING" if action == "provision" else "ACTIVE")
+    tried = fleet.admin | {"idempotency-key": "k-1"}
+    credentials = (
+        "SELECT p.certificate_serial_number, p.previous_certificate_serial_number, s.hmac_secret, s.previous_hmac_secret"
+        " FROM plant p JOIN plant_secret s ON s.plant_id = p.id"
+    )
+
+    first = await fleet.call("POST", f"{path}/{action}", headers=tried)
+    after_first = await fleet.sql(credentials)
+    again = await fleet.call("POST", f"{path}/{action}", headers=tried)
+
+    assert first[0] == 200
+    assert again == first
+    assert await fleet.sql(credentials) == after_first
+
+
 async def test_a_secret_is_rotated_under_the_newest_key(fleet: Fleet) -> None:
     """Both secrets stand under one key version, so the old one is written anew with the new."""
     path, package = await fleet.active_plant("TOKEN")

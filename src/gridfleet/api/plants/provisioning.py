@@ -29,7 +29,11 @@ class MqttToken(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @endpoint(
-    "POST", "/api/v1/plants/{id}/provision", caller=org_member(OrgRole.ORG_ADMIN), codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S)
+    "POST",
+    "/api/v1/plants/{id}/provision",
+    caller=org_member(OrgRole.ORG_ADMIN),
+    codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
+    once=True,
 )
 async def provision_plant(call: Call, org: OrgScope, db: Connection, id: UUID) -> ProvisioningPackage:
     """Make a PENDING plant ACTIVE and return its provisioning package."""
@@ -106,9 +110,14 @@ async def renew_mqtt_token(call: Call, id: UUID, body: TokenRenewal) -> MqttToke
     caller=org_member(OrgRole.ORG_ADMIN),
     codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
     addition=True,
+    once=True,
 )
 async def rotate_secret(call: Call, org: OrgScope, db: Connection, id: UUID) -> RotatedSecret:
-    """Issue a new HMAC secret to an ACTIVE or SUSPENDED plant. The old one is accepted for another hour."""
+    """Issue a new HMAC secret to an ACTIVE or SUSPENDED plant. The old one is accepted for another hour.
+
+    A second rotation within the hour ends the first secret at once. Send an `Idempotency-Key`, and the same one if you repeat a
+    request that got no response.
+    """
     call.no_store()
     return await rotation.rotate_secret(db, org, call.state.keyring, id)
 
@@ -119,9 +128,14 @@ async def rotate_secret(call: Call, org: OrgScope, db: Connection, id: UUID) -> 
     caller=org_member(OrgRole.ORG_ADMIN),
     codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S),
     addition=True,
+    once=True,
 )
 async def renew_certificate(call: Call, org: OrgScope, db: Connection, id: UUID) -> RenewedCertificate:
-    """Issue a new certificate to an ACTIVE plant of authMethod MTLS. The old one is accepted for another hour."""
+    """Issue a new certificate to an ACTIVE plant of authMethod MTLS. The old one is accepted for another hour.
+
+    A second renewal within the hour ends the first certificate at once. Send an `Idempotency-Key`, and the same one if you
+    repeat a request that got no response.
+    """
     call.no_store()
     return await rotation.renew_certificate(db, org, await ensure_authority(db, call.state.keyring), id)
 
