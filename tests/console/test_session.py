@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable
 
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import BrowserContext, Route, expect
 
-from support.clients.console_user import PASSWORD, ConsoleUser
+from support.clients.console_user import PASSWORD, ConsoleUser, add_plants
 from support.clients.watched_page import Watched
 
 User = Callable[..., ConsoleUser]
@@ -131,3 +131,30 @@ def test_another_organisation_is_like_none(watched: Watched, user: User) -> None
     for slug in (stranger.slugs[0], "nothing"):
         page.goto(f"/console/o/{slug}/fleet")
         expect(page.get_by_text("This page does not exist.")).to_be_visible()
+
+
+def test_a_change_whose_response_was_lost_is_not_made_twice(watched: Watched, user: User, database_url: str) -> None:
+    """Otherwise a second new secret would end the one that the plant uses."""
+    page, admin = watched.page, user(role="ORG_ADMIN")
+    watched.allowed.append("ERR_FAILED")
+    [plant_id] = add_plants(database_url, admin.slugs[0], "Roof")
+    admin.log_in(page, f"/console/o/{admin.slugs[0]}/plants/{plant_id}/credentials")
+    made: list[str] = []
+
+    def lose(route: Route) -> None:
+        made.append(route.fetch().json()["hmacSecret"])
+        route.abort()
+
+    with page.expect_download():
+        page.get_by_role("button", name="Make credentials and save them").click()
+    page.get_by_role("button", name="I have the file").click()
+    page.route("**/rotate-secret", lose)
+    rotate = page.get_by_role("button", name="Rotate the secret")
+    rotate.click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.unroute("**/rotate-secret")
+    for is_repeated in (True, False):
+        rotate.click()
+        shown = page.get_by_role("dialog").get_by_label("HMAC secret").input_value()
+        assert (shown == made[0]) is is_repeated
+        page.get_by_role("button", name="Close").click()

@@ -11,7 +11,13 @@ const RENEW_AFTER = 10 * 60_000;
 const JUST_NOW = 10_000;
 /** Under load, other tabs read what a tab stored some milliseconds later than they get a lock that it released. */
 const UNTIL_OTHERS_SEE = 100;
+const ABOUT_ACCOUNTS = /\/api\/v1\/auth\//;
 const ABOUT_SESSIONS = /\/api\/v1\/auth\/(login|refresh|logout)$/;
+/** After that, the same change is probably meant a second time. */
+const REPEATED_WITHIN = 10 * 60_000;
+
+/** The newest change that got no response, and its key. */
+let unanswered: { content: string; key: string; at: number } | null = null;
 
 /** Client without an organisation: login, own account, administration. */
 export const api: Api = createClient<paths>({ fetch: send });
@@ -46,13 +52,35 @@ export async function dataOf<T>(call: Promise<{ data?: T }>): Promise<T> {
 /**
  * Send a request; renew the session once if it has expired.
  *
+ * A change that got no response may have been made. If the same one is sent again, it has the same key.
+ *
  * @throws ApiError The response is an error, or there is none.
  */
 export async function send(request: Request): Promise<Response> {
-  if (UNSAFE.has(request.method) && !request.headers.has("idempotency-key")) {
-    // The second try after a renewed session has the same key.
-    request.headers.set("idempotency-key", newKey());
+  if (!UNSAFE.has(request.method) || request.headers.has("idempotency-key")) return sendOnce(request);
+  const content = await contentOf(request);
+  const before = unanswered?.content === content && Date.now() - unanswered.at < REPEATED_WITHIN ? unanswered : null;
+  const key = before?.key ?? newKey();
+  request.headers.set("idempotency-key", key);
+  try {
+    const response = await sendOnce(request);
+    if (before !== null) unanswered = null;
+    return response;
+  } catch (error) {
+    const mayBeMade = error instanceof ApiError && (error.status === 0 || error.status >= 500);
+    if (mayBeMade && content !== null) unanswered = { content, key, at: Date.now() };
+    throw error;
   }
+}
+
+/** Return what a request asks for; null for one about the account, which may hold a password. */
+async function contentOf(request: Request): Promise<string | null> {
+  if (ABOUT_ACCOUNTS.test(new URL(request.url).pathname)) return null;
+  const organization = request.headers.get("x-org-id");
+  return [request.method, request.url, organization, await request.clone().text()].join("\n");
+}
+
+async function sendOnce(request: Request): Promise<Response> {
   const aboutSessions = ABOUT_SESSIONS.test(new URL(request.url).pathname);
   // If this fails, the access token is still valid for some minutes.
   if (!aboutSessions && sessionAge() > RENEW_AFTER) await renewSession().catch(() => false);
