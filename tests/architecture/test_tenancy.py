@@ -48,7 +48,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "organizations/invitations/registry": ("invitations of all organisations expire", "sweep_expired"),
     "partners/store": (
         "a key's text or id names its organisation; the gateway maintains the queues of all",
-        "find_live note_use find_queues find_prefix",
+        "find_live note_use find_queues list_prefixes find_prefix",
     ),
     "partners/broker_keys/store": (
         "the gateway serves the keys of all organisations",
@@ -63,7 +63,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "is_known insert find_owner slugs",
     ),
     "partners/own_queues": ("the gateway examines the queues of all partners", "find_owner"),
-    "partners/queues": ("a key's vhost has its organisation's queues", "queue_prefix"),
+    "partners/queues": ("a key's vhost has its organisation's queues", "queue_prefix queue_prefixes"),
     "partners/signing": ("the gateway verifies and signs for all partners", "load_sending_key list_amqp_keys"),
     "partners/vhosts": (
         "the gateway maintains the vhosts of all partners",
@@ -194,7 +194,6 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "vcp/confirmation/ends": ("the gateway issues what is due at all sites", "apply_ends"),
     "vcp/events/recipients": ("the gateway serves the vhosts of all partners", "served_vhosts"),
-    "vcp/events/store": ("the gateway serves the vhosts of all partners", "queues"),
     "vcp/sites/store": (
         "the gateway issues what is due at all sites",
         "open_site lock_site lock_many read_locked save_site delete_intervals insert_intervals mark_done reopen_intervals"

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import defaultdict
 from typing import Any, Final
 
 import structlog
@@ -20,6 +21,7 @@ from gridfleet.kernel.broker.queue_types import choose_queue_type
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.outbox import CarryOut
 from gridfleet.kernel.settings import Settings
+from gridfleet.protocol.partner_routes import LEGACY_VHOST
 
 __all__ = ["CHECK_SECONDS", "keep_partner_vhosts", "vhost_updater"]
 
@@ -28,7 +30,7 @@ log = structlog.get_logger(__name__)
 _POLL_SECONDS: Final = 5.0
 """Seconds for which an expired key may still be connected."""
 CHECK_SECONDS: Final = 30.0
-"""How often the broker is asked whether it still has every vhost."""
+"""How often the broker is asked whether it still has every vhost, with its exchanges and queues."""
 
 
 def vhost_updater(settings: Settings, management: Management) -> CarryOut:
@@ -61,16 +63,16 @@ def vhost_updater(settings: Settings, management: Management) -> CarryOut:
 async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
     """Recreate outdated and missing vhosts, and end the connections of keys as they expire.
 
-    A vhost is outdated if its bounds or queues are of an older kind. It is missing if it was deleted, or if the broker has lost
-    its data, which no connection shows: the broker may be back before anything is asked of it. Raises when broker or database
-    are lost.
+    A vhost is outdated if its bounds or queues are of an older kind. It is missing if it or one of its exchanges or queues was
+    deleted, or if the broker has lost its data, which no connection shows: the broker may be back before anything is asked of
+    it, and it confirms events for which there is no queue. Raises when broker or database are lost.
     """
     async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
         kind = await choose_queue_type(management, settings.broker_queue_type)
         outdated = set(vhosts_with_outdated_queues(await management.queues(), kind))
-        current = await _vhosts_with_bounds(management) - outdated
+        found = await _names_by_vhost(management)
         async with database.transaction() as db:
-            await vhosts.queue_updates_except(db, current)
+            await vhosts.queue_updates_except(db, {vhost: found[vhost] for vhost in found.keys() - outdated})
         checked_at = time.monotonic()
         while True:
             async with database.transaction() as db:
@@ -79,17 +81,24 @@ async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
                 log.info("broker access of keys ended", keys=ended)
             await asyncio.sleep(_POLL_SECONDS)
             if time.monotonic() - checked_at >= CHECK_SECONDS:
-                current = await _vhosts_with_bounds(management)
+                found = await _names_by_vhost(management)
                 async with database.transaction() as db:
-                    missing = await vhosts.queue_updates_of_missing(db, current)
+                    missing = await vhosts.queue_updates_of_missing(db, found)
                 if missing:
-                    log.warning("vhosts of partners are missing at the broker", vhosts=missing)
+                    log.warning("vhosts of partners are missing or incomplete at the broker", vhosts=missing)
                 checked_at = time.monotonic()
 
 
-async def _vhosts_with_bounds(management: Management) -> set[str]:
+async def _names_by_vhost(management: Management) -> dict[str, set[str]]:
+    """Return the names of exchanges and queues of each vhost that has this release's bounds, and of the shared vhost."""
     policies, limits = await management.policies(), await management.vhost_limits()
-    return {vhost for vhost in policies if has_current_bounds(policies[vhost], limits.get(vhost, {}))}
+    current = {vhost for vhost in policies if has_current_bounds(policies[vhost], limits.get(vhost, {}))} | {LEGACY_VHOST}
+    found: dict[str, set[str]] = defaultdict(set)
+    for queue in await management.queues():
+        found[queue.vhost].add(queue.name)
+    for vhost, name in await management.exchanges():
+        found[vhost].add(name)
+    return {vhost: found[vhost] for vhost in current}
 
 
 async def _close(management: Management, wanted: vhosts.WantedVhost) -> None:

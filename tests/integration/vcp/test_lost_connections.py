@@ -1,6 +1,8 @@
-"""The gateway loses a vhost, or its connection to one, while it publishes: events arrive, and none is set aside."""
+"""The gateway loses a vhost, a part of one, or its connection to one: events arrive, and none is set aside."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import pytest
@@ -15,7 +17,7 @@ from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost
 from gridfleet.kernel.broker import connection
 from gridfleet.kernel.broker.connection import open_channel
-from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.broker.management import Management, open_management
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.tasks import supervise
@@ -66,17 +68,16 @@ async def test_no_event_is_lost_with_a_connection(
     assert found == set(range(2 * EVENTS))
 
 
-async def test_a_vhost_that_the_broker_lost_is_created_again(
-    database: Database, broker: BrokerNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(partner_vhosts, "CHECK_SECONDS", 1)
-    site = await partner_site(database)
-    key = site.sender.key
+@asynccontextmanager
+async def served(broker: BrokerNode, site: PartnerSite) -> AsyncIterator[Management]:
+    """Serve the site's partner, and keep its vhost, until the end of the block."""
+    key, database = site.sender.key, site.database
     addresses = {"broker_url": SecretStr(broker.url), "broker_management_url": SecretStr(broker.management_url)}
     settings = broker.settings.model_copy(update=addresses)
     gateway = PartnerGateway(settings, database, site.plant.bench.keyring)
-    async with open_management(broker.management_url) as management:
+    async with open_management(broker.management_url) as management, AsyncExitStack() as stack:
         await ensure_partner_vhost(management, broker.url, key.vhost, PartnerQueues(key.slug, key.slug))
+        stack.push_async_callback(management.delete_vhost, key.vhost)
         async with (
             running(supervise("effects", partial(carry_out_effects, settings, database))),
             running(supervise("partner vhosts", partial(keep_partner_vhosts, settings, database))),
@@ -84,12 +85,45 @@ async def test_a_vhost_that_the_broker_lost_is_created_again(
         ):
             await queue_alerts(site, 0)
             await until_published(site)
-            await management.delete_vhost(key.vhost)
-            await queue_alerts(site, EVENTS)
-            await until_published(site)
+            yield management
+
+
+async def test_a_vhost_that_the_broker_lost_is_created_again(
+    database: Database, broker: BrokerNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partner_vhosts, "CHECK_SECONDS", 1)
+    site = await partner_site(database)
+    async with served(broker, site) as management:
+        await management.delete_vhost(site.sender.key.vhost)
+        await queue_alerts(site, EVENTS)
+        await until_published(site)
         found = await arrived(broker, site)
-        await management.delete_vhost(key.vhost)
     assert found == set(range(EVENTS, 2 * EVENTS))
+
+
+@pytest.mark.parametrize("lost", ["event queue", "vcp", "vcp.dropped"])
+async def test_a_queue_or_exchange_that_the_broker_lost_is_declared_again(
+    database: Database, broker: BrokerNode, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """A node that is removed from a cluster takes classic queues with it. Without a queue, an event is confirmed and lost."""
+    monkeypatch.setattr(partner_vhosts, "CHECK_SECONDS", 1)
+    site = await partner_site(database)
+    vhost, queue = site.sender.key.vhost, event_queue(site.sender.key.slug, EventKind.ALERT)
+    async with served(broker, site) as management, asyncio.timeout(60):
+        if lost == "event queue":
+            await management.delete_queue(vhost, queue)
+            while queue not in {found.name for found in await management.queues(vhost)}:
+                await asyncio.sleep(0.1)
+        else:
+            await management.delete_exchange(vhost, lost)
+            while (vhost, lost) not in await management.exchanges():
+                await asyncio.sleep(0.1)
+        while await site.rows("SELECT FROM outbox"):  # the effect binds queues after it has declared them
+            await asyncio.sleep(0.1)
+        await queue_alerts(site, EVENTS)
+        await until_published(site)
+        found = await arrived(broker, site)
+    assert found >= set(range(EVENTS, 2 * EVENTS))
 
 
 async def arrived(broker: BrokerNode, site: PartnerSite) -> set[int]:

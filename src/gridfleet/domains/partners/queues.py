@@ -13,7 +13,7 @@ from gridfleet.domains.partners.topology import PartnerQueues, inbound_queue
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["amqp_address", "queue_prefix", "set_queues"]
+__all__ = ["amqp_address", "queue_prefix", "queue_prefixes", "set_queues"]
 
 
 async def set_queues(db: Connection, org: OrgScope, prefix: str, *, enabled: bool) -> None:
@@ -33,6 +33,11 @@ async def set_queues(db: Connection, org: OrgScope, prefix: str, *, enabled: boo
 async def queue_prefix(db: Connection, organization_id: UUID) -> str:
     """Return the prefix of the names of the organisation's own queues: its slug until trading sets another."""
     return await store.find_prefix(db, organization_id)
+
+
+async def queue_prefixes(db: Connection) -> dict[UUID, str]:
+    """Return the queue name prefix of each organisation whose queues are enabled."""
+    return await store.list_prefixes(db)
 
 
 async def amqp_address(db: Connection, org: OrgScope) -> AmqpAddress:

@@ -251,6 +251,12 @@ async def find_queues(db: Connection, organization_id: UUID) -> Queues | None:
     return await cursor.fetchone()
 
 
+async def list_prefixes(db: Connection) -> dict[UUID, str]:
+    """Return the queue name prefix of each organisation whose queues are enabled."""
+    cursor = await db.execute("SELECT organization_id, prefix FROM partner_queues WHERE enabled")
+    return dict(await cursor.fetchall())
+
+
 async def find_prefix(db: Connection, organization_id: UUID) -> str:
     """Return the prefix of the names of the organisation's own queues; empty if there is no such organisation."""
     cursor = await db.execute(

@@ -5,7 +5,7 @@ that time. Effects may therefore come late, twice and in any order. The end of a
 one vhost can take up to half a minute: `CLOSE_CONNECTIONS`, and `REMOVE`, which does what `UPDATE` does with its own workers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -13,12 +13,14 @@ from uuid import UUID
 from gridfleet.domains.partners import store
 from gridfleet.domains.partners.broker_keys import store as broker_keys
 from gridfleet.domains.partners.legacy import store as legacy
+from gridfleet.domains.partners.legacy.topology import LEGACY_COMMANDS, LEGACY_EVENTS
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.scopes import LEGACY_VHOST
-from gridfleet.domains.partners.topology import PartnerQueues
+from gridfleet.domains.partners.topology import DROPPED_EXCHANGE, PartnerQueues
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.outbox import waiting_values
 from gridfleet.kernel.outbox import enqueue
+from gridfleet.protocol.partner_routes import EXCHANGE
 
 __all__ = [
     "CLOSE_CONNECTIONS",
@@ -132,10 +134,12 @@ async def wanted_queues(db: Connection, key: AmqpKey) -> PartnerQueues | None:
 
 async def _queues(db: Connection, organization_id: UUID, slug: str, vhost: str) -> PartnerQueues | None:
     found = await store.find_queues(db, organization_id)
-    if found is None or not found.enabled:
-        return None
+    return None if found is None or not found.enabled else _queues_in(vhost, slug, found.prefix)
+
+
+def _queues_in(vhost: str, slug: str, prefix: str) -> PartnerQueues:
     # In the vhost that all legacy keys share, only the slug separates organisations.
-    return PartnerQueues(slug, slug if vhost == LEGACY_VHOST else found.prefix)
+    return PartnerQueues(slug, slug if vhost == LEGACY_VHOST else prefix)
 
 
 async def legacy_slugs(db: Connection) -> set[str]:
@@ -152,21 +156,43 @@ async def expire_due(db: Connection) -> int:
     return len(ended)
 
 
-async def queue_updates_except(db: Connection, current: set[str]) -> None:
-    """Queue an update of each vhost that keys need and that is not in `current`."""
-    for key in await broker_keys.list_amqp(db):
-        if key.vhost not in current or key.vhost == LEGACY_VHOST:
-            await queue_vhost_update(db, key)
+async def queue_updates_except(db: Connection, complete: Mapping[str, Set[str]]) -> None:
+    """Queue an update of the shared vhost, and of each vhost that keys need and that is not complete.
 
-
-async def queue_updates_of_missing(db: Connection, current: set[str]) -> int:
-    """Queue an update of each vhost of its own that a key needs, that is not in `current` and that no update waits for.
-
-    Returns the number of these vhosts.
+    Args:
+        complete: The names of the exchanges and queues that vhosts have, by vhost. A vhost that must be updated is left out.
     """
-    missing = [key for key in await broker_keys.list_amqp(db) if key.vhost not in current and key.vhost != LEGACY_VHOST]
+    for key in await _without_some(db, {vhost: names for vhost, names in complete.items() if vhost != LEGACY_VHOST}):
+        await queue_vhost_update(db, key)
+
+
+async def queue_updates_of_missing(db: Connection, complete: Mapping[str, Set[str]]) -> int:
+    """Queue an update of each vhost that keys need, that is not complete and that no update waits for.
+
+    Args:
+        complete: As for `queue_updates_except`.
+
+    Returns:
+        The number of keys with such a vhost.
+    """
+    missing = await _without_some(db, complete)
     waiting = await waiting_values(db, UPDATE, "vhost") if missing else set()
     missing = [key for key in missing if key.vhost not in waiting]
     for key in missing:
         await queue_vhost_update(db, key)
     return len(missing)
+
+
+async def _without_some(db: Connection, complete: Mapping[str, Set[str]]) -> list[AmqpKey]:
+    """Return the keys whose vhost lacks an exchange or a queue."""
+    prefixes = await store.list_prefixes(db)
+    keys = await broker_keys.list_amqp(db)
+    return [
+        key for key in keys if not _required(key, prefixes.get(key.organization_id)) <= complete.get(key.vhost, frozenset())
+    ]
+
+
+def _required(key: AmqpKey, prefix: str | None) -> frozenset[str]:
+    """Return the names of the exchanges and queues that the key's vhost must have. `prefix` None: the queues are disabled."""
+    exchanges = {EXCHANGE, DROPPED_EXCHANGE} | ({LEGACY_COMMANDS, LEGACY_EVENTS} if key.vhost == LEGACY_VHOST else set())
+    return frozenset(exchanges) | (_queues_in(key.vhost, key.slug, prefix).names if prefix is not None else frozenset())

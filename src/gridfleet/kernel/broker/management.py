@@ -136,6 +136,11 @@ class Management:
                     await self._remove(f"{path}/{quote(one['name'], safe='')}/contents")
             page, pages = page + 1, found["page_count"]
 
+    async def exchanges(self) -> list[tuple[str, str]]:
+        """Return (vhost, name) of every exchange, unordered."""
+        found = (await self._call("GET", "/api/exchanges?disable_stats=true&columns=vhost,name")).json()
+        return [(one["vhost"], one["name"]) for one in found]
+
     async def delete_exchange(self, vhost: str, name: str) -> None:
         """Delete an exchange with its bindings. Has no effect if it is missing."""
         await self._remove(f"/api/exchanges/{quote(vhost, safe='')}/{quote(name, safe='')}")

@@ -7,9 +7,9 @@ from uuid import UUID
 from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partners.legacy.topology import LEGACY_EVENTS
 from gridfleet.domains.partners.models import AmqpKey, vhost_of
+from gridfleet.domains.partners.queues import queue_prefixes
 from gridfleet.domains.partners.signing import list_amqp_keys
 from gridfleet.domains.partners.topology import inbound_queue
-from gridfleet.domains.vcp.events import store
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_routes import EXCHANGE, LEGACY_VHOST
 
@@ -37,7 +37,7 @@ async def served_vhosts(db: Connection, known: Mapping[UUID, AmqpKey]) -> list[S
     Args:
         known: The keys that the last call returned, by id. Their plants are not read again.
     """
-    prefixes = await store.queues(db)
+    prefixes = await queue_prefixes(db)
     return [
         ServedVhost(key, inbound_queue(key.slug if key.vhost == LEGACY_VHOST else prefixes[key.organization_id]))
         for key in await list_amqp_keys(db, prefixes.keys(), known)
