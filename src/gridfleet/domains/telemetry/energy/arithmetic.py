@@ -47,28 +47,33 @@ def counter_increase(readings: Sequence[float], since: int = 0) -> float:
 
 
 class CounterStep(NamedTuple):
-    """The result of one reading: how far the counter rose, and the level from which it rises next."""
+    """The result of one reading: how far the counter rose, and the level from which it rises next.
+
+    `was_zero` says whether zeros came last, or misread values after zeros. If the next reading is below the level, the counter
+    rose to it from zero.
+    """
 
     rise: float
     level: float
+    was_zero: bool
 
 
-def steps(readings: Sequence[float], level: float | None = None) -> Iterator[CounterStep]:
+def steps(readings: Sequence[float], level: float | None = None, *, was_zero: bool = False) -> Iterator[CounterStep]:
     """Yield the step of each reading by the rules of `counter_increase`.
 
     Args:
         readings: A counter's readings in the order of their times.
         level: The level after earlier readings; if None, the first reading only sets the level.
+        was_zero: Whether zeros came before, as in `CounterStep`.
     """
     if not readings:
         return
     level = readings[0] if level is None else level
-    was_zero = False
     for reading, following in zip_longest(readings, readings[1:]):
         rise = 0.0
         if reading == 0 < level:
             was_zero = True  # only the reading after the zeros shows whether this is a reset
-        elif following is None or not (is_misread(level, reading, following) or (was_zero and 0 <= following < reading)):
+        elif following is None or not is_misread(level, reading, following):
             if reading >= level:
                 rise, level = limited(reading - level), reading
             elif was_zero:
@@ -76,7 +81,7 @@ def steps(readings: Sequence[float], level: float | None = None) -> Iterator[Cou
             elif reading < level / 2:
                 level = reading
             was_zero = False
-        yield CounterStep(rise, level)
+        yield CounterStep(rise, level, was_zero)
 
 
 def is_misread(level: float, reading: float, following: float) -> bool:

@@ -122,13 +122,13 @@ def _count(state: CounterState | None, reading: RoleReading, midnight: int) -> t
     if moment <= state.time:
         return [], state
     if state.time < midnight:  # what the last reading added belongs to the day before
-        [last] = steps([state.last], state.level)
+        [last] = steps([state.last], state.level, was_zero=state.was_zero)
         state = CounterState(last.level, last.level, 0.0, state.time)
-    confirmed, newest = steps([state.last, value], state.level)
+    confirmed, newest = steps([state.last, value], state.level, was_zero=state.was_zero)
     added = min(newest.rise, _MOST_RISE)
     corrected = (state.time, min(confirmed.rise, _MOST_RISE) - state.added)
     rise = _spread(added, max(midnight, state.time), moment)
-    return [corrected, *rise], CounterState(confirmed.level, value, added, moment)
+    return [corrected, *rise], CounterState(confirmed.level, value, added, moment, confirmed.was_zero)
 
 
 def _spread(energy: float, start: int, end: int) -> _Parts:

@@ -56,12 +56,14 @@ class CounterState(msgspec.Struct, frozen=True, array_like=True):
         last: Its last reading, which is an outlier if the next one reverts it.
         added: What the last reading added to the energy of the day.
         time: The time of the last reading in microseconds since 2000-01-01 UTC.
+        was_zero: Whether zeros came before the last reading, as in `arithmetic.CounterStep`.
     """
 
     level: float
     last: float
     added: float
     time: int
+    was_zero: bool = False
 
 
 class PowerState(msgspec.Struct, frozen=True, array_like=True):
