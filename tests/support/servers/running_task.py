@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -33,8 +34,13 @@ class WatchedLoop:
 
 @asynccontextmanager
 async def watched_loop() -> AsyncIterator[WatchedLoop]:
-    """Measure the turns of the event loop until the end of the block."""
+    """Measure the turns of the event loop until the end of the block.
+
+    What other tests left in the process is not collected meanwhile: that may take half a second.
+    """
     found = WatchedLoop()
+    gc.collect()
+    gc.freeze()
 
     async def watch() -> None:
         before = time.thread_time()
@@ -44,8 +50,11 @@ async def watched_loop() -> AsyncIterator[WatchedLoop]:
             found.longest, before = max(found.longest, now - before), now
 
     began = time.process_time()
-    async with running(watch()):
-        await asyncio.sleep(0)  # the watch has begun
-        yield found
-        await asyncio.sleep(0.005)  # the last turn is measured, too
-    found.total = time.process_time() - began
+    try:
+        async with running(watch()):
+            await asyncio.sleep(0)  # the watch has begun
+            yield found
+            await asyncio.sleep(0.005)  # the last turn is measured, too
+        found.total = time.process_time() - began
+    finally:
+        gc.unfreeze()
