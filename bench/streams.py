@@ -56,13 +56,17 @@ class Arrivals:
     """The latency of each message at each reader."""
     _known: dict[bytes, list[Published]] = field(default_factory=dict)
 
-    def note(self, data: bytes, at: float) -> None:
-        """Note an event `plants` that a reader received at a time."""
+    def note(self, data: bytes, at: float, seen: set[Published]) -> None:
+        """Note an event `plants` that a reader received at a time, and in `seen` which messages it shows to this reader.
+
+        A later event may show the plant with the power of the same message again.
+        """
         found = self._known.get(data)
         if found is None:
             rows = [Published(row["id"], _epoch(row["power"]["measuredAt"])) for row in json.loads(data) if row["power"]]
             found = self._known[data] = [row for row in rows if row in self.published]
-        self.seconds += [at - self.published[row] for row in found]
+        self.seconds += [at - self.published[row] for row in found if row not in seen]
+        seen.update(found)
 
 
 class _Reader(asyncio.Protocol):
@@ -71,6 +75,7 @@ class _Reader(asyncio.Protocol):
     def __init__(self, request: bytes, arrivals: Arrivals) -> None:
         self._request = request
         self._arrivals = arrivals
+        self._seen: set[Published] = set()
         self._received = b""
         self._is_body = False
         self._text = b""
@@ -95,7 +100,7 @@ class _Reader(asyncio.Protocol):
                 self.begun.set_result(None)
             start = block.find(b"event: plants\ndata: ")
             if start >= 0:
-                self._arrivals.note(block[start + 20 :].partition(b"\n")[0], at)
+                self._arrivals.note(block[start + 20 :].partition(b"\n")[0], at, self._seen)
 
     def _take_chunks(self) -> None:
         while True:

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
-from time import monotonic
+from time import monotonic, process_time
 from typing import Final
 from uuid import UUID
 
@@ -31,12 +31,15 @@ __all__ = ["PowerRefresher", "refresh_all", "refresh_late", "refresh_power"]
 log = structlog.get_logger(__name__)
 
 _AT_ONCE: Final = 200
-_SHORTEST_SECONDS: Final = 1.0
+_SHORTEST_SECONDS: Final = 0.2
 _LONGEST_SECONDS: Final = 5.0
 _LONG_SECONDS: Final = 0.5
 """Time of a refresh after which the next one has half as many plants: part of it is spent without a pause."""
-_REST: Final = 30
-"""The pause after a refresh, in durations of the refresh: ingest loses at most 3 % of its time."""
+_REST: Final = 5
+_REST_WHEN_BUSY: Final = 30
+"""The pause after a refresh, in durations of the refresh. When the process is busy, ingest loses at most 3 % of its time."""
+_BUSY: Final = 0.3
+"""The share of a processor that a busy process uses: the broker, the database and the plants' programs may need the others."""
 _CAPACITY_UNITS: Final = ("", *units_of(SignalRole.ENERGY_CHARGED))
 """A template may have a capacity in Ah or %, which is no energy."""
 
@@ -44,9 +47,10 @@ _CAPACITY_UNITS: Final = ("", *units_of(SignalRole.ENERGY_CHARGED))
 class PowerRefresher:
     """Refreshes the plants of which an ingest process has stored telemetry.
 
-    A plant is refreshed about a second after its telemetry, and later under load: the pauses grow with the time that refreshes
-    take. Organisations take turns, so that the plants of a large fleet do not delay those of others. A process that is killed
-    leaves plants with an older power until they send again, or until `refresh_all`.
+    A plant is refreshed within half a second of its telemetry, and later under load: the pauses grow with the time that
+    refreshes take, and with the processor time that the process uses. Organisations take turns, so that the plants of a large
+    fleet do not delay those of others. A process that is killed leaves plants with an older power until they send again, or
+    until `refresh_all`.
     """
 
     def __init__(self, database: Database) -> None:
@@ -64,6 +68,7 @@ class PowerRefresher:
         """Refresh noted plants until cancelled. After an error the next run continues."""
         loop = asyncio.get_running_loop()
         most = _AT_ONCE
+        ended, used = loop.time(), process_time()
         while True:
             await self._woken.wait()
             chosen = self._choose(most)
@@ -78,7 +83,9 @@ class PowerRefresher:
                 self._woken.clear()
             seconds = loop.time() - began
             most = max(1, most // 2) if seconds > _LONG_SECONDS else min(2 * most, _AT_ONCE)
-            await asyncio.sleep(min(max(_SHORTEST_SECONDS, _REST * seconds), _LONGEST_SECONDS))
+            share = (process_time() - used) / (loop.time() - ended)
+            ended, used = loop.time(), process_time()
+            await asyncio.sleep(_pause(seconds, share))
 
     def _choose(self, most: int) -> dict[UUID, UUID | None]:
         """Remove up to `most` plants and return them with their organisations: one of each organisation, then a second, etc."""
@@ -92,6 +99,12 @@ class PowerRefresher:
             if plants:
                 self._waiting[organization_id] = plants  # behind all others
         return chosen
+
+
+def _pause(seconds: float, share: float) -> float:
+    """Return the seconds until the next refresh after one of `seconds`, in a process that uses this share of a processor."""
+    rest = _REST + (_REST_WHEN_BUSY - _REST) * min(share / _BUSY, 1.0)
+    return min(max(_SHORTEST_SECONDS, rest * seconds), _LONGEST_SECONDS)
 
 
 async def refresh_all(database: Database) -> None:
