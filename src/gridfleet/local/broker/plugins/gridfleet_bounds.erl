@@ -1,37 +1,40 @@
-%% Bounds what clients make RabbitMQ keep in memory or on disk without any limit of its own.
+%% Bounds what clients make RabbitMQ keep in memory or on disk, where RabbitMQ has no limit of its own.
 %%
 %% Refuses:
-%% - transactions, whose messages wait in memory until they end; bindings with arguments, any number of which may differ in these
-%%   alone; consumers beyond 20 a channel, 20 a stream, of which each holds a file open, and 640 of a user in a vhost, for which
-%%   their queue needs minutes when they end; large arguments of consumers and queues; more than 4,096 channels of a user, of
-%%   which each is four processes; more than 4 KiB of a message's properties, which no bound of a queue counts;
-%% - queues that pass messages on, that reject messages when they are full, that have more than ten priorities, or that let a consumer
-%%   hold messages for more than 30 minutes;
-%% - arguments of queues that the management API cannot list: it then lists no queue of any vhost; those of a type that no
-%%   argument has, of which one keeps a processor busy; names of queues that the broker decodes to Erlang terms; queues that
-%%   exceed the limit of a vhost only because they are declared at the same moment; many new quorum queues and streams of a user:
-%%   each leaves atoms, which a node never frees and of which it has five million;
+%% - transactions: their messages wait in memory until they end; bindings with arguments: any number may differ in these alone;
+%% - consumers beyond 20 of a channel, 20 of a stream (each holds a file open), and 640 of a user in a vhost (their queue needs
+%%   minutes when they end);
+%% - large arguments of consumers and queues; more than 4,096 channels of a user (each is four processes); more than 4 KiB of a
+%%   message's properties, which no bound of a queue counts;
+%% - queues that pass messages on, that reject messages when they are full, that have more than ten priorities, or that let a
+%%   consumer hold messages for more than 30 minutes;
+%% - arguments of queues that the management API cannot list, because it then lists no queue of any vhost; arguments of types
+%%   that no argument has, one of which keeps a processor busy; names of queues that the broker decodes to Erlang terms;
+%% - queues that exceed the limit of a vhost only because they are declared at the same moment; many new quorum queues and
+%%   streams of a user: each leaves atoms, of which a node has five million and frees none;
 %% - copies to other routing keys (CC, BCC), which RabbitMQ before 4.0 does not check: a client could fill queues of its own and
 %%   keep the messages in memory by not acknowledging them;
-%% - more than 50 changes of queues and bindings a second of a user, or messages with more than 250 new routing keys, for which the
-%%   logins of all others would wait. They wait first, for two seconds at most. Beyond 10,000 a second, any other methods wait too.
+%% - more than 50 changes of queues and bindings, or more than 250 messages with new routing keys, of a user in a second: the
+%%   logins of all others would wait for them. They are delayed first, by up to two seconds. Beyond 10,000 a second, other
+%%   methods are too.
 %%
 %% Closes connections:
 %% - that exceed the limit of a vhost because they are opened at the same moment, or 32 of a partner in a vhost;
 %% - whose client has reset them, if the broker does not notice;
-%% - whose client does not read messages that it fetches one by one or that come back to it; they wait for it first;
-%% - with 32 MiB of methods and answers that wait, 8 MiB of incomplete messages, or 3 MiB of an MQTT packet that RabbitMQ does not
+%% - whose client, for two seconds, does not read messages that it fetches one by one or that are returned to it;
+%% - with 32 MiB of waiting methods and answers, 8 MiB of incomplete messages, or 3 MiB of an MQTT packet that RabbitMQ does not
 %%   bound;
-%% - the largest ones, when all together hold a quarter of the memory above which the broker blocks publishers, with the
-%%   deliveries that they do not read.
+%% - the largest ones, when all together, with their unread deliveries, hold a quarter of the memory above which the broker
+%%   blocks publishers.
 %%
-%% From RabbitMQ 3.12 on, starts the queues again that hold the most of their messages in memory when all together hold so much.
-%% Drops messages that keep the log of a quorum queue on disk. Removes ended connections and channels from the broker's counts, and
-%% keeps open connections in its list. While messages of plants wait for ingest, reads no more from plants that have sent more than
-%% their share. Shortens large entries of the broker's own log, whoever causes them. Administrators, of which the service is one, have
-%% no bounds. Shortens the stop of a node by the seconds in which it would only wait.
+%% From RabbitMQ 3.12 on, restarts the queues that hold the most of their messages in memory when all queues together hold that
+%% much. Drops messages that keep the log of a quorum queue on disk. Removes ended connections and channels from the broker's
+%% counts, and keeps open connections in its list. While messages of plants wait for ingest, stops reading from plants that have
+%% sent more than their share. Shortens large entries of the broker's own log, whatever their cause. Shortens the stop of a node
+%% by the seconds in which it would only wait. Administrators, of which the service is one, have no bounds.
 %%
-%% Methods are tuples of the AMQP 0-9-1 specification, so their fields have fixed places; no header of one version is needed.
+%% Methods are tuples of the AMQP 0-9-1 specification: their fields have fixed positions, so no header file of a version is
+%% needed.
 -module(gridfleet_bounds).
 
 -behaviour(rabbit_channel_interceptor).
@@ -65,7 +68,7 @@
 -define(MOST_CONSUMERS, 20).
 -define(MOST_CONSUMERS_OF_KEY, 640).
 -define(MOST_CHANNELS, 4096).
-%% As MAX_CONNECTIONS of the service.
+%% Equal to MAX_CONNECTIONS of the service.
 -define(MOST_CONNECTIONS, 32).
 -define(MOST_PROPERTIES, 4096).
 -define(MOST_LOGGED, 8192).
@@ -107,7 +110,7 @@
 -define(ANSWER_BYTES, 256).
 -define(LOOK_MS, 200).
 -define(LONGEST_LOOK_MS, 2000).
-%% An idle machine does about 4,000 in a millisecond, so looks take 2 % of one processor.
+%% An idle machine does about 4,000 reductions in a millisecond, so `look` takes 2 % of one processor.
 -define(REDUCTIONS_A_MS, 80).
 -define(QUEUES_MS, 10000).
 -define(MOST_LOG, 1024 * 1024 * 1024).
@@ -133,7 +136,7 @@
 -define(READER, {?MODULE, reader}).
 -define(BEFORE_3_12, {?MODULE, before_3_12}).
 -define(TAG, <<"gridfleet_bounds">>).
-%% The modules, and from RabbitMQ 4 on their tables.
+%% The modules and their tables. The tables exist from RabbitMQ 4 on.
 -define(TRACKED, [{rabbit_connection_tracking, tracked_connection}, {rabbit_channel_tracking, tracked_channel}]).
 -define(CONNECTIONS, gridfleet_connections).
 -define(TRACKED_MS, 50).
@@ -141,7 +144,7 @@
 -define(DECLARED, {?MODULE, declared}).
 -define(ANSWERS, {?MODULE, answers}).
 
-%% The tag among the node's tags, which the management API of newer versions shows, says that the plugin is there.
+%% Starts the processes, and tags the node: newer versions of the management API return its tags, which show the plugin.
 announce() ->
     create_table(),
     persistent_term:put(?BEFORE_3_12, rabbit_misc:version_compare(rabbit_misc:version(), "3.12", lt)),
@@ -154,7 +157,8 @@ announce() ->
     lists:member(?MODULE, gen_event:which_handlers(erl_signal_server)) orelse gen_event:add_handler(erl_signal_server, ?MODULE, []),
     application:set_env(rabbit, node_tags, [{?TAG, <<"1">>} | other_tags()]).
 
-%% RabbitMQ cannot disable a plugin whose processes run. The table ends with its owner, and connections that are stopped are read again.
+%% RabbitMQ cannot disable a plugin whose processes run. The end of their owner deletes the tables. Connections that were
+%% stopped are read again.
 withdraw() ->
     Names = [?MODULE, gridfleet_queues, gridfleet_logs, gridfleet_tracked, gridfleet_shares],
     [stop_process(Process) || Process <- [ets:info(?MODULE, owner) | lists:map(fun whereis/1, Names)], is_pid(Process)],
@@ -173,23 +177,23 @@ stop_process(Process) ->
         {'DOWN', Monitor, process, Process, _} -> ok
     end.
 
-%% Starts a process with a name. It runs already after `rabbitmqctl stop_app`, which ends no process of a plugin.
+%% Starts a process with a name, unless it still runs: `rabbitmqctl stop_app` ends no process of a plugin.
 start(Name, Function, Options) ->
     case whereis(Name) of
         undefined -> register(Name, spawn_opt(Function, Options));
         _ -> true
     end.
 
-%% These versions keep an incomplete MQTT packet of any length, and write messages of classic queues to disk when memory gets scarce.
-%% Stored, because it is needed for every connection, and a comparison of versions takes 0.1 ms. The plugin for MQTT, whose modules
-%% differ, may be enabled later than this one.
+%% These versions keep an incomplete MQTT packet of any length, and write messages of classic queues to disk when memory gets
+%% scarce. Stored, because every connection needs it, and a comparison of versions takes 0.1 ms. The modules of the MQTT plugin
+%% differ too, but that plugin may be enabled later than this one.
 is_before_3_12() ->
     persistent_term:get(?BEFORE_3_12).
 
 description() ->
     [{description, <<"Bounds of clients">>}].
 
-%% Called for each channel, and once each as a handler of the broker's events and of signals.
+%% Called for each channel, and once each for the handlers of the broker's events and of signals.
 init([]) ->
     {ok, []};
 init(Channel) ->
@@ -295,8 +299,8 @@ bounded({'basic.publish', _, _, Key, Mandatory, _} = Publish, Content) ->
 bounded(Method, Content) ->
     {Method, Content}.
 
-%% Whether the broker locks tables for a method, for which the changes of all others wait, among them those of logins; or asks the
-%% service whether a routing key is allowed. All questions pass through two processes, and those of logins wait behind.
+%% `change`: the broker locks tables for the method, and the changes of all others wait, among them those of logins. `question`:
+%% the broker asks the service whether a routing key is allowed. The questions of logins wait for the same two processes.
 kind_of({'basic.publish', _, Exchange, Key, _, _}) when Exchange =/= <<>> ->
     case has_known_key(Key, get(topic_permission_cache)) of
         true -> method;
@@ -308,14 +312,14 @@ kind_of(Method) ->
         false -> method
     end.
 
-%% The channel keeps the last twelve answers. Those that the broker keeps for a minute are asked for there too.
+%% The channel keeps the last twelve answers. What the broker caches for a minute counts as new: it takes the two processes too.
 has_known_key(Key, [{_, #{routing_key := Key}, write} | _]) -> true;
 has_known_key(Key, [_ | Others]) -> has_known_key(Key, Others);
 has_known_key(_, _) -> false.
 
-%% Each of them takes a turn of its user, which is an organisation or a plant. A client with few channels only gets slower. One with
-%% very many comes to turns that are too late. Other methods take a turn together, so that their channel seldom waits: it then looks
-%% through everything that waits in it. Returns false, or the refusal.
+%% Each change and question takes a turn of its user, which is an organisation or a plant. A client with few channels only gets
+%% slower. One with very many reaches turns that are too late. Other methods take a turn in groups, so that their channel seldom
+%% waits: a wait scans everything in its inbox. Returns false, or the refusal.
 await_turn(method, Method) ->
     case get(?UNTIL_TURN) of
         1 ->
@@ -338,8 +342,8 @@ take_turn(Kind, Method) ->
     Wait > ?LATEST_TURN_MS andalso ets:update_counter(?MODULE, Turn, {2, -turn_ms(Kind)}),
     Wait > 0 andalso get(?NO_TURNS) =/= true andalso not is_own_user(User) andalso wait_for_turn(Kind, Method, Wait).
 
-%% Nothing more is read meanwhile from a client that sends any methods too fast, or they would wait in the channel's memory instead.
-%% The reader is suspended while any of its channels waits, which may be all the time, and must go on to close its connection.
+%% Suspends the reader of a client that sends any methods too fast: otherwise they would wait in the channel's memory. Turns end
+%% when the connection has to be closed, because its channels may keep the reader suspended all the time.
 wait_for_turn(methods, Method, Wait) ->
     Reader = get(?READER),
     Suspended = is_process_alive(Reader) andalso (catch erlang:suspend_process(Reader)) =:= true,
@@ -356,7 +360,7 @@ is_to_close(Reader) ->
         undefined -> true
     end.
 
-%% The channel of a connection that is being closed carries out nothing more, or its end would wait for the turns of all that is left.
+%% Carries out nothing more for a connection that is being closed: its end would wait for the turns of all remaining methods.
 wait_until_turn(Kind, Method, Wait) ->
     receive
         {'$gen_cast', terminate} ->
@@ -374,13 +378,13 @@ too_fast(change) -> "the user changes queues and bindings too fast";
 too_fast(question) -> "the user publishes with new routing keys too fast";
 too_fast(methods) -> "the user sends methods too fast".
 
-%% The channel ignores what waits behind, so it takes no turns for that.
+%% The channel ignores the methods that wait after this error, so they take no turns.
 refused_for_good(Text, Method) ->
     put(?NO_TURNS, true),
     refused(Text, Method).
 
-%% The broker counts those of all nodes, also some that have ended, until `watch_tracked` removes them, and does not count those of
-%% a connection from the port of an earlier one: it knows them by its name.
+%% The broker counts channels of all nodes, and ended ones until `watch_tracked` removes them. It knows channels by the name of
+%% their connection, and so does not count those of a connection from the port of an earlier one.
 tracked_channels(User) ->
     Channels = [element(6, Tracked) || Tracked <- rabbit_channel_tracking:list_of_user(User)],
     length([Channel || Channel <- Channels, node(Channel) =/= node() orelse is_process_alive(Channel)]).
@@ -388,7 +392,7 @@ tracked_channels(User) ->
 channels_here(User) ->
     length([Channel || [Channel] <- ets:match(?MODULE, {{opened, User, '$1'}}), is_process_alive(Channel)]).
 
-%% Those of a message that came over MQTT are not encoded.
+%% The properties of a message that came over MQTT are not encoded.
 has_small_properties(Content) ->
     case element(4, Content) of
         Encoded when is_binary(Encoded) -> byte_size(Encoded) =< ?MOST_PROPERTIES;
@@ -409,8 +413,8 @@ copies(Content) ->
         Headers -> [Copy || {Name, array, Copies} <- Headers, Name =:= <<"CC">> orelse Name =:= <<"BCC">>, {_, Copy} <- Copies]
     end.
 
-%% Deliveries to consumers wait for the client's socket by themselves, these answers pile up before it. While the channel waits,
-%% up to 400 messages pile up behind it, so it does not wait for long.
+%% Deliveries to consumers wait for the client's socket, but fetched and returned messages pile up in the writer. The channel
+%% waits for them, and not for long, because up to 400 messages pile up behind it meanwhile.
 once_read(Method, Content) ->
     case wait(writer(), ?MOST_PAUSES) of
         read -> {Method, Content};
@@ -428,8 +432,8 @@ wait(Writer, Pauses) ->
             read
     end.
 
-%% The number of answers that may wait in the channel's writer, at most: no more than it has messages, which are counted from time
-%% to time.
+%% Counts the answers that may wait in the channel's writer, as an upper bound: every 100 answers, the count is reduced to the
+%% number of messages in the writer's inbox.
 count_answer() ->
     Count =
         case get(?ANSWERS) of
@@ -441,7 +445,7 @@ count_answer() ->
         end,
     put(?ANSWERS, Count).
 
-%% Beside busy processes, the one that looks at all connections may be late. A channel for which much waits runs all the time.
+%% On a busy machine, the process that looks at all connections may be late. A channel for which much waits runs all the time.
 look_at_own_memory() ->
     Reader = get(?READER),
     {memory, Bytes} = process_info(self(), memory),
@@ -477,16 +481,17 @@ writer() ->
             Known
     end.
 
-%% Before it checks any right, the broker decodes the rest of such a name to an Erlang term, whatever it is: 80 new atoms, or the
-%% name of a process, which it then calls; a supervisor ends by such a call. Line ends may be in the beginning too.
+%% Before it checks any right, the broker decodes the rest of such a name to an Erlang term, whatever it is: it may create 80
+%% atoms, or name a process, which the broker then calls; such a call ends a supervisor. Line ends may follow the prefix: it
+%% removes them.
 is_reply_address(<<"amq.rabbitmq.reply-to", _, _/binary>>) -> true;
 is_reply_address(_) -> false.
 
-%% Those that RabbitMQ knows are a few bytes each.
+%% The arguments that RabbitMQ knows have a few bytes each.
 are_small(Arguments) ->
     erlang:external_size(Arguments) =< ?MOST_BYTES.
 
-%% Of several arguments with one name, the broker obeys the first, and the management API returns the last, which is not checked.
+%% Of several arguments with one name, the broker obeys the first, but the management API returns the last, which is unchecked.
 are_listable(Arguments) ->
     Names = [Name || {Name, _, _} <- Arguments],
     length(lists:usort(Names)) =:= length(Names) andalso lists:all(fun is_listable/1, Arguments).
@@ -496,7 +501,8 @@ is_listable({Name, Type, Value}) ->
     HasKnownType = Type =:= longstr orelse is_integer(Value) orelse is_boolean(Value),
     HasKnownType andalso lists:all(fun(Byte) -> Byte > 31 andalso Byte < 127 end, binary_to_list(Name)).
 
-%% As `forbidden_argument` of the service, which removes such queues at a broker without this plugin, and says what they do.
+%% The same as `forbidden_argument` of the service, which documents the arguments and removes such queues from a broker without
+%% this plugin.
 is_forbidden({<<"x-dead-letter-exchange">>, _, _}) -> true;
 is_forbidden({<<"x-overflow">>, _, Value}) -> Value =/= <<"drop-head">>;
 is_forbidden({<<"x-max-priority">>, _, Value}) -> not is_at_most(Value, ?MOST_PRIORITIES);
@@ -520,7 +526,7 @@ bounded_queue(Declare, Content) ->
     end.
 
 %% The broker counts the queues of a vhost before it declares one, so any number of channels could declare one each at the same
-%% moment. Those that channels are about to declare count here. When the limit is reached, the broker itself refuses.
+%% moment. The queues that channels are about to declare count here. Once the limit is reached, the broker itself refuses.
 has_room(Vhost, Name) ->
     case rabbit_vhost_limit:would_exceed_queue_limit(?MANY_QUEUES, Vhost) of
         {true, Limit, Count} when Count < Limit ->
@@ -533,7 +539,7 @@ has_room(Vhost, Name) ->
             true
     end.
 
-%% An entry stays when its queue was declared, and deleted again.
+%% A queue that was declared and deleted again counts for ten seconds, as its entry stays.
 declaring(Vhost) ->
     Since = erlang:monotonic_time(millisecond) - ?DECLARING_MS,
     Found = ets:select(?MODULE, [{{{declaring, Vhost, '$1'}, '$2', '$3'}, [{'>', '$3', Since}], [{{'$1', '$2'}}]}]),
@@ -545,14 +551,14 @@ is_classic(Arguments) ->
         {_, _, Type} -> Type =:= <<"classic">>
     end.
 
-%% Counted by user, which is an organisation: it may create any number of keys, each with a vhost.
+%% Counts by user, which is an organisation: it may create any number of keys, each with a vhost.
 count_new_queue(User) ->
     Hour = erlang:system_time(second) div 3600,
     Count = ets:update_counter(?MODULE, {User, Hour}, 1, {{User, Hour}, 0}),
     Count =:= 1 andalso ets:select_delete(?MODULE, [{{{'_', '$1'}, '_'}, [{'<', '$1', Hour}], [true]}]),
     Count.
 
-%% A table lives as long as its owner, and a boot step runs in a process that ends.
+%% Tables are deleted with their owner, and the process of a boot step ends, so another process owns them.
 create_table() ->
     case ets:whereis(?MODULE) of
         undefined ->
@@ -570,12 +576,12 @@ create_table() ->
             ok
     end.
 
-%% RabbitMQ checks the size and the rights of an AMQP message when it is complete. Its frames wait until then, without a bound, in
-%% the process that reads the connection. So do the bytes of an MQTT packet before 3.12, which checks the length at its beginning. Later
-%% versions know MQTT 5, of which each user property takes forty times its bytes there.
+%% RabbitMQ checks the size and the rights of an AMQP message when it is complete. Until then its frames wait, without a bound,
+%% in the process that reads the connection. So do the bytes of an MQTT packet before 3.12; from 3.12 on, RabbitMQ checks the
+%% length at its beginning. These versions know MQTT 5, where each user property takes forty times its bytes in that process.
 %%
-%% The pause follows the work of a look, not its time: beside other busy processes a look waits, and the next one would be late when
-%% most depends on it.
+%% The pause follows the work of a look, not its duration: on a busy machine a look takes long, and the next one would be late
+%% when it matters most.
 watch_readers() ->
     Before = reductions(),
     catch look(readers()),
@@ -586,7 +592,7 @@ reductions() ->
     {reductions, Count} = process_info(self(), reductions),
     Count.
 
-%% Deletes what was noted of channels that have ended.
+%% Deletes the entries of channels and connections that have ended.
 forget_ended() ->
     Noted = ets:select(?MODULE, [
         {{{connection, '_', '_', '$1'}}, [], [{{'$1', {element, 1, '$_'}}}]},
@@ -599,14 +605,14 @@ forget_ended() ->
     ets:select_delete(?MODULE, [{{{turn, '_', '_'}, '$1'}, [{'<', '$1', now_ms() - ?FREE_TURNS_MS}], [true]}]),
     [ets:delete(?MODULE, Key) || {Channel, Key} <- Noted, not is_process_alive(Channel)].
 
-%% Each registers for the alarms, before the login with MQTT, and before its first channel with AMQP.
+%% Each reader registers for the alarms, with MQTT before the login, with AMQP before its first channel.
 readers() ->
     {_, _, State} = lists:keyfind(rabbit_alarm, 1, sys:get_state(rabbit_alarm)),
     Kinds = [rabbit_reader, rabbit_mqtt_reader],
     [{Kind, Reader} || {Reader, {Kind, _, _}} <- dict:to_list(element(2, State)), lists:member(Kind, Kinds)].
 
-%% Connections that keep to their own bounds can fill the memory together: a key has 32, and an organisation any number of plants.
-%% The bodies of deliveries are outside the heaps, where they are looked for only if the node has that much there.
+%% Connections within their own bounds can fill the memory together: a key has 32, and an organisation any number of plants. The
+%% bodies of deliveries are outside the heaps. They are searched only if such memory of the node exceeds the bound.
 look(Readers) ->
     forget_ended(),
     Connections = [{look_at(Kind, Reader), Kind, Reader} || {Kind, Reader} <- Readers],
@@ -634,7 +640,7 @@ end_largest([{Excess, Kind, Reader} | Others], Surplus) when Surplus > 0 ->
 end_largest(_, _) ->
     false.
 
-%% Returns how much the connection and its channels hold beyond what every connection needs.
+%% Returns the bytes that the connection and its channels hold beyond what every connection needs.
 look_at(Kind, Reader) ->
     Held = held(Kind, Reader),
     Channels = channels(Kind, Reader),
@@ -645,7 +651,7 @@ look_at(Kind, Reader) ->
     end,
     max(0, Held + Memory - ?FREE_BYTES).
 
-%% The same without garbage, 0 for a connection of an administrator.
+%% The same after garbage collection, with the bodies of deliveries; 0 for a connection of an administrator.
 collected(Kind, Reader) ->
     Channels = channels(Kind, Reader),
     case lists:filter(fun is_bounded/1, Channels) of
@@ -657,18 +663,18 @@ collected(Kind, Reader) ->
             max(0, held(Kind, Reader) + memory_of(Bounded) + bodies_of(Bounded) - ?FREE_BYTES)
     end.
 
-%% Deliveries of one connection may be parts of the same bytes, those of a stream in particular.
+%% Counts bytes once: deliveries of one connection may be parts of the same bytes, those of a stream in particular.
 bodies_of(Channels) ->
     Bodies = [Body || Channel <- Channels, Process <- relatives(Channel), Body <- binaries(Process)],
     lists:sum([Size || {_, Size, _} <- lists:ukeysort(1, Bodies)]).
 
-%% Whether deliveries wait in a writer of the connection. Those that no collection has moved to its heap are in its inbox alone.
+%% Whether deliveries wait in a writer of the connection. They are only in its inbox until a collection moves them to its heap.
 has_unread(Kind, Reader) ->
     Processes = lists:flatmap(fun relatives/1, channels(Kind, Reader)),
     lists:any(fun(Process) -> inbox(Process) > 0 orelse bytes_of(binaries(Process)) > ?FREE_BYTES end, Processes).
 
-%% A channel carries out the methods of its client one by one. Those that arrive faster wait in its memory, without a bound: only
-%% messages have credit. So do their answers in its writer, while a client reads slowly. A channel that is busy does not answer at
+%% A channel carries out the methods of its client one by one. Methods that arrive faster wait in its memory, without a bound:
+%% only messages have credit. While a client reads slowly, their answers wait in the writer. A busy channel does not answer at
 %% once, so another process asks it.
 look_at_channels(Kind, Channels, Reader) ->
     case lists:filter(fun is_bounded/1, Channels) of
@@ -678,7 +684,8 @@ look_at_channels(Kind, Channels, Reader) ->
             false
     end.
 
-%% The reader stops meanwhile, or more would arrive faster than the channel comes to the question. It resumes if this process ends.
+%% Suspends the reader: otherwise methods would arrive faster than the channel reaches the question. It resumes if this process
+%% ends.
 ask(Kind, Channels, Reader) ->
     try
         erlang:suspend_process(Reader),
@@ -700,18 +707,18 @@ exceed(Channels, Asked) ->
 bytes_pending(Channels) ->
     ?PENDING_BYTES * lists:sum(lists:map(fun pending/1, Channels)).
 
-%% Deliveries may wait in the writer: a queue gives them all to a consumer that acknowledges none, as fast as it can.
+%% Without the writer's memory, which may hold deliveries: a consumer that acknowledges none gets all messages of a queue.
 waiting(Channels, Asked) ->
     Own = [Bytes || Channel <- Channels, {memory, Bytes} <- [process_info(Channel, memory)]],
     lists:sum(Own) + ?ANSWER_BYTES * lists:sum(lists:map(fun answers/1, Channels)) - bytes_pending(Asked).
 
-%% Deliveries wait there too, so the channel counts the methods that have answers. To look at the messages would copy them all.
+%% The inbox of the writer holds deliveries too, so the channel counts its answers. Reading the inbox would copy all messages.
 answers(Channel) ->
     Waiting = [inbox(Relative) || Relative <- relatives(Channel), Relative =/= Channel],
     min(proplists:get_value(?ANSWERS, dictionary(Channel), 0), lists:sum(Waiting)).
 
-%% The broker counts the connections of a vhost before it asks whether a user may enter, and an open one counts a moment later, so any
-%% number could be opened at the same moment. Their events come here one by one.
+%% The broker counts the connections of a vhost before it asks whether a user may enter, and counts an open one a moment later,
+%% so any number could be opened at the same moment. Their events are handled here one by one.
 handle_event({event, connection_created, Facts, none, _}, State) ->
     try
         [Protocol, Vhost, User, Reader] = [proplists:get_value(Name, Facts) || Name <- [protocol, vhost, user, pid]],
@@ -721,7 +728,8 @@ handle_event({event, connection_created, Facts, none, _}, State) ->
         _:_ -> false
     end,
     {ok, State};
-%% The node then stops. The management agent changes settings when it ends, and would wait five seconds for a process that waits for it.
+%% The node stops after this signal. At its end, the management agent changes settings, and would wait five seconds for a
+%% process that waits for the agent. Its handler is therefore removed first.
 handle_event(sigterm, State) ->
     rpc:call(node(), gen_event, delete_handler, [rabbit_event, rabbit_mgmt_db_handler, []], ?CALL_MS),
     {ok, State};
@@ -731,7 +739,7 @@ handle_event(_, State) ->
 handle_call(_, State) ->
     {ok, ok, State}.
 
-%% Plants connect with MQTT, and their vhost has no limit. Several organisations may share a vhost, and one could use up its limit.
+%% Plants use MQTT, and their vhost has no limit. Several organisations may share a vhost, and one could use up its limit.
 bound_connection({'MQTT', _}, _, _, _) ->
     true;
 bound_connection(_, Vhost, User, Reader) ->
@@ -748,17 +756,17 @@ bound_connection(_, Vhost, User, Reader) ->
 open_connections(Vhost, User) ->
     [Reader || [Reader] <- ets:match(?MODULE, {{connection, Vhost, User, '$1'}}), is_process_alive(Reader)].
 
-%% Other programs than the service have users in the broker's own database, and any number of connections.
+%% Programs beside the service have users in the broker's own database, and may have any number of connections.
 is_own_user(Name) ->
     element(1, rabbit_auth_backend_internal:lookup_user(Name)) =:= ok.
 
-%% The second call does not wait for the client's answer to the first.
+%% The second call ends the connection without waiting for the client's answer to the first.
 end_connection(Reader, Reason) ->
     close(rabbit_reader, Reader, Reason),
     timer:sleep(?CALL_MS),
     close(rabbit_reader, Reader, Reason).
 
-%% Channels of administrators have no owner, nor have other processes.
+%% Channels of administrators have no owner, and neither have other processes.
 is_bounded(Channel) ->
     proplists:is_defined(?OWNER, dictionary(Channel)).
 
@@ -768,22 +776,22 @@ dictionary(Channel) ->
         undefined -> []
     end.
 
-%% A channel would first carry out what waits, and its writer write what the client does not read. The reader waits for both. With
-%% TLS, it already has up to 1.6 MB of methods, which it passes on before it comes to the request, to channels that have ended.
+%% Kills the channels: otherwise they would first carry out what waits, and their writers would wait for a client that does not
+%% read, and the reader for both. With TLS, the reader already has up to 1.6 MB of methods, which then go to ended channels.
 end_channels(Kind, Reader, Channels, Reason) ->
     close(Kind, Reader, Reason),
     [exit(Channel, kill) || Channel <- Channels].
 
-%% The processes that the reader monitors, and the channels that it has forgotten but that have not ended. It forgets a channel at
-%% `channel.close_ok`, which a client can send at any time, and when the channel is about to end. The channel first carries out
-%% what waits there, and waits until its client has read the answers.
+%% The processes that the reader monitors, and the channels that it has forgotten but that have not ended. It forgets a channel
+%% at `channel.close_ok`, which a client can send at any time, and when the channel is about to end. Such a channel first
+%% carries out what waits there, and waits until its client has read the answers.
 channels(rabbit_reader, Reader) ->
     lists:usort(monitored(Reader) ++ lists:append(ets:match(?MODULE, {{channel, Reader, '$1'}})));
 channels(_, _) ->
     [].
 
-%% A reader monitors its channels. With TLS, it also monitors the process that decrypts, while it waits for that. A question for
-%% the number of messages would get no answer there, and stop the reader for 15 seconds.
+%% A reader monitors its channels. With TLS, it also monitors the process that decrypts while it waits for it. That process
+%% would not answer `pending`, and the reader would stay suspended for 15 seconds.
 monitored(Reader) ->
     case process_info(Reader, monitors) of
         {monitors, Monitors} -> [Process || {process, Process} <- Monitors];
@@ -815,10 +823,12 @@ links(Process) ->
         undefined -> []
     end.
 
-%% The broker handles the beginning and the end of a connection or channel in two processes. If the end comes first, it counts that
-%% until the node stops, and 32 connections lock a key out of its vhost. What had ended at the previous look has no events left.
+%% The broker handles the beginning and the end of a connection or channel in two processes. If it handles the end first, it
+%% counts the item until the node stops, and 32 such connections lock a key out of its vhost. Items that had ended at the
+%% previous look have no events left.
 %%
-%% With TLS, a connection that its client resets while it waits for a channel is not told so. It would stay, without heartbeats for ever.
+%% With TLS, a connection that its client resets while it waits for a channel does not notice. It would stay, without heartbeats
+%% for ever.
 watch_tracked(Ended, WasReset) ->
     timer:sleep(?QUEUES_MS),
     attempt(fun track_all/0, known),
@@ -826,7 +836,7 @@ watch_tracked(Ended, WasReset) ->
     NowReset = attempt(fun() -> close_reset(WasReset) end, WasReset),
     watch_tracked(NowEnded, NowReset).
 
-%% One part of a look that fails keeps none of the others from its work.
+%% Returns the result of a part of a look, or `Otherwise` if it fails: the other parts must run all the same.
 attempt(Part, Otherwise) ->
     try
         Part()
@@ -847,9 +857,9 @@ close_reset(Before) ->
 is_reset(Reader) ->
     lists:any(fun(Socket) -> inet:peername(Socket) =:= {error, enotconn} end, socket(Reader)).
 
-%% The broker tracks a connection by its name, the addresses of both ends. A client can reset a connection that the broker is too busy
-%% to read and open the next one from the same port. The broker would not track that one, or no more from the end of the
-%% first on: nobody could list it, and a revocation would not close it.
+%% The broker tracks a connection by its name, the addresses of both ends. A client can reset a connection that the broker is
+%% too busy to read, and open the next one from the same port. The broker would not track the new one, or would stop at the end
+%% of the first: it would not be listed, and a revocation would not close it.
 track(Tracked) ->
     {Id, Process} = {element(2, Tracked), element(6, Tracked)},
     Earlier = [Other || [Other] <- ets:match(?CONNECTIONS, {{Id, '$1'}, '_'})],
@@ -857,8 +867,8 @@ track(Tracked) ->
     ets:insert(?CONNECTIONS, {{Id, Process}, Tracked}),
     Earlier =/= [] andalso spawn(fun() -> keep_tracked(Tracked, Earlier, ?TRACKED_AFTERWARDS) end).
 
-%% The broker notes the end of an earlier connection in a process of its own, some time after that has ended. The beginning of this one
-%% too: if both note it at the same moment, the broker counts it twice, until the node stops.
+%% The broker records the end of an earlier connection in another process, some time after that end. It records the beginning of
+%% this one there too: if both processes do so at the same moment, the broker counts it twice until the node stops.
 keep_tracked(Tracked, Earlier, Times) when Times > 0 ->
     timer:sleep(?TRACKED_MS),
     case is_latest(Tracked) andalso is_process_alive(element(6, Tracked)) of
@@ -891,8 +901,8 @@ ensure_tracked(Tracked) ->
             rabbit_connection_tracking:register_tracked(Tracked)
     end.
 
-%% RabbitMQ 4 fails, and keeps the entry, if the count of its vhost or its user has been deleted with them, or if several channels had
-%% one number of a connection after each other.
+%% RabbitMQ 4 fails, and keeps the entry, if the count of its vhost or its user has been deleted with them, or if several
+%% channels of a connection had the same number one after the other.
 unregister(Module, Id) ->
     try
         Module:unregister_tracked(Id)
@@ -906,7 +916,7 @@ entries(Table, Id) ->
         _ -> ets:lookup(Table, Id)
     end.
 
-%% Connections whose end the broker noted later, and those that it tracks in vain.
+%% For connections whose predecessor's end the broker recorded later, and those that it failed to track.
 track_all() ->
     Known = maps:from_list([{element(6, Tracked), true} || Tracked <- rabbit_connection_tracking:list_on_node(node())]),
     Missing = [Entry || {{_, Process}, _} = Entry <- ets:tab2list(?CONNECTIONS), not is_map_key(Process, Known)],
@@ -922,14 +932,14 @@ has_ended(Tracked) ->
     Process = element(6, Tracked),
     node(Process) =:= node() andalso not is_process_alive(Process).
 
-%% A classic queue keeps the messages that its consumers have not acknowledged in memory, and those that came back from them. Versions
-%% before 3.12 write both to disk when memory gets scarce. Later ones do not, until the queue starts again.
+%% A classic queue keeps in memory the messages that its consumers have not acknowledged, and those that came back from them.
+%% Versions before 3.12 write both to disk when memory gets scarce. Later versions do so only when the queue starts again.
 watch_queues() ->
     timer:sleep(?QUEUES_MS),
     catch look_at_queues(),
     watch_queues().
 
-%% Queues publish these figures every five seconds. Those of the plants' vhost belong to the service.
+%% Queues publish these numbers every five seconds. The queues in the plants' vhost are left out: they belong to the service.
 look_at_queues() ->
     {ok, Plants} = application:get_env(rabbitmq_mqtt, vhost),
     Queues = [
@@ -950,8 +960,8 @@ restart_largest([{Bytes, Name} | Others], Surplus) when Surplus > 0, Bytes > 0 -
 restart_largest(_, _) ->
     false.
 
-%% A quorum queue keeps its log from the oldest message on that is not acknowledged. Looks come at random times: a client could return
-%% a message each time that one is due.
+%% A quorum queue keeps its log from the oldest unacknowledged message on. Looks come at random times: a client could return a
+%% message each time that a look is due.
 watch_logs(Seen) ->
     timer:sleep(rand:uniform(2 * ?QUEUES_MS)),
     watch_logs(
@@ -962,7 +972,7 @@ watch_logs(Seen) ->
         end
     ).
 
-%% Those whose leader is on this node.
+%% The queues whose leader is on this node.
 queues_with_large_logs() ->
     Most = application:get_env(?MODULE, most_log_bytes, ?MOST_LOG),
     [
@@ -976,8 +986,8 @@ log_size(Id) ->
     Segments = filelib:wildcard(filename:join(ra_env:server_data_dir(quorum_queues, Id), "*.segment")),
     lists:sum([filelib:file_size(Segment) || Segment <- Segments]).
 
-%% Returns when each message was seen first that is delivered and not acknowledged, by its place in the log. It stays the same if the
-%% message comes back and is delivered again. Those that are seen for too long are acknowledged in place of their consumers.
+%% Returns the time at which each unacknowledged message was first seen, by its index in the log. It stays the same if the
+%% message comes back and is delivered again. Messages that were seen too long ago are acknowledged in place of their consumers.
 look_at_log(Queue, Seen) ->
     Server = {Queue, node()},
     try
@@ -1002,7 +1012,7 @@ drop({Queue, _} = Server, Consumer, Late) ->
     logger:warning("~ts: ~b messages that were not acknowledged in time keep a large log and are dropped", [Queue, length(Late)]),
     ra:pipeline_command(Server, rabbit_fifo:make_settle(Consumer, Late)).
 
-%% The messages of each consumer, and those of the given places that are still delivered or came back. Runs in the queue's process.
+%% The delivered messages of each consumer, and the given indices that are not acknowledged. Runs in the queue's process.
 unacknowledged(State, Indices) ->
     Delivered = [
         {Consumer, maps:get(username, element(2, element(2, Facts)), <<>>), [
@@ -1027,11 +1037,11 @@ is_administrator(Name) ->
         _ -> false
     end.
 
-%% The messages of all plants of a shard wait in one queue, and the broker reads a plant faster than ingest stores what it sends. While
-%% a queue is long, the broker reads no more from a plant that is ahead of its share. It stops as it does during an alarm of memory: the
+%% The messages of all plants of a shard wait in one queue, and the broker reads from a plant faster than ingest stores its
+%% messages. While a queue is long, the broker does not read from a plant that is ahead of its share, as in a memory alarm: the
 %% buffers of the sockets fill, and the plant waits.
 %%
-%% An earlier process may have stopped connections, before an error or an upgrade of the plugin.
+%% Begins with a release of connections that an earlier process stopped, before an error or an upgrade of the plugin.
 share() ->
     timer:sleep(?LOOK_MS),
     try
@@ -1046,9 +1056,9 @@ share() ->
     end,
     share().
 
-%% Senders has the bytes that each connection of a plant had received at Counted, Ahead those of each plant beyond its share. New
-%% connections are found last: busy processes answer for them. Their buffers in the system get a bound: by default they hold MBs, which
-%% are read at once when a connection is not stopped any more.
+%% Senders has the bytes that each connection of a plant had received at Counted, Ahead those of each plant beyond its share.
+%% New connections are searched last, because busy processes have to answer. Their receive buffers get a bound: by default they
+%% hold MBs, which are read at once when a stopped connection is released.
 share(Senders, Ahead, Stopped, Counted) ->
     timer:sleep(?SHARDS_MS),
     IsLate = is_ingest_late(),
@@ -1083,7 +1093,7 @@ ahead(Before, Open, Ahead, Share) ->
     end,
     maps:filtermap(Left, maps:fold(Add, Ahead, Open)).
 
-%% Returns the connections that are not read. They are stopped at each count, because the end of an alarm lets them go on.
+%% Returns the stopped connections. They are stopped again at each count, because the end of an alarm releases them.
 stop(IsLate, Senders, Ahead, Stopped) ->
     IsAhead = fun(_, {User, _, _}) -> IsLate andalso maps:get(User, Ahead, 0) > ?MOST_AHEAD end,
     Next = maps:filter(IsAhead, Senders),
@@ -1091,7 +1101,7 @@ stop(IsLate, Senders, Ahead, Stopped) ->
     release(maps:keys(maps:without(maps:keys(Next), Stopped))),
     Next.
 
-%% They stay stopped during an alarm, as all others.
+%% During an alarm they stay stopped, as all others.
 release([]) ->
     ok;
 release(Readers) ->
@@ -1122,7 +1132,7 @@ facts(Queue) ->
         exit:_ -> []
     end.
 
-%% Ingest has taken some of the bytes, and not acknowledged them. They are those of bodies, not of the properties that MQTT 5 has.
+%% Includes the bytes that ingest has received and not acknowledged. Only bodies count, not the properties of MQTT 5.
 facts(rabbit_quorum_queue, Queue) ->
     case ra:local_query(amqqueue:get_pid(Queue), fun rabbit_fifo:overview/1) of
         {ok, {_, #{num_ready_messages := Ready, enqueue_message_bytes := Waiting, checkout_message_bytes := Taken}}, _} ->
@@ -1143,7 +1153,7 @@ count(Senders) ->
     end,
     maps:filtermap(Now, Senders).
 
-%% The user, the socket, and no bytes yet.
+%% Returns the connections that are not known yet, with user, socket and 0 bytes.
 new_senders(Known) ->
     New = [Reader || {rabbit_mqtt_reader, Reader} <- readers(), not is_map_key(Reader, Known)],
     maps:from_list([{Reader, {User, Socket, 0}} || Reader <- New, User <- user(Reader), Socket <- socket(Reader)]).
@@ -1153,7 +1163,7 @@ user(Reader) ->
     Facts = [Facts || Process <- [Reader | links(Reader)], {_, Facts} <- ets:lookup(connection_created, Process)],
     lists:sublist([User || {user, User} <- lists:append(Facts)], 1).
 
-%% None if the connection has ended. With TLS, the process that decrypts has it, which monitors the reader.
+%% None if the connection has ended. With TLS, the process that decrypts, which monitors the reader, has the socket.
 socket(Reader) ->
     Monitors = [Process || {monitored_by, Others} <- [process_info(Reader, monitored_by)], Process <- Others],
     Local = [Process || Process <- [Reader | Monitors], is_pid(Process), node(Process) =:= node()],
@@ -1165,7 +1175,7 @@ now_ms() ->
 is_large(Kind, Reader) ->
     garbage_collect(Reader) andalso held(Kind, Reader) > most_incomplete(Kind).
 
-%% RabbitMQ before 3.12 copies what it has of an MQTT packet for each piece that arrives. A plant's message has 1 MiB at most.
+%% With each piece of an MQTT packet, RabbitMQ before 3.12 copies what has arrived of it. A plant's message has at most 1 MiB.
 most_incomplete(rabbit_mqtt_reader) ->
     case is_before_3_12() of
         true -> ?MOST_INCOMPLETE_PACKET;
@@ -1174,7 +1184,7 @@ most_incomplete(rabbit_mqtt_reader) ->
 most_incomplete(rabbit_reader) ->
     ?MOST_INCOMPLETE.
 
-%% A connection with bounded packets that is read without a pause may have many of them outside its heap.
+%% Without binaries where RabbitMQ bounds packets: a connection that is read without a pause may have many outside its heap.
 held(Kind, Process) ->
     Items =
         case Kind =:= rabbit_reader orelse is_before_3_12() of
@@ -1186,7 +1196,7 @@ held(Kind, Process) ->
         undefined -> 0
     end.
 
-%% Those of the process's heap, which the messages in its inbox reach when its garbage is collected.
+%% The binaries of the process's heap. Messages in its inbox count after a garbage collection, which moves them there.
 binaries(Process) ->
     case process_info(Process, binary) of
         {binary, Binaries} -> Binaries;
@@ -1196,8 +1206,8 @@ binaries(Process) ->
 bytes_of(Binaries) ->
     lists:sum([Size || {_, Size, _} <- Binaries]).
 
-%% The first call sends the reason and waits for the client's answer. The next, if it does not come, ends the connection. With MQTT,
-%% the reader writes answers itself and does not come to the request while the client does not read them.
+%% With AMQP, the first call sends the reason and waits for the client's answer; a second call ends the connection without it.
+%% With MQTT, the reader writes answers itself and does not reach the request while the client does not read them.
 close(rabbit_reader, Reader, Reason) ->
     gen_server:send_request(Reader, {shutdown, Reason});
 close(rabbit_mqtt_reader, Reader, Reason) ->
@@ -1207,7 +1217,7 @@ close(rabbit_mqtt_reader, Reader, Reason) ->
         exit(Reader, kill)
     end).
 
-%% RabbitMQ limits the consumers of a channel from 3.13 on. A consumer without a tag gets one here, as the channel would give it.
+%% RabbitMQ limits the consumers of a channel from 3.13 on. A consumer without a tag gets one here like those of the channel.
 counted(Consume, Content) ->
     Tag =
         case element(4, Consume) of
@@ -1228,8 +1238,8 @@ counted(Consume, Content) ->
             refused(Text, 'basic.consume')
     end.
 
-%% The number of a stream's consumers on this node with the new one, 0 for other queues. Without a name, it is the queue that the
-%% channel declared last. The broker's own list keeps consumers of streams that were deleted.
+%% The number of a stream's consumers on this node with the new one, 0 for other queues. An empty name means the queue that the
+%% channel declared last. The broker's own list is not used: it keeps consumers of deleted streams.
 readers(<<>>, Tag) ->
     case get(?DECLARED) of
         undefined -> 0;
@@ -1252,7 +1262,7 @@ count_reader(Stream, Tag) ->
     ets:insert(?MODULE, {{reader, Stream, self(), Tag}}),
     length([Channel || [Channel] <- ets:match(?MODULE, {{reader, Stream, '$1', '_'}}), is_process_alive(Channel)]).
 
-%% Those of the same user in the same vhost on this node. A queue looks at all of its consumers for each channel that ends.
+%% The consumers of the same user in the same vhost on this node. A queue scans all of its consumers for each channel that ends.
 consumers_of_other_channels() ->
     Owner = get(?OWNER),
     Counts = ets:select(?MODULE, [{{{consumers, Owner, '$1'}, '$2'}, [{'=/=', '$1', self()}], [{{'$1', '$2'}}]}]),
@@ -1262,7 +1272,7 @@ put_consumers(Consumers) ->
     put(?CONSUMERS, Consumers),
     ets:insert(?MODULE, {{consumers, get(?OWNER), self()}, map_size(Consumers)}).
 
-%% The tags of the channel's consumers. They stay until they are cancelled, also those whose queue was deleted.
+%% The tags of the channel's consumers. A tag stays until its consumer is cancelled, even if the queue was deleted.
 consumers() ->
     case get(?CONSUMERS) of
         undefined -> #{};
@@ -1272,8 +1282,8 @@ consumers() ->
 arguments(Method) ->
     element(tuple_size(Method), Method).
 
-%% Called for each entry of the log, by the process that writes it. As text, bytes need 400 times their memory. An error here would
-%% remove the filter.
+%% Called for each entry of the log by the process that writes it. As text, bytes need 400 times their memory. An error here
+%% would remove the filter.
 shorten(#{msg := Message} = Entry, Most) ->
     case erlang:external_size(Message) > Most of
         true ->
