@@ -1,8 +1,8 @@
 """Comparison of the service's clock with those of the plants.
 
-Stored times in the future are from a clock that was ahead, or the clock is behind now: a machine may start years before the
-present, and have no time server for an hour. The values that plants have measured show which: if the clock is behind, most of
-the newest ones are in the future (docs/decisions/0438).
+If stored times are in the future, the clock was ahead when they were stored, or is behind now: a machine may start with a date
+years ago, and reach no time server for an hour. The plants' newest values show which: if the clock is behind, most of them are
+in the future (docs/decisions/0438).
 """
 
 from datetime import datetime

@@ -68,9 +68,9 @@ _COUNTERS_AND_POWERS: Final = {
 async def role_metrics(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[RoleMetric]]:
     """Return the metrics with a role of those plants of any organisation that have one, newest sources first.
 
-    The metrics of deleted sub-devices are included. A metric has the role that the template of the sub-device with its external
-    id gives to its key now, also for values of earlier templates. If that gives a role to no key of a layout, the layout's
-    metrics have the roles of the earlier templates.
+    The metrics of deleted sub-devices are included. A metric has the role that the present template of the sub-device with its
+    external id gives to its key, also for values of earlier templates. If that template gives no key of a layout a role, the
+    layout's metrics have the roles of the earlier templates.
     """
     layouts: dict[tuple[int, tuple[str, ...]], LayoutIndex] = {}
     by_source: dict[int, list[store.RoleSourceRow]] = {}
@@ -101,8 +101,8 @@ def _layout(row: store.RoleSourceRow, known: dict[tuple[int, tuple[str, ...]], L
 def energy_meters(metrics: Iterable[RoleMetric]) -> list[EnergyMeter]:
     """Return the sources that measure a plant's energy, from its metrics with a role.
 
-    Beside the device GRID no other device measures the energy at the grid. What the plant itself measures, its devices do not
-    measure a second time; but counters of devices come before the plant's power.
+    If there is a device GRID, no other device measures the energy at the grid. If the plant itself measures an energy, its
+    devices do not count, except that counters of devices take precedence over the plant's power.
     """
     every = list(metrics)
     if any(one.source.external_id == GRID_DEVICE and one.role in GRID_ROLES for one in every):

@@ -1,8 +1,8 @@
 """Compute the energies of plants' hours from frames.
 
-The rules are those of the energy of the day, which is the sum of its hours. A counter that was read in the hour or in the day
-before it counts; otherwise the power is integrated. A device measures from the hour of its first value, and a deleted one until
-that of its last. An hour has the same energy whichever others are computed with it.
+The rules are those of the energy of the day, which is the sum of its hours. A counter counts in an hour if it was read in that
+hour or in the day before it; otherwise the power is integrated. A device measures from the hour of its first value; a deleted
+one measures until the hour of its last value. The energy of an hour does not depend on which others are computed with it.
 """
 
 import math
@@ -46,12 +46,12 @@ __all__ = ["TookTooLong", "energies_of_hours"]
 
 _HOUR: Final = timedelta(hours=1)
 _AFTER: Final = timedelta(minutes=15)
-"""Time after an hour in which readings belong to its computation: one may show that the hour's last reading was misread, and a
-power ends the line from the hour's last power.
+"""Time after an hour whose readings its computation uses: one may show that the hour's last reading was misread, and a power
+ends the line from the hour's last power.
 """
 _LONGEST_GAP: Final = timedelta(microseconds=LONGEST_GAP)
 _HOURS_AT_ONCE: Final = 50
-"""Hours of metrics that a statement reads. With a value each second, it takes half a second, and the computation a tenth."""
+"""Hours of metrics that a statement reads. With a value each second, reading takes half a second, and computing a tenth."""
 
 
 class TookTooLong(Exception):
@@ -127,10 +127,10 @@ async def energies_of_hours(
         metrics: The metrics of each plant that have a role.
         hours: Whole hours.
         until: The monotonic time after which no further statement begins.
-        misread: Hours before these, whose last reading of a counter was too high, are added to it.
+        misread: Receives the hours before these whose last reading of a counter was too high.
 
     Raises:
-        TookTooLong: That time has come.
+        TookTooLong: `until` has passed.
     """
     wanted = sorted(set(hours))
     runs = await _runs(db, wanted, metrics)
@@ -163,7 +163,7 @@ async def energies_of_hours(
 def _joined(
     powers: Sequence[Sequence[float | None]], counters: Sequence[Sequence[float | None]], by_counter: Set[int], run: _Run
 ) -> Quarters:
-    """Return the sums of counters' rises in the hours `by_counter` of a run, and of powers' energies in its others."""
+    """Return the sums of counters' rises in the hours `by_counter` of a run, and of powers' energies in its other hours."""
     columns = (
         [one[quarter] for one in (counters if quarter // QUARTERS in by_counter else powers)]
         for quarter in range(QUARTERS * run.hours)
@@ -193,7 +193,7 @@ async def _runs(db: Connection, wanted: Sequence[DirtyHour], metrics: Mapping[UU
         plant_id, start = part[0]
         day = day_and_sources(part[0])[:2]
         # A counter that fell adds nothing until it is back at its level, which only the readings of the day show. Otherwise
-        # those of the hour before suffice. Falls in another part of the day are not kept yet.
+        # those of the hour before suffice. Falls in an earlier part of the same day are not stored yet.
         since = start.replace(hour=0) if part[0] in fell or day == day_before else start
         found.append(_Run(plant_id, start, (part[-1].hour - start) // _HOUR + 1, since))
         day_before = day
@@ -212,8 +212,10 @@ def _meters_of(run: _Run, metrics: Mapping[UUID, Sequence[RoleMetric]]) -> list[
 async def _counters(
     db: Connection, runs: Sequence[_Run], meters: Sequence[tuple[int, EnergyMeter]], until: float, misread: set[DirtyHour]
 ) -> dict[_Name, _Counted]:
-    """Return the counters of meters in runs. A reading within a day before a run's `since` sets the level of its first one, and
-    an earlier one shows whether it was misread. So does a reading within a day after the last one.
+    """Return the counters of meters in runs.
+
+    The last reading within a day before a run's `since` sets the level of the first one in the run; the one before it shows
+    whether it was misread. A reading within a day after the run shows that for the last one in the run.
     """
     found: dict[_Name, _Counted] = {}
     metrics = {
@@ -226,7 +228,7 @@ async def _counters(
         values = await _read(db, some, runs)
         first = {metric.name: microseconds(runs[metric.run].start) for metric in some}
         before = {metric.name: bisect_left(values[metric.name].times, microseconds(runs[metric.run].since)) for metric in some}
-        # Of several readings before `since`, a low first one only causes a rise that is before the run.
+        # If there are several readings before `since`, a low first one only causes a rise before the run.
         unsure = [metric for metric in some if before[metric.name] < 2 or gt(*values[metric.name].values[:2])]
         for name, earlier in (await _read_earlier(db, unsure, runs)).items():
             last = values[name].values[0] if before[name] else earlier.values[-1]
@@ -364,7 +366,7 @@ def _unpacked(part: _Part) -> Values:
 
 
 def _merged(parts: Sequence[_Part]) -> Values:
-    """Return the values of a metric's layouts, the newest one last; of those of the same time, the newest layout's."""
+    """Return a metric's values from its layouts, of which the newest comes last and takes precedence at the same time."""
     if len(parts) < 2:
         return _unpacked(parts[0]) if parts else Values([], [])
     # Sorted once: a plant decides how many layouts it has.

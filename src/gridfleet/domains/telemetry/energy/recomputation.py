@@ -29,10 +29,10 @@ _PLANTS_A_TRANSACTION: Final = 50
 _HOURS_A_TURN: Final = 24
 """Dirty hours of a plant. Each may affect the 24 hours after it."""
 _HOURS_ALONE: Final = 6
-"""The same of a plant that takes long."""
+"""The same for a plant that takes long and is computed alone."""
 _SECONDS_ALONE: Final = 60.0
 SHARE_OF_MOVES: Final = 0.25
-"""The part of the time in which totals follow plants that were deleted or moved, so that these cannot delay all energies."""
+"""The part of the time for removing deleted and moved plants from totals, so that these cannot delay all energies."""
 _HOURS_OF_PAST: Final = 48
 _HOUR: Final = timedelta(hours=1)
 _LONGEST_DAY: Final = timedelta(hours=25)
@@ -44,14 +44,14 @@ _NOTHING: Final = KeptHour([None] * (4 * store.KINDS), False)
 async def keep_energy(database: Database, *, seconds: float = 60.0, late: set[UUID] | None = None) -> int:
     """Compute the energy of hours that changed, until nothing is left or `seconds` have passed.
 
-    Organisations take turns, and so do their plants: a plant with more hours than a turn has waits until all others had theirs.
-    A plant that takes long waits until then, too, with all plants of its organisation. One whose computation fails, or takes a
-    minute, is postponed. Hours from before an upgrade are computed in the time that is left.
+    Organisations take turns, and so do their plants: a plant with more hours than fit in a turn waits until all others have had
+    one. A plant that takes long waits until then, too, with all plants of its organisation. One whose computation fails, or
+    takes a minute, is postponed. Hours from before an upgrade are computed in the time that is left.
 
     Args:
         database: The database.
         seconds: The time after which nothing further begins.
-        late: Plants of which an hour of the last day has changed, except the hour that was closed last, are added to it.
+        late: Receives the plants of which an hour of the last day has changed, not counting the hour that was closed last.
 
     Returns:
         The number of hours that were written; 0 if another process is working.
@@ -77,7 +77,7 @@ async def keep_energy(database: Database, *, seconds: float = 60.0, late: set[UU
 
 
 async def _turns(database: Database, plants: Mapping[UUID, UUID | None], until: float, late: set[UUID]) -> int:
-    """Compute dirty hours of plants, in this order, until the time has come. Returns the number of written hours.
+    """Compute dirty hours of plants, in this order, until `until` has passed. Returns the number of written hours.
 
     Args:
         plants: The organisation of each plant.
@@ -137,7 +137,7 @@ async def _recompute(db: Connection, dirty: Sequence[DirtyHour], until: float = 
     """Compute dirty hours and those that depend on them, and write what changed. Returns the written hours.
 
     Raises:
-        TookTooLong: The monotonic time `until` has come.
+        TookTooLong: The monotonic time `until` has passed.
     """
     accounts = await store.accounts(db, sorted({one.plant_id for one in dirty}))
     dirty = [one for one in dirty if one.plant_id in accounts]
@@ -145,11 +145,11 @@ async def _recompute(db: Connection, dirty: Sequence[DirtyHour], until: float = 
         return ()
     open_from = await store.watermark(db)
     before = await store.kept_around(db, dirty)
-    # Frames before that time may be deleted, so what is kept cannot be computed again.
+    # Frames before the time in the account may be deleted, so the energies of earlier hours cannot be computed again.
     hours = [one for one in {*dirty, *before} if accounts[one.plant_id][1] <= one.hour < open_from]
     misread: set[DirtyHour] = set()
     computed = await energies_of_hours(db, await role_metrics(db, list(accounts)), hours, until, misread)
-    # Their energy was computed before the next reading showed it.
+    # These were computed before the next reading showed that their last one was misread.
     if again := [one for one in misread.difference(computed) if accounts[one.plant_id][1] <= one.hour < open_from]:
         await store.log_dirty(db, again)
     changed = {one: kept for one, kept in computed.items() if kept != before.get(one, _NOTHING)}
@@ -212,13 +212,13 @@ async def _follow_plant(db: Connection, plant_id: UUID) -> None:
 
 
 async def _complete_totals(database: Database) -> int:
-    """Complete some totals that a release without their metered kinds wrote. Returns how many."""
+    """Add the metered kinds to some totals that an earlier release wrote without them. Returns the number of these totals."""
     async with database.transaction() as db:
         return await totals.complete(db, _HOURS_OF_TOTALS) if await rollups.lock(db) else 0
 
 
 async def _past(database: Database) -> int | None:
-    """Compute some hours from before an upgrade. Returns the number of written ones, None if none is missing."""
+    """Compute some hours from before an upgrade. Returns the number of written hours; None if no hour is missing."""
     async with database.transaction() as db:
         some = await store.past_to_read(db, _PLANTS_A_TRANSACTION)
     if not some:

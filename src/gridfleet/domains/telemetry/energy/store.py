@@ -28,7 +28,7 @@ class Pick(NamedTuple):
 
 
 async def dirty_plants(db: Connection) -> dict[UUID, UUID | None]:
-    """Return the plants with dirty hours: one of each organisation, then the second of each, etc., in random order.
+    """Return the plants with dirty hours, in random order: one of each organisation, then a second of each, and so on.
 
     The value of a plant is its organisation, None if the plant was deleted.
     """
@@ -58,7 +58,7 @@ async def take_dirty(db: Connection, plant_ids: Sequence[UUID], most: int) -> li
 
 
 async def postpone(db: Connection, plant_id: UUID) -> None:
-    """Leave out a plant whose computation failed for half an hour."""
+    """Leave out a plant for half an hour after its computation failed."""
     await db.execute(
         "INSERT INTO energy_account (plant_id, organization_id, retry_at)"
         " SELECT id, organization_id, now() + interval '30 minutes' FROM plant WHERE id = %s"
@@ -70,7 +70,7 @@ async def postpone(db: Connection, plant_id: UUID) -> None:
 async def accounts(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, tuple[UUID, datetime]]:
     """Return for each plant that exists the organisation whose totals contain it, and the time from which frames are kept.
 
-    The plants stay in their organisations until the transaction ends.
+    Holds the plants, so that they stay in their organisations until the transaction ends.
     """
     cursor = await db.execute(
         "WITH held AS (SELECT id, organization_id FROM plant WHERE id = ANY(%(plants)s) ORDER BY id FOR KEY SHARE),"
@@ -95,7 +95,7 @@ async def kept_around(db: Connection, dirty: Sequence[DirtyHour]) -> dict[DirtyH
 
 
 async def kept_from(db: Connection, starts: Mapping[UUID, datetime]) -> dict[UUID, list[tuple[datetime, list[int | None]]]]:
-    """Return the closed hours of plants that end after a time, each with its energies."""
+    """Return the closed hours of each plant that end after its start, with their energies in mWh."""
     cursor = await db.execute(
         "SELECT e.plant_id, e.hour, e.energies FROM unnest(%s::uuid[], %s::timestamptz[]) AS d (plant_id, start)"
         " JOIN plant_energy e ON e.plant_id = d.plant_id AND e.hour > d.start - interval '1 hour'"
@@ -109,7 +109,7 @@ async def kept_from(db: Connection, starts: Mapping[UUID, datetime]) -> dict[UUI
 
 
 async def falls_before(db: Connection, starts: Sequence[DirtyHour]) -> set[DirtyHour]:
-    """Return those of the plants' hours before which a counter fell on the same UTC day or in the hour before it."""
+    """Return those of `starts` before which a counter fell, on the same UTC day or in the last hour of the day before."""
     cursor = await db.execute(
         "SELECT s.plant_id, s.hour FROM unnest(%s::uuid[], %s::timestamptz[]) AS s (plant_id, hour)"
         " WHERE EXISTS (SELECT FROM plant_energy e WHERE e.plant_id = s.plant_id AND "
@@ -130,7 +130,7 @@ _PICKS: Final = (
 
 
 async def readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, bytes, bytes]]:
-    """Return number, times and values of each pick that has any, of each second the last one; none of days that are deleted.
+    """Return (number, times, values) of each pick with readings: the last of each second, without those of deleted days.
 
     Times are microseconds since 2000-01-01 UTC, values doubles, both big-endian and by time.
     """
@@ -152,7 +152,7 @@ async def readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, byt
 
 
 async def last_readings(db: Connection, picks: Sequence[Pick], *, positive: bool = False) -> list[tuple[int, datetime, float]]:
-    """Return number, time and value of the last two readings of each pick that has any, or of the last two positive ones.
+    """Return (number, time, value) of the last two readings of each pick with readings; with `positive`, of positive ones.
 
     The frames of a pick's first hours may be deleted. Their last readings come from the roll-ups, one of each hour with the
     start of the hour as its time. Frames of deleted days that arrived later are in no roll-up and do not count.
@@ -175,7 +175,7 @@ async def last_readings(db: Connection, picks: Sequence[Pick], *, positive: bool
 
 
 async def next_readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, datetime, float]]:
-    """Return number, time and value of the first reading of each pick that has any; none of days that are deleted."""
+    """Return (number, time, value) of the first reading of each pick with readings, without those of deleted days."""
     cursor = await db.execute(
         f"SELECT w.number, f.time, f.value FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL"
         " (SELECT time, vals[w.place + 1] AS value FROM telemetry_frame"
@@ -189,7 +189,7 @@ async def next_readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int
 
 
 async def log_dirty(db: Connection, hours: Collection[DirtyHour]) -> None:
-    """Log that the energy of these hours is to be computed again."""
+    """Log these hours as dirty, so that their energy is computed again."""
     await db.execute(
         "INSERT INTO energy_dirty (plant_id, hour) SELECT * FROM unnest(%s::uuid[], %s::timestamptz[])",
         ([one.plant_id for one in hours], [one.hour for one in hours]),

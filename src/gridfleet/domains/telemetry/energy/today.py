@@ -48,7 +48,7 @@ async def energy_of_day(db: Connection, org: OrgScope, plant_id: UUID, now: date
     """Return the energy of the UTC day that contains `now`.
 
     Every sub-device whose external id begins with PV produces; GRID imports and exports. Sub-devices that were deleted since
-    midnight are included. If the plant has so many readings that this takes seconds, it is the energy over time of the day.
+    midnight are included. If the plant has so many readings that this takes seconds, the result of `energy_of_plant` is used.
 
     Raises:
         PlantNotFound: There is no such plant.
@@ -90,7 +90,7 @@ async def _from_readings(db: Connection, org: OrgScope, plant_id: UUID, midnight
 
 
 class _Device:
-    """The day of one source, which is read until a time of the monotonic clock."""
+    """The readings of one source on one day. After the monotonic time `until`, reads raise TookTooLong."""
 
     def __init__(self, db: Connection, source: LayoutSource, midnight: datetime, until: float) -> None:
         self._db = db
@@ -149,7 +149,7 @@ async def read_in_kilo(db: Connection, source: LayoutSource, key: str, start: da
 
 
 def _merged(read: Sequence[tuple[Values, int]]) -> Values:
-    """Return all values in kW or kWh, each read in a unit of its size. Of those of the same time, the last one counts."""
+    """Return all values in kW or kWh, each read in a unit of its size. Of values of the same time, the last one counts."""
     parts = [_scaled(values, size) for values, size in read]
     if len(parts) < 2:
         return parts[0] if parts else Values([], [])

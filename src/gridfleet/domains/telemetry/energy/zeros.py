@@ -1,7 +1,7 @@
 """The level of counters whose readings begin with zeros.
 
-Devices read zero while they are switched off, for a whole night. Taken for the level, the zeros would make the energy of the
-counter's whole life that of the morning.
+Devices read zero while they are switched off, for a whole night. If such zeros set the level, the energy of the counter's whole
+life would be counted in the morning.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ Counter = tuple[LayoutSource, str, Values]
 
 
 async def with_levels(db: Connection, counters: Sequence[Counter]) -> list[Values]:
-    """Return the readings of each counter. Zeros at their beginning follow the last positive reading before them.
+    """Return the readings of each counter. If they begin with zeros, the last positive reading before these is put first.
 
-    It is at most a day older than the first positive reading after the zeros. A counter without such a one begins at zero.
+    It must be at most a day older than the first positive reading after the zeros; without one the counter begins at zero.
     """
     picks: list[store.Pick] = []
     owners: list[tuple[int, int]] = []

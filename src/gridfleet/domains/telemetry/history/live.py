@@ -1,7 +1,7 @@
 """Publish the newest values of plants to users who watch them.
 
-One loop per process reads each watched plant once a second over one connection. What changed is the same object for all who
-watch the plant, so that it is made and encoded once. A slow watcher gets the changes since its last read; nothing is queued for
+One loop per process reads each watched plant once a second over one connection. All watchers of a plant share one object with
+the changes, so that it is created and encoded once. A slow watcher gets the changes since its last read; nothing is queued for
 it.
 """
 
@@ -68,21 +68,21 @@ class _Watched:
     """The changes up to the present version, by the version after which they begin."""
     watchers: int = 0
     admitted: int = 0
-    """Watchers that have read it first."""
+    """Watchers that have completed their first read."""
     left_at: float = 0.0
     gone: bool = False
 
     @property
     def size(self) -> float:
-        """How much it counts towards the limits of values."""
+        """The number of values that it counts as towards the limits."""
         return 0 if self.gone else len(self.points) * (1 + SHARE_OF_WATCHER * self.admitted)
 
     def update(self, points: Iterable[TelemetryPoint]) -> None:
-        """Note what has changed in the newest values, of which these are all."""
+        """Record what has changed. `points` are all newest values of the plant."""
         newest = {point.metric: point for point in points}
         for metric in self.points.keys() - newest.keys():  # its sub-device was deleted
             del self.points[metric], self.changed_in[metric]
-        # Two reads may end in another order than they began.
+        # Two reads may end in a different order from that in which they began.
         held = self.points
         changed = [
             point
@@ -111,7 +111,7 @@ class _Watched:
 
 
 class LiveValues:
-    """The watches of one process."""
+    """The watched plants of one process."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -121,11 +121,11 @@ class LiveValues:
 
     @property
     def watchers(self) -> int:
-        """The number of watches."""
+        """The number of watchers."""
         return sum(watched.watchers for watched in self._plants.values())
 
     def close(self) -> None:
-        """End all current watches."""
+        """End the streams of all watchers."""
         for watched in self._plants.values():
             watched.gone = True
         self._next_turn()
@@ -142,7 +142,7 @@ class LiveValues:
         Args:
             org: The organisation.
             plant_id: The plant.
-            transaction: Opens the transaction of the first read. Later reads are those of all watches.
+            transaction: Opens the transaction of the first read. Later reads are shared by all watchers.
             last_id: The id of the last changes that the client received. If it is known, the first changes begin after it.
 
         Raises:
@@ -202,7 +202,7 @@ class LiveValues:
         return sum(one.size for (owner, _), one in self._plants.items() if organization_id in (None, owner))
 
     def _end_largest(self) -> None:
-        """End watches of the largest plants while there are too many values: plants may gain values while they are watched."""
+        """Stop watching the largest plants while there are too many values: plants may gain values while they are watched."""
         for watched in sorted(self._plants.values(), key=lambda one: one.size, reverse=True):
             if self._has_too_many(watched.org.organization_id):
                 watched.gone = True
@@ -229,7 +229,7 @@ class LiveValues:
                     if not may_be_poison(error):
                         log.warning("cannot read live values, retrying", error=type(error).__name__)
                         break
-                    if waiting:  # read first each time, it would stop the watches of all other plants
+                    if waiting:  # as it is read first each time, no other plant would be read any more
                         failing = waiting.popleft()
                         failing.gone = True
                         log.error("live values of a plant cannot be read", plant_id=str(failing.plant_id), exc_info=error)

@@ -30,8 +30,8 @@ class SourceRow(NamedTuple):
 class RoleSourceRow(NamedTuple):
     """A source of a plant with one of its layouts, and those of the layout's metrics that have had a value and may have a role.
 
-    `roles` are those that the template of the device with its external id declares now, by key. If the layout has none of
-    these keys, they include those that earlier templates declared. `began_at` is the hour of the source's first value, None
+    `roles` by key are those that the present template of the device with this external id declares. If the layout has none of
+    these keys, they include those of earlier templates. `began_at` is the hour of the source's first value, None
     while no closed hour has one; `ended_at` is the time of the layout's last value if the sub-device of the source was deleted.
     `positions` count from 0. Each list has an entry for each metric.
     """
@@ -79,7 +79,7 @@ async def sources(
 
 
 async def usual_seconds(db: Connection, org: OrgScope, plant_id: UUID, external_ids: Sequence[str | None]) -> float | None:
-    """Return the shortest usual interval of these devices, of which None is the plant itself; None if none is known."""
+    """Return the shortest usual interval of these devices in seconds (None in the list is the plant); None if none is known."""
     return await fetch_value(
         db,
         "SELECT min(every) FROM (SELECT usual_interval_seconds AS every FROM plant WHERE id = %(plant)s"
@@ -92,8 +92,7 @@ async def usual_seconds(db: Connection, org: OrgScope, plant_id: UUID, external_
 
 async def role_sources(db: Connection, plant_ids: Sequence[UUID]) -> list[RoleSourceRow]:
     """Return the sources of plants of any organisation, with their layouts that have a metric with a role, newest first."""
-    # The metrics are chosen here, because a plant decides how many others are beside them: 200 in each layout, each with a name
-    # of its own.
+    # The statement selects the metrics, because a plant decides how many others a layout has: up to 200 with any names.
     cursor = db.cursor(row_factory=class_row(RoleSourceRow), binary=True)
     await cursor.execute(
         "SELECT p.id AS plant_id, r.roles, s.id AS source_id, s.external_id,"
@@ -149,7 +148,7 @@ def _layout(
 
 
 async def reported(db: Connection, org: OrgScope, source_id: int, metrics: Sequence[str]) -> set[str]:
-    """Return those of the metrics that have a value in a frame of the source, or had one."""
+    """Return those of the metrics that have ever had a value in a frame of the source."""
     cursor = await db.execute(
         "SELECT DISTINCT m.key FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
         " JOIN telemetry_layout l ON l.id = t.layout_id CROSS JOIN LATERAL unnest(l.metrics, t.vals) AS m (key, value)"

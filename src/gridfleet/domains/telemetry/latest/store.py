@@ -79,9 +79,9 @@ def _latest(
 
 
 async def is_clock_behind(db: Connection, now: datetime | None) -> bool:
-    """Return whether more rows have a time more than an hour after `now` than one of the day before that.
+    """Return whether more rows are later than an hour after `now` than are in the day before that hour's end.
 
-    `now` is the time of the database if it is None.
+    If `now` is None, it is the time of the database.
     """
     found: bool | None = await fetch_value(
         db,

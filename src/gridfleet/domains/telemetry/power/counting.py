@@ -21,8 +21,8 @@ _ORDER: Final = {energy: index for index, energy in enumerate(Energy)}
 _BEFORE_MIDNIGHT_US: Final = 3_600_000_000
 _DAY_US: Final = 86_400_000_000
 _MOST_RISE: Final = 1e9
-"""The most energy that one reading adds, in kWh. A larger one, which the next reading may revert, would leave no digits of the
-energy of the day.
+"""The most energy that one reading adds, in kWh. A larger one would leave no digits of the energy of the day, even if the next
+reading reverts it.
 """
 _GAP_US: Final = 30 * 60_000_000
 """Readings further apart share their energy among the hours between them."""
@@ -34,10 +34,11 @@ _Parts = list[tuple[int, float]]
 
 
 def count_energy(state: EnergyState | None, readings: Sequence[RoleReading], zone: str) -> EnergyState | None:
-    """Return the state after the newest readings; `state` without any that measure energy.
+    """Return the state after the newest readings; `state` itself if none of them measures energy.
 
-    The power of a source is integrated if it has no counter, or if its counters are a day older. The first reading of a counter
-    adds nothing; neither does the first one of a day if the previous one is more than an hour older than the day.
+    The power of a source is integrated if it has no counter, or if the readings of its counters are a day older. The first
+    reading of a counter adds nothing; neither does the first one of a day if the previous one is from more than an hour before
+    the day.
 
     Args:
         state: The state after earlier readings; None if there were none. The count begins again if the zone has changed.
@@ -74,7 +75,7 @@ def count_energy(state: EnergyState | None, readings: Sequence[RoleReading], zon
 
 
 def with_kept_hours(state: EnergyState, kept: Sequence[tuple[datetime, Sequence[int | None]]]) -> EnergyState:
-    """Return the state with kept energies, which include late values, up to the end of the last kept hour.
+    """Return the state with kept energies, which include late values, in place of counted ones up to the last kept hour's end.
 
     Args:
         state: The state of a plant.
@@ -132,10 +133,10 @@ def _count(state: CounterState | None, reading: RoleReading, midnight: int) -> t
 
 
 def _spread(energy: float, start: int, end: int) -> _Parts:
-    """Return energy as that of `end` or, after a gap, evenly in the hours since `start`.
+    """Assign energy to `end` or, after a gap, spread it evenly over the hours since `start`.
 
-    A plant that was offline sends what it has kept at once: the readings between two newest ones are not known here, but those
-    of closed hours are in the kept energies, which replace these parts.
+    A plant that was offline sends its kept messages at once. The readings between two newest ones are not known here, but the
+    kept energies, which replace these parts, include those of closed hours.
     """
     if end - start <= _GAP_US:
         return [(end, energy)]

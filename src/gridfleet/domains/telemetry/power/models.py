@@ -32,7 +32,7 @@ class RoleReading(NamedTuple):
 
 
 class NewestPower(NamedTuple):
-    """What a plant measures now: powers in kW, state of charge and health in %, capacity in kWh; None is not known.
+    """What a plant measures now: powers in kW, state of charge and health in %, capacity in kWh; None if unknown.
 
     Attributes:
         measured_at: Time of the newest value. The others are at most `FRESH` older.
@@ -49,11 +49,11 @@ class NewestPower(NamedTuple):
 
 
 class CounterState(msgspec.Struct, frozen=True, array_like=True):
-    """Where the count of an energy counter is, in kWh.
+    """The state of the count of an energy counter, in kWh.
 
     Attributes:
         level: Its level before the last reading.
-        last: Its last reading, which is an outlier if the next one reverts it.
+        last: Its last reading, which is misread if the next one reverts it.
         added: What the last reading added to the energy of the day.
         time: The time of the last reading in microseconds since 2000-01-01 UTC.
         was_zero: Whether zeros came before the last reading, as in `arithmetic.CounterStep`.
@@ -82,8 +82,8 @@ class EnergyState(msgspec.Struct, frozen=True):
         counters: Counters by `{source}:{key}`.
         powers: Powers by `{source}:{key}`.
         time_zone: The zone in which the day begins and ends.
-        hours: The part of `counted` in each hour that is not replaced by kept energies yet, by the time in microseconds since
-            2000-01-01 UTC at which the hour begins or, within it, the day.
+        hours: The part of `counted` in each hour that is not replaced by kept energies yet, by the start of the hour, or of the
+            day if that is later, in microseconds since 2000-01-01 UTC.
     """
 
     day: date

@@ -12,7 +12,7 @@ from gridfleet.domains.telemetry.power.models import NewestPower, RoleReading
 __all__ = ["FRESH", "MOST", "newest_power", "that_count"]
 
 FRESH: Final = timedelta(minutes=15)
-"""Maximum age of a value that counts, before the newest value of its plant. A newest value of this age is still fresh."""
+"""The longest time before its plant's newest value at which a value counts, and the age up to which a newest value is fresh."""
 _FRESH_US: Final = FRESH // timedelta(microseconds=1)
 MOST: Final = 1e12
 """Larger values are cut to this one: sums over all plants must stay finite."""
@@ -28,7 +28,7 @@ _NOW: Final = (
 
 
 def that_count(readings: Iterable[RoleReading]) -> list[RoleReading]:
-    """Leave out the grid roles of devices beside a device GRID: they are meters of something else."""
+    """Return the readings; if there is a device GRID, without the grid roles of other devices, which meter something else."""
     every = list(readings)
     if any(one.external_id == GRID_DEVICE and one.role in GRID_ROLES for one in every):
         return [one for one in every if one.external_id in (GRID_DEVICE, None) or one.role not in GRID_ROLES]
@@ -39,8 +39,8 @@ def newest_power(readings: Iterable[RoleReading]) -> NewestPower | None:
     """Return the plant's newest power; None if it has no power and no state of charge.
 
     Powers of several devices add up; states of charge and health are averages, weighted by capacity if every battery reports
-    one. Where the plant itself reports a role, its devices do not count. A device whose value is `FRESH` older than the newest
-    one of the plant does not count.
+    one. Where the plant itself reports a role, its devices do not count. A value that is more than `FRESH` older than the
+    plant's newest one does not count.
     """
     counting = that_count(readings)
     times = [one.time for one in counting if one.role in _NOW]

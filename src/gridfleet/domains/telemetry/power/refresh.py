@@ -34,7 +34,7 @@ _AT_ONCE: Final = 200
 _SHORTEST_SECONDS: Final = 0.2
 _LONGEST_SECONDS: Final = 5.0
 _LONG_SECONDS: Final = 0.5
-"""Time of a refresh after which the next one has half as many plants: part of it is spent without a pause."""
+"""Time of a refresh after which the next one has half as many plants: a part of it blocks the event loop."""
 _REST: Final = 5
 _REST_WHEN_BUSY: Final = 30
 """The pause after a refresh, in durations of the refresh. When the process is busy, ingest loses at most 3 % of its time."""
@@ -140,7 +140,7 @@ async def _refresh_each(database: Database, plant_ids: Sequence[UUID], *, with_k
         if len(plant_ids) == 1:
             log.error("power of a plant cannot be refreshed", plant_id=str(plant_ids[0]), exc_info=True)
             return
-        # After a statement that took too long one by one: each further part with the slow plant would take as long again.
+        # One by one after a statement that took too long: each larger part with the slow plant would take as long again.
         size = 1 if took_too_long(error) else len(plant_ids) // 2
         parts = [plant_ids[first : first + size] for first in range(0, len(plant_ids), size)]
     else:
@@ -175,7 +175,7 @@ def _power_row(plant_id: UUID, state: EnergyState | None, readings: Sequence[Rol
 
 
 async def _with_kept_hours(db: Connection, rows: Sequence[PowerRow]) -> list[PowerRow]:
-    """Return the rows with the kept energies of closed hours, of the plants that are counting the present day."""
+    """Return the rows; those of plants that count the present day have the kept energies of its closed hours."""
     now = utc_now()
     starts = {}
     for row in rows:

@@ -33,12 +33,13 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 async def apply_retention(database: Database, deployment: Days, now: datetime) -> bool:
-    """Delete data that is too old at `now`. Returns False if roll-ups are being computed; nothing was done then."""
+    """Delete data that is too old at `now`. Returns False without any change if roll-ups are being computed."""
     today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     async with database.transaction() as db:
         if not await rollups.lock(db):
             return False
-        if not await is_clock_behind(db, now):  # otherwise what was deleted would be rolled up again, from nothing
+        # With a clock that is behind, starts would move to before deleted frames, and roll-ups would be computed without them.
+        if not await is_clock_behind(db, now):
             for kept in (_RAW, _MINUTES, _QUARTERS):
                 await store.correct_starts(db, kept, now)
         for organization_id, days in await store.limits(db, deployment):
@@ -95,7 +96,7 @@ async def _delete(database: Database, kept: Kept, sources: Sequence[int], start:
     """Delete in steps that each touch a part of one partition.
 
     A shorter retention may have to delete years of data, and a plant may have sent millions of frames in a day. One long
-    statement would hit the statement timeout and start again each time, and what comes after it would never be deleted.
+    statement would hit the statement timeout each time, and the data after it would never be deleted.
     """
     for first in range(0, len(sources), _SOURCES_A_TRANSACTION):
         some = sources[first : first + _SOURCES_A_TRANSACTION]

@@ -31,8 +31,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
     """Recompute dirty hours and close hours that are over, until nothing is left or `seconds` have passed.
 
-    Organisations take turns: of each, the hours of one source, then those of the second, etc. A source with more hours than a
-    turn has waits until all others had theirs.
+    Organisations take turns: of each, the hours of one source, then those of the second, etc. A source with more hours than fit
+    in a turn waits for its next turn until all others have had one.
 
     A transaction that fails is tried again with half as many hours, and one that takes too long with the first hour alone. An
     hour that fails by itself is set aside, and the rest of its source waits until all other sources were processed, so that a
@@ -84,9 +84,9 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
                 raise
             is_slow = took_too_long(error)
             was_slow |= is_slow
-            # An hour may be alone although there was room for more.
+            # There may be only one hour although the limit allows more.
             if len(stale) > 1 or (is_slow and is_short):
-                # Halved, they could take too long until the time has ended, and from the beginning in the next call.
+                # Halving could take too long again and again until the time ends, and would start anew in the next call.
                 limit = 1 if is_slow else len(stale) // 2
                 continue
             limit = 1
@@ -110,7 +110,7 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
         turns = turns[len(some) :]
         again += [source_id for source_id in some if source_id in unfinished]
         limit = min(2 * limit, _HOURS_A_TRANSACTION)
-    # Also if more is dirty: otherwise one organisation's late values could keep all hours open.
+    # Even if more hours are dirty: otherwise one organisation's late values could keep all hours open.
     await close_hour(database)
     return done
 
@@ -144,7 +144,7 @@ async def close_hour(database: Database, grace: timedelta = GRACE) -> bool:
 
 
 async def correct_watermark(database: Database) -> None:
-    """Open hours in the future again, which a clock that was ahead has closed: each value in them would count as late.
+    """Reopen hours in the future, which a clock that was ahead has closed: each value in them would count as late.
 
     If the clock is behind now, they stay closed: otherwise all hours since then would be rolled up again.
     """

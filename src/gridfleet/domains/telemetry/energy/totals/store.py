@@ -1,8 +1,8 @@
 """SQL of the energies of each organisation and hour, and of sums of energies over time.
 
 A row of `fleet_energy` has the kinds of energy of a plant, and then the `METERED` kinds of the plants whose meter at the grid
-measured in the hour: what they have themselves (produced + discharged - charged), and what they produced. A release that did
-not know these wrote rows without them.
+measured in the hour: the energy that they supplied (produced + discharged - charged), and the energy that they produced. An
+earlier release wrote rows without the `METERED` kinds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +60,7 @@ async def add_to_totals(db: Connection, changes: Mapping[tuple[UUID, datetime], 
 async def misplaced(db: Connection, limit: int) -> list[UUID]:
     """Return plants that were deleted or moved while totals of an organisation contain them.
 
-    One of each of these organisations comes first, then the second of each, etc., in random order.
+    The order is random: one of each of these organisations, then a second of each, and so on.
     """
     cursor = await db.execute(
         "SELECT a.plant_id FROM energy_account a LEFT JOIN plant p ON p.id = a.plant_id"
@@ -72,7 +72,7 @@ async def misplaced(db: Connection, limit: int) -> list[UUID]:
 
 
 async def owner_of(db: Connection, plant_id: UUID) -> UUID | None:
-    """Return the organisation of a plant, in which it stays until the transaction ends; None if it was deleted."""
+    """Hold a plant until the transaction ends, and return its organisation; None if the plant was deleted."""
     cursor = await db.execute("SELECT organization_id FROM plant WHERE id = %s FOR KEY SHARE", (plant_id,))
     row = await cursor.fetchone()
     return None if row is None else row[0]
@@ -89,7 +89,7 @@ async def leave_totals(db: Connection, plant_id: UUID) -> None:
 
 
 async def enter_totals(db: Connection, plant_id: UUID, organization_id: UUID) -> None:
-    """Add a plant to the totals of an organisation, and make it that of its account."""
+    """Add a plant to the totals of an organisation, and record the organisation in the plant's account."""
     await db.execute(
         "WITH account AS (UPDATE energy_account SET organization_id = %(org)s WHERE plant_id = %(plant)s)"
         f" INSERT INTO fleet_energy AS t (organization_id, hour, energies) SELECT %(org)s, e.hour, {_OF_PLANT}"
@@ -134,7 +134,7 @@ async def of_plants(
 ) -> list[tuple[Any, ...]]:
     """Return (number of the bucket from 1, one sum in mWh for each kind of energy of totals) of plants, without some hours."""
     cursor = await db.execute(
-        # Sums of hours first: there are as many of them as of one plant, and only they are divided into quarters.
+        # Hours are summed first: only the sums are divided into quarters, and they are no more than the hours of one plant.
         f"SELECT {_SUMS} FROM (SELECT e.hour, ARRAY[{_OF_HOUR}] AS energies FROM (SELECT e.hour, {_OF_PLANT} AS energies"
         " FROM plant_energy e JOIN plant p ON p.id = e.plant_id"
         " WHERE e.plant_id = ANY(%(plants)s) AND p.organization_id = %(org)s"
