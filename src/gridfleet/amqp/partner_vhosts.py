@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 _POLL_SECONDS: Final = 5.0
 """Seconds for which an expired key may still be connected."""
 CHECK_SECONDS: Final = 30.0
-"""How often the broker is asked whether it still has every vhost, with its exchanges and queues."""
+"""Interval of the check that the broker still has every vhost, with its exchanges and queues."""
 
 
 def vhost_updater(settings: Settings, management: Management) -> CarryOut:
@@ -64,8 +64,11 @@ async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
     """Recreate outdated and missing vhosts, and end the connections of keys as they expire.
 
     A vhost is outdated if its bounds or queues are of an older kind. It is missing if it or one of its exchanges or queues was
-    deleted, or if the broker has lost its data, which no connection shows: the broker may be back before anything is asked of
-    it, and it confirms events for which there is no queue. Raises when broker or database are lost.
+    deleted, or if the broker has lost its data. No request shows such a loss: the broker may be back before the next request,
+    and it confirms events for which there is no queue.
+
+    Raises:
+        Exception: The broker or the database is lost.
     """
     async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
         kind = await choose_queue_type(management, settings.broker_queue_type)

@@ -10,7 +10,7 @@ __all__ = ["GRID_DEVICE", "GRID_ROLES", "PV_PREFIX", "STANDARD_KEYS", "former_ro
 GRID_DEVICE: Final = "GRID"
 """External id of a plant's meter at the grid connection."""
 PV_PREFIX: Final = "PV"
-"""How the external ids of devices begin that produce energy."""
+"""The beginning of the external ids of devices that produce energy."""
 
 GRID_ROLES: Final = frozenset({SignalRole.GRID_POWER, SignalRole.ENERGY_IMPORTED, SignalRole.ENERGY_EXPORTED})
 
@@ -27,8 +27,8 @@ STANDARD_KEYS: Final = tuple(_PV_KEYS | _GRID_KEYS)
 def signal_roles(declared: Mapping[str, str] | None, external_id: str | None) -> dict[str, SignalRole]:
     """Return the roles of a device's metrics by key.
 
-    Without any role in its template, or without a template, the standard keys count of devices whose external id begins with PV
-    and of the device GRID.
+    If the template declares no role, or there is no template, the standard keys have roles in devices whose external id begins
+    with PV and in the device GRID.
 
     Args:
         declared: The roles that its template declares, by key; None without a template.
@@ -46,7 +46,7 @@ def signal_roles(declared: Mapping[str, str] | None, external_id: str | None) ->
 def former_roles(
     template: DeviceTemplate | None, successor: DeviceTemplate | None, external_id: str | None
 ) -> dict[str, SignalRole]:
-    """Return the roles by key that a device's metrics have with `template`, of keys that `successor` does not declare.
+    """Return, by key, the roles that a device's metrics have with `template` and whose keys `successor` does not declare.
 
     Args:
         template: The template of the device until now.

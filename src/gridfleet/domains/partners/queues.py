@@ -1,7 +1,7 @@
 """An organisation's queues at the broker: whether they are enabled, and the prefix of its own queue names.
 
 Trading switches them on and off. The required queues of each vhost follow from this and from the keys. The gateway creates
-and removes queues accordingly each time it gets the effect `vhosts.UPDATE`.
+and removes queues accordingly each time it carries out the effect `vhosts.UPDATE`.
 """
 
 from uuid import UUID

@@ -25,7 +25,8 @@ _OURS = "organization_id = %(org)s AND activated_at IS NOT NULL"
 class KeyRow(NamedTuple):
     """A key as its organisation sees it, without the user who created it.
 
-    Plants and networks are texts: a page has 100 keys with thousands of them, and an object for each takes most of its time.
+    Plants and networks are texts: a page has 100 keys with thousands of them, and creating objects for all would take most
+    of the request's time.
     """
 
     id: UUID
@@ -156,8 +157,8 @@ async def lock_for_revoking(db: Connection, org: OrgScope, key_id: UUID) -> tupl
     """Lock the key until the transaction ends.
 
     Returns:
-        Whether the key is revoked already, and its record for the broker, None if it may not use the broker. None instead of
-        both if the organisation has no such key.
+        Whether the key is revoked already, and its record for the broker (None if it may not use the broker). None instead of
+        the pair if the organisation has no such key.
     """
     cursor = await db.execute(
         f"SELECT revoked_at IS NOT NULL, {AMQP} FROM partner_key WHERE id = %(id)s AND {_OURS} FOR UPDATE",

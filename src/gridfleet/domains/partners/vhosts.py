@@ -1,8 +1,8 @@
 """The vhosts of keys at the broker, updated by effects of changes to the keys.
 
 The effect `UPDATE` names a key but no action: its worker reads the key and gives the vhost the state that it should have at
-that time. Effects may therefore come late, twice and in any order. The end of a key has two kinds of its own, since removing
-one vhost can take up to half a minute: `CLOSE_CONNECTIONS`, and `REMOVE`, which does what `UPDATE` does with its own workers.
+that time. Effects may therefore come late, twice and in any order. The end of a key has two other kinds, because removing one
+vhost can take up to half a minute: `CLOSE_CONNECTIONS`, and `REMOVE`, which does the same as `UPDATE` in workers of its own.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -167,7 +167,7 @@ async def queue_updates_except(db: Connection, complete: Mapping[str, Set[str]])
 
 
 async def queue_updates_of_missing(db: Connection, complete: Mapping[str, Set[str]]) -> int:
-    """Queue an update of each vhost that keys need, that is not complete and that no update waits for.
+    """Queue an update of each vhost that keys need, that is not complete and that has no waiting update.
 
     Args:
         complete: As for `queue_updates_except`.

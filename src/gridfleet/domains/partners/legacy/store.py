@@ -10,7 +10,7 @@ from gridfleet.kernel.db.queries import fetch_value
 
 
 async def try_lock(db: Connection) -> bool:
-    """Return whether this transaction is the only one that imports keys."""
+    """Lock the import of keys until the transaction ends. Returns False if another transaction holds the lock."""
     cursor = await db.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('import of legacy keys', 0))")
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
