@@ -19,7 +19,7 @@ __all__ = ["PowerOrder", "compared", "orders_of", "quarters_between"]
 _QUARTER: Final = timedelta(minutes=15)
 _HOUR: Final = timedelta(hours=1)
 _TOLERANCE: Final = timedelta(seconds=30)
-"""Time of a quarter in which no order need be in force: a plant confirms a step some seconds after it has begun."""
+"""The longest time of a quarter without an order: a plant confirms a step some seconds after it has begun."""
 
 
 class PowerOrder(NamedTuple):
@@ -35,7 +35,7 @@ def orders_of(applied: Sequence[AppliedPower], until: datetime) -> list[PowerOrd
 
     Args:
         applied: The commands that the plant has applied, in the order of their issue.
-        until: The end of the last order that has none.
+        until: The time at which the last order ends at the latest.
     """
     applied = _without_idle_schedules(applied)
     # A plant acknowledges in the order of issue; a late acknowledgement does not move a command behind its successor.

@@ -18,10 +18,10 @@ __all__ = ["delete_plant"]
 
 
 async def delete_plant(database: Transactions, org: OrgScope, plant_id: UUID) -> None:
-    """Delete a plant as `lifecycle.delete_plant` does, after the acknowledgements that its partner commands ended.
+    """Acknowledge the plant's open partner commands as ended, and delete the plant as `lifecycle.delete_plant` does.
 
-    Alerts, plans, and commands that have ended, are deleted first, in short transactions. The one that deletes the plant locks
-    it, and the messages of all plants would wait for that lock while years of commands are deleted.
+    Alerts, plans and ended commands are deleted first, in short transactions. The transaction that deletes the plant locks it,
+    and the messages of all plants would wait for that lock while years of commands are deleted.
 
     Raises:
         PlantNotFound: There is no such plant.

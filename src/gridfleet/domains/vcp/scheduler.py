@@ -37,12 +37,12 @@ async def issue_due_commands(
         db: The connection.
         now: The present time.
         selection: The sites.
-        fallback_shards: Shards of the organisations for which the fallback of a site whose partner is silent starts.
+        fallback_shards: Shards of the organisations whose sites start their fallback if their partner is silent.
 
     Returns:
         The number of schedules ended, commands issued and schedule steps claimed; 0 means that nothing else is due.
     """
-    # A step may follow the mode, which must not undo it.
+    # First, because a step may follow the mode, and the mode must not undo the step.
     await _expect_modes(db, await store.end_overrides(db, now, _BATCH, selection), now - A_MOMENT, now)
     ended = await store.end_schedules(db, now, _BATCH, selection)
     if fallback_shards:
@@ -52,9 +52,9 @@ async def issue_due_commands(
 
 
 async def correct_silence(db: Connection) -> int:
-    """Count the silence of partners from now where a clock that was ahead has set its start to the future.
+    """Set the start of partners' silence to now where a clock that was ahead has set it to the future.
 
-    If the clock is behind now, it stays: otherwise the partners would have been silent for years after the clock's correction.
+    If the clock is behind now, nothing changes: otherwise the partners would seem silent for years once it is corrected.
     Returns the number of sites.
     """
     return 0 if await is_clock_behind(db) else await store.correct_silence(db)

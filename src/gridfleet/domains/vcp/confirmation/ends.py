@@ -1,7 +1,7 @@
 """Apply the end of plant commands to their sites.
 
 A partner command that the plant refuses has no effect: the previous state is restored. A command that the plant did not
-answer is issued again while it holds.
+acknowledge is issued again while it is in force.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ __all__ = ["apply_ends"]
 _MODES: Final = (CommandType.MODE_CHANGE, CommandType.EMERGENCY)
 
 _PAUSE: Final = timedelta(seconds=30)
-"""Time from a refusal until the same is issued again: a plant may report ONLINE many times per minute."""
+"""Time from a refusal until the command is issued again: a plant may report ONLINE many times per minute."""
 
 
 async def apply_ends(
@@ -42,7 +42,7 @@ async def apply_ends(
     Args:
         steps: the newest step of each command, by command id. Steps to an open state are ignored.
         partner_commands: ids of those commands that are partner commands.
-        connected: plants that have just connected. What they refused or failed is issued again, after a pause.
+        connected: plants that have just connected. Commands that they refused or failed are issued again, after a pause.
     """
     ends = {command_id: step for command_id, step in steps.items() if step.status not in OPEN}
     plants = await store.concerned(db, {end.plant_id for end in ends.values()}, ends, connected)

@@ -56,7 +56,7 @@ async def expect_all(db: Connection, rows: Sequence[Unconfirmed]) -> list[Unconf
 
 
 async def record_issues(db: Connection, issued: Sequence[tuple[Unconfirmed, UUID]]) -> None:
-    """Store the commands that issue rows again, and clear the due times. `issued`: (row, id of its command)."""
+    """Store the ids of the commands that issued rows again, and clear the due times. `issued`: (row, id of its command)."""
     await db.execute(
         "UPDATE vcp_unconfirmed u SET command_id = n.command_id, due_at = NULL"
         " FROM unnest(%s::uuid[], %s::text[], %s::uuid[]) AS n (plant_id, kind, command_id)"
@@ -74,7 +74,7 @@ async def set_due(db: Connection, plant_id: UUID, kind: Kind, due_at: datetime |
 
 
 async def move_to(db: Connection, plant_id: UUID, issued_at: datetime) -> None:
-    """Give what the plant has to confirm, except the mode, this place among its commands."""
+    """Set the issue time, which orders rows among commands, of all the plant's rows except the mode."""
     await db.execute("UPDATE vcp_unconfirmed SET issued_at = %s WHERE plant_id = %s AND kind <> 'MODE'", (issued_at, plant_id))
 
 
@@ -107,7 +107,7 @@ async def of_plants(db: Connection, plant_ids: Sequence[UUID]) -> list[Unconfirm
 
 
 async def wake(db: Connection, plant_ids: Sequence[UUID], now: datetime, pause: timedelta) -> None:
-    """Make the rows due that waited for a connection of these plants, `pause` after the refusal at the earliest.
+    """Make the rows due that waited until these plants connect, `pause` after the end of their command at the earliest.
 
     Emergency stops are due at once.
     """
@@ -153,9 +153,9 @@ async def lock_due(db: Connection, now: datetime, limit: int, selection: Selecti
 
 
 async def keep_fallback(db: Connection, plant_id: UUID) -> None:
-    """Note that the plant has to confirm the fallback too, if the service's own command with it and the limits is unconfirmed.
+    """Record that the plant must confirm the fallback too, if the service's own command with it and the limits is unconfirmed.
 
-    Called before the limits get a command of a partner, which does not bring the fallback.
+    Call it before the row of the limits gets a partner's command, which does not contain the fallback.
     """
     await db.execute(
         "INSERT INTO vcp_unconfirmed (plant_id, kind, command_id, issued_at, due_at)"
@@ -175,8 +175,8 @@ async def is_due(db: Connection, plant_id: UUID, now: datetime) -> bool:
 async def predecessor(db: Connection, plant_id: UUID, types: Collection[CommandType], before: UUID) -> Predecessor | None:
     """Return the newest command of these types before the command `before`, or None.
 
-    Commands that the plant has refused do not count, except emergency stops. None too if a former organisation sent the newest
-    one, except an emergency stop, which holds when the plant moves.
+    Commands that the plant has refused do not count, except emergency stops. The result is also None if a former organisation
+    sent the newest one, unless it is an emergency stop, which stays in force when the plant moves.
     """
     cursor = db.cursor(row_factory=class_row(Predecessor))
     await cursor.execute(
@@ -193,9 +193,10 @@ async def predecessor(db: Connection, plant_id: UUID, types: Collection[CommandT
 
 
 async def setpoint_in_force(db: Connection, plant_id: UUID) -> HeldSetpoint | None:
-    """Return the setpoint that the plant has, as far as its commands show.
+    """Return the setpoint that is in force at the plant according to its commands.
 
-    It is the newest setpoint or mode of the plant's organisation that did not end without effect; None for a mode.
+    It is the newest setpoint or mode of the plant's organisation that was not refused and has not failed or expired; None for a
+    mode.
     """
     cursor = db.cursor(row_factory=class_row(HeldSetpoint))
     await cursor.execute(
