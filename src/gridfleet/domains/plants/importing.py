@@ -22,7 +22,7 @@ from gridfleet.kernel.ids import new_id
 __all__ = ["complaints_about", "import_plants"]
 
 _AT_ONCE: Final = 500
-"""Plants in a statement, whose parameters are made in 10 to 20 ms without a pause."""
+"""Plants in a statement. Building its parameters blocks the event loop for 10 to 20 ms."""
 
 
 async def complaints_about(db: Connection, org: OrgScope, plants: Sequence[PlantToImport]) -> dict[int, list[str]]:

@@ -87,7 +87,7 @@ async def create_plant(
 
 
 async def require_room(db: Connection, org: OrgScope, new: int) -> None:
-    """Check that the organisation may have `new` further plants. Requests at the same time may exceed the number slightly.
+    """Check that the organisation may have `new` further plants. Concurrent requests may exceed the maximum slightly.
 
     Raises:
         ValidationFailed: It would have too many.
@@ -191,8 +191,8 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
 async def _record_changes(db: Connection, org: OrgScope, before: Plant, after: Plant) -> None:
     """Record what was changed.
 
-    Neither organisation of a plant that moves reads which the other is. Only the new one reads what was changed with the move,
-    without the values before.
+    If the plant moves, the events of each organisation do not name the other. Only those of the new one have what was changed
+    with the move, without the values before.
     """
     subject = Subject.plant(after.id)
     changed = differences(before, after, _WRITABLE)

@@ -30,7 +30,7 @@ OWN_COLUMNS: Final = {
     "tag": "own_tag",
     "time_zone": "time_zone",
 }
-"""The columns of what users set. Those without `own_` are the ESM's, except the time zone, which no ESM reports."""
+"""The columns of what users set. Columns without `own_` hold the ESM's values, except the time zone, which no ESM reports."""
 
 _DERIVED: Final = {
     **{name: f"coalesce({OWN_COLUMNS[name]}, {name}) AS {name}" for name in ("latitude", "longitude", "tag")},
@@ -153,7 +153,7 @@ async def hold_many(db: Connection, plant_ids: Iterable[UUID]) -> None:
 
 
 def _listed(org: OrgScope, auth_method: AuthMethod | None) -> tuple[str, dict[str, Any]]:
-    """Return the conditions that narrow a list further than the organisation does, and their parameters.
+    """Return the conditions of a list besides the organisation, and their parameters.
 
     Only conditions that apply: the plan of a prepared statement cannot use an index for an optional condition.
     """

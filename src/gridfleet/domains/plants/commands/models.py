@@ -151,7 +151,7 @@ class Transition(NamedTuple):
 
 
 FollowSteps = Callable[[Connection, Sequence[Transition], Collection[UUID]], Awaitable[None]]
-"""Apply new steps, and the connection of plants, to what follows from them, in the transaction that writes the steps."""
+"""Apply new steps, and connections of plants, to the records that depend on them, in the transaction that writes the steps."""
 
 
 class Acknowledgement(NamedTuple):

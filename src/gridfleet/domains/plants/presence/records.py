@@ -34,11 +34,11 @@ class PlantSeen(NamedTuple):
     Attributes:
         at: When it was read.
         status: The plant's status that follows from it.
-        interval_seconds: How often the plant usually sends, if known.
-        reason: The plant's own reason of the status.
+        interval_seconds: The plant's usual interval; None if unknown.
+        reason: The plant's own reason for the status.
         sent_at: When it was sent, by the service's clock. None for status messages, which are read in the order in which they
             were sent; other messages of a plant come through other queues.
-        request_id: The message's own.
+        request_id: The request id of the message.
     """
 
     plant_id: UUID
@@ -72,7 +72,7 @@ async def record_presence(
             the deletion and the move of a plant lock the plant first too.
 
     Returns:
-        The plants that stay unchanged, because their message is older than that or because they do not exist.
+        The plants that stay unchanged, because they went OFFLINE after their message or do not exist.
     """
     written, changes = await store.record_presence(db, plants) if plants else ([], [])
     if others := set(hold).difference(written):
@@ -106,9 +106,10 @@ async def record_bad_signatures(db: Connection, counts: Mapping[UUID, int], seen
 
 
 async def sweep_silent(db: Connection, most_plants: int | None = None, most_devices: int | None = None) -> tuple[int, int]:
-    """Mark plants and sub-devices as OFFLINE if they no longer send, at most so many.
+    """Mark up to so many plants and sub-devices as OFFLINE if they no longer send.
 
-    Returns the number of plants and of changed sub-devices.
+    Returns:
+        The numbers of plants and of changed sub-devices.
     """
     plants, changes = await store.mark_silent(db, most_plants)
     await publish_status_changes(db, changes)
@@ -120,8 +121,8 @@ async def sweep_silent(db: Connection, most_plants: int | None = None, most_devi
 async def sweep_all_silent(database: Database) -> None:
     """Mark all plants and sub-devices as OFFLINE that no longer send, in short transactions.
 
-    All plants of a large fleet may go silent at once. In one transaction, batches of ingest with messages of others would wait
-    for those that come back, and a statement may take too long, each minute again.
+    All plants of a large fleet may go silent at once. In one transaction, they would all stay locked: an ingest batch with a
+    message of one that comes back would wait with all its messages, and a statement could take too long, every minute anew.
     """
     more = True
     while more:

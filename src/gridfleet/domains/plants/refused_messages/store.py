@@ -17,7 +17,7 @@ from gridfleet.protocol.envelope import RefusalReason
 _COLUMNS = ", ".join(RefusedMessage.__struct_fields__)
 _OF_PLANT = "plant_id = %(plant)s AND EXISTS (SELECT FROM plant p WHERE p.id = plant_id AND p.organization_id = %(org)s)"
 _OURS = f"organization_id = %(org)s AND {_OF_PLANT}"
-"""What the plant sent since it is the organisation's."""
+"""What the plant has sent since it has belonged to the organisation."""
 
 
 class Surplus(NamedTuple):
@@ -34,7 +34,7 @@ def _refused(**row: Any) -> RefusedMessage:
 
 
 async def insert_refused(db: Connection, messages: Iterable[tuple[UUID, RefusedMessage]], since: datetime, most: int) -> None:
-    """Insert refused messages of plants that exist, so many that no plant has more than `most` since `since`.
+    """Insert refused messages of existing plants, until a plant has `most` that were received after `since`.
 
     Args:
         messages: (plant, refused message).
@@ -59,7 +59,7 @@ async def insert_refused(db: Connection, messages: Iterable[tuple[UUID, RefusedM
 
 
 async def page_refused(db: Connection, org: OrgScope, plant_id: UUID, paging: Paging) -> list[RefusedMessage]:
-    """Return one page of a plant's refused messages since it is the organisation's, newest first."""
+    """Return one page of the refused messages of a plant since it has belonged to the organisation, newest first."""
     cursor = db.cursor(row_factory=kwargs_row(_refused))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM refused_message WHERE {_OURS}"

@@ -31,7 +31,7 @@ def _sub_device(**row: Any) -> SubDevice:
 
 
 async def hold_plant(db: Connection, org: OrgScope, plant_id: UUID) -> bool:
-    """Return whether the caller may see the plant, which is not deleted or moved until the transaction ends."""
+    """Hold the plant until the transaction ends. Returns False if the caller may not see it."""
     cursor = await db.execute(
         "SELECT FROM plant WHERE id = %s AND organization_id = %s AND (%s::uuid[] IS NULL OR id = ANY(%s)) FOR KEY SHARE",
         (plant_id, org.organization_id, *[None if org.plant_ids is None else list(org.plant_ids)] * 2),
@@ -200,7 +200,7 @@ async def clear_status_of(db: Connection, org: OrgScope, plant_id: UUID) -> None
 
 
 async def mark_silent(db: Connection, most: int | None) -> int:
-    """Mark sub-devices as OFFLINE if they no longer send while their plant is ONLINE, as plants.
+    """Mark sub-devices as OFFLINE if they no longer send while their plant is ONLINE, by the rules for plants.
 
     A `last_seen_at` in the future becomes the present, as for plants. Waits for no lock.
 
@@ -231,7 +231,7 @@ async def of_plants(db: Connection, plant_ids: Collection[UUID]) -> list[tuple[U
 
 
 async def find_named(db: Connection, names: Sequence[tuple[UUID, str]]) -> list[tuple[UUID, UUID, str, UUID | None]]:
-    """Return what `of_plants` does of the sub-devices that exist with these plants and external ids."""
+    """Return the same as `of_plants` for those sub-devices that exist with these plants and external ids."""
     cursor = await db.execute(
         "SELECT d.plant_id, d.id, d.external_id, d.template_id FROM unnest(%s::uuid[], %s::text[]) AS n (plant_id, external_id)"
         " JOIN sub_device d USING (plant_id, external_id)",

@@ -1,4 +1,4 @@
-"""The powers that a plant was commanded in the past."""
+"""The powers that commands have set at a plant in the past."""
 
 from datetime import datetime, timedelta
 from typing import Final

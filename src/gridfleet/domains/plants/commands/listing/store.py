@@ -42,7 +42,7 @@ _ISSUER = (
 _ORDER = "ORDER BY issued_at DESC, id DESC LIMIT %(most)s"
 
 _GROUPS = (
-    # One look-up in the index for each combination, each of which has its commands in the order of the list.
+    # One look-up in the index for each combination, which finds its commands in the order of the list.
     "unnest(%(issuers)s::text[]) AS i (issuer) CROSS JOIN unnest(%(stored)s::text[]) AS s (status)"
     " CROSS JOIN unnest(%(types)s::text[]) AS t (type) CROSS JOIN LATERAL (SELECT c.id, c.issued_at FROM plant_command c"
     " WHERE c.requester_type = i.issuer AND c.status = s.status AND c.type = t.type"
@@ -87,7 +87,7 @@ def _step(**row: Any) -> CommandStep:
 
 
 def _found(org: OrgScope, which: CommandFilter, now: datetime, after: TimeKey | None, most: int) -> tuple[str, dict[str, Any]]:
-    """Return a query of ids and issue times of commands, and its parameters: the newest `most` and perhaps some older ones.
+    """Return a query of the ids and issue times of the newest `most` commands, perhaps with older ones, and its parameters.
 
     Only conditions that apply: the plan of a prepared statement cannot use an index for an optional condition.
     """
@@ -106,7 +106,7 @@ def _found(org: OrgScope, which: CommandFilter, now: datetime, after: TimeKey | 
         conditions.append(f"{_SHOWN} = ANY(%(statuses)s)")
         parameters["statuses"] = list(statuses)
     if which.issued_by is not None:
-        # With its type, because users issue few commands, and partners may issue millions.
+        # The issuer's type selects an index range: users issue few commands, and partners may issue millions.
         conditions.append(f"c.requester_id = %(issued_by)s::text AND c.requester_type = {_ISSUER}")
         parameters["issued_by"] = which.issued_by
     if which.since is not None:
