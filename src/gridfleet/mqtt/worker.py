@@ -202,8 +202,8 @@ class IngestWorker:
     async def _collect(self, writing: asyncio.Task[None] | None) -> list[_Message]:
         """Return the next batch: the messages that have arrived when it begins, at most its number and size.
 
-        A full batch begins at once. Another one begins when the previous one is written: prepared earlier, it would have to
-        wait, and delay the write, because both take turns in one thread. Such batches also begin at least
+        A full batch begins at once. A smaller one begins when the previous one is written: prepared earlier, it would have to
+        wait, and would delay the write, because both run in one thread. Smaller batches also begin at least
         `ingest_batch_milliseconds` apart. So a message that arrives after a pause does not wait for others.
         """
         size = self._settings.ingest_batch_messages

@@ -1,7 +1,7 @@
 """Messages that a plant sent after it went OFFLINE, and that were read before this process was notified of that.
 
-They are not written to the presence, because this process takes the plant for ONLINE (docs/decisions/0170). The plant and the
-sub-devices in them are written when the notification has arrived.
+The presence is not written when they are read, because this process has the plant as ONLINE in its cache (docs/decisions/0170).
+The plant and the sub-devices in them are written when the notification has arrived.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,8 +21,8 @@ __all__ = ["EarlyMessage", "EarlyMessages", "write_early_messages"]
 
 AT_ONCE: Final = 500
 _MOST_AGE_MS: Final = 30_000
-"""No notification takes this long. A plant that the sweep has found silent has sent nothing for 80 s. Its last message may be
-newer than what is written, and must not bring it back.
+"""Older messages are not noted. No notification takes this long, and the last message of a plant that the sweep has marked as
+silent is at least 80 s old: it may be newer than the stored time, but must not bring the plant back.
 """
 
 
@@ -34,7 +34,7 @@ class EarlyMessage(NamedTuple):
 
 
 class EarlyMessages:
-    """The last messages of plants that went OFFLINE while this process took them for ONLINE.
+    """The last messages of plants that went OFFLINE while this process had them as ONLINE in its cache.
 
     Most of them are older than OFFLINE. `write_early_messages` compares the times in the database.
     """

@@ -74,7 +74,7 @@ class Batch:
     """How many of the messages that were to be read are in the batch: always the first ones."""
     frames: FrameBatch = field(default_factory=FrameBatch)
     frame_count: int = 0
-    """The number of frames that its messages have, also of those that are merged into one."""
+    """The number of frames in its messages, before frames are merged."""
     reported: dict[UUID, set[UUID]] = field(default_factory=dict)
     """The plants of the frames, by organisation."""
     ends: list[tuple[int, Delivery]] = field(default_factory=list)

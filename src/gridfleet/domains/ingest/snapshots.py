@@ -80,7 +80,7 @@ def read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: s
 def add_snapshot(
     batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: CheckedSnapshot, message: wire.Envelope, seen_at: float
 ) -> None:
-    """Add a snapshot to the batch, except names without room.
+    """Add a snapshot to the batch, except fields whose names have no room.
 
     Args:
         seen_at: When the message was sent, by the service's clock.
