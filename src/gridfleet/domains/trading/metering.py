@@ -92,7 +92,7 @@ def in_buckets(plant_id: UUID, readings: Iterable[EsmReading], bucket_minutes: f
 
 
 def _cover(parts: Mapping[datetime, EsmReading], start: datetime, minutes: float) -> bool:
-    """Return whether the readings follow each other from `start` for so many minutes, without gaps or overlaps."""
+    """Return whether the readings cover exactly `minutes` minutes from `start`, without gaps or overlaps."""
     covered = 0.0
     for time in sorted(parts):
         if abs((time - start) / _MINUTE - covered) > _TOLERANCE_MINUTES:

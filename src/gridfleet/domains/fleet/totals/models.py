@@ -27,7 +27,7 @@ class FleetLifecycles(msgspec.Struct, frozen=True):
 
 
 class FleetAlerts(msgspec.Struct, frozen=True):
-    """Number of alerts that are not resolved by severity, and of the plants that have any."""
+    """Number of unresolved alerts by severity, and of the plants that have any."""
 
     info: int
     warning: int
@@ -39,7 +39,7 @@ class FleetAlerts(msgspec.Struct, frozen=True):
 class FleetPowerNow(msgspec.Struct, frozen=True, rename="camel"):
     """Sums of the powers of `fresh_plants` in kW; None if none of them reports it.
 
-    `stale_plants` have reported a power, but not lately or are not ONLINE, and are not in the sums.
+    `stale_plants` are not in the sums: their last reported power is old, or they are not ONLINE.
     """
 
     pv_kw: float | None
@@ -61,8 +61,8 @@ class FleetStorage(msgspec.Struct, frozen=True, rename="camel"):
 class FleetSummary(msgspec.Struct, frozen=True, rename="camel"):
     """The totals of the plants that the caller may see, as of `as_of`.
 
-    Energies are those of the day and of its month in the organisation's time zone, in kWh. The latter is None for an API key of
-    so many plants that it would take long to add up their days.
+    Energies are those of the day and of its month in the organisation's time zone, in kWh. `energy_month` is None for an API
+    key with so many plants that adding up their days would take long.
     """
 
     plants: int

@@ -44,7 +44,7 @@ MOST_CALLS: Final = 8
 """Calls of an organisation at the same time; further ones wait. Each may hold a response of 8 MiB, and what is read from it."""
 _MOST_TOKENS: Final = 1_000
 _MOST_COMMAS: Final = 500_000
-"""A response of 8 MiB may have millions of values, which take seconds and most of a GiB. Readings never have as many."""
+"""A response of 8 MiB may have millions of values, which take seconds and most of a GiB to decode. Readings have fewer."""
 _MOST_IN_LOOP: Final = 65_536
 """Bytes of a response above which it is read in a thread: readings of 8 MiB take half a second."""
 _SPARE_SECONDS: Final = 30.0
@@ -62,7 +62,7 @@ class EsmAccess:
     client_id: str
     client_secret: str = field(repr=False)
     organization_id: UUID | None = None
-    """Whose calls take turns."""
+    """The organisation whose calls take turns."""
 
 
 class EsmFailed(Exception):
@@ -102,7 +102,7 @@ class EsmClient:
         A host name without an address is accepted, since it may get one later; it is checked again before each call.
 
         Raises:
-            AddressRefused: the address is never called.
+            AddressRefused: The service never calls this address.
         """
         if text.rstrip("/") == self._own_url:
             return self._own_url
@@ -129,7 +129,7 @@ class EsmClient:
         end: datetime,
         made_of: Callable[[list[EsmReading]], T],
     ) -> T:
-        """Return what `made_of` makes, in a thread if they are many, of the readings of a plant's meters between two times."""
+        """Return the result of `made_of` for the meter readings of a plant between two times. Many are read in a thread."""
         query = {"from": format_time(start), "to": format_time(end)}
         path = f"{_path(external_plant_id)}/meters"
 
