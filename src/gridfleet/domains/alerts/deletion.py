@@ -17,7 +17,7 @@ __all__ = ["delete_alerts_of", "delete_sub_device", "revoke_plant"]
 
 
 async def delete_sub_device(database: Transactions, org: OrgScope, plant_id: UUID, external_id: str) -> None:
-    """Delete a sub-device as the registry does, and resolve its open alerts that only its next values could have resolved.
+    """Delete a sub-device as the registry does, and resolve its open alerts that only further values could resolve.
 
     Commands that have ended are detached from it first, in short transactions, because messages of all plants wait for the
     transaction that deletes it.
@@ -36,7 +36,7 @@ async def delete_sub_device(database: Transactions, org: OrgScope, plant_id: UUI
 
 
 async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
-    """Revoke a plant as `lifecycle` does, and resolve its open alerts that only its next values could have resolved.
+    """Revoke a plant as `lifecycle` does, and resolve its open alerts that only further values could resolve.
 
     Raises:
         PlantNotFound: There is no such plant.
@@ -49,7 +49,7 @@ async def revoke_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
 async def delete_alerts_of(database: Transactions, org: OrgScope, plant_id: UUID) -> None:
     """Delete the alerts of a plant that will be deleted, in short transactions.
 
-    Alerts whose conditions still hold stay: a metric has at most one for each rule.
+    Alerts whose conditions still hold are left for the plant's deletion: a metric has at most one for each rule.
     """
     await in_batches(database, lambda db, limit: store.delete_of_plant(db, org, plant_id, limit))
 

@@ -218,7 +218,7 @@ async def resolve_by_itself(db: Connection, alert_ids: Sequence[UUID]) -> list[U
 
 
 async def changes(db: Connection, alert_ids: Sequence[UUID]) -> list[AlertChange]:
-    """Return those of the alerts that a partner receives, in this order. The cause of an alert is that of its first status."""
+    """Return the alerts that a partner receives, in this order. Only ACTIVE ones have the request id of their cause."""
     cursor = db.cursor(row_factory=class_row(AlertChange))
     await cursor.execute(
         "SELECT a.id AS alert_id, a.organization_id, a.plant_id, a.type, a.severity, a.status, a.message, a.updated_at AS at,"

@@ -23,7 +23,7 @@ _OURS = f"a.organization_id = %(org)s AND a.{FOLLOWED}"
 _WITH_PLANT = "alert a JOIN plant p ON p.id = a.plant_id"
 _NEWEST = "ORDER BY a.created_at DESC, a.id DESC"
 _GROUPS = (
-    # One look-up in the index for each combination, each of which has its alerts in the order of the list.
+    # One look-up in the index for each combination, which finds its alerts in the order of the list.
     "unnest(%(statuses)s::text[]) AS s (status) CROSS JOIN unnest(%(severities)s::text[]) AS v (severity) CROSS JOIN LATERAL"
     " (SELECT {wanted} FROM alert a WHERE a.status = s.status AND a.severity = v.severity"
 )

@@ -61,7 +61,7 @@ class ExpoPush:
             halves = await asyncio.gather(self.send(deliveries[:middle]), self.send(deliveries[middle:]))
             return [outcome for half in halves for outcome in half]
         except ExpoUnavailable as error:
-            # Of this request only: what the other half has sent would be sent again.
+            # Not raised: the other half may have been sent, and would be sent again.
             return [Outcome(str(error))] * len(deliveries)
         if not isinstance(tickets, list) or len(tickets) != len(deliveries):
             return [Outcome("the push service answered with another number of tickets than messages")] * len(deliveries)
