@@ -111,8 +111,8 @@ async def count_everywhere(db: Connection, scope: PlatformScope, wanted: AuditFi
 
 
 async def delete_old(db: Connection, event: str | None, since: datetime | None, until: datetime) -> None:
-    """Delete at most 50,000 events of a kind (None: of every kind) from `since` (None: the first) to before `until`.
+    """Delete up to 50,000 events of a kind (None: every kind) from `since` (None: the first one) to `until` (exclusive).
 
-    The database keeps the events of the last 23 hours.
+    The database function never deletes events of the last 23 hours.
     """
     await db.execute("SELECT forget_audit_events(%s, coalesce(%s::timestamptz, '-infinity'), %s)", (event, since, until))

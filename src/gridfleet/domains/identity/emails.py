@@ -21,6 +21,6 @@ def normalized(email: str) -> str:
 def is_address(text: str) -> bool:
     """Return whether the text has the form of an address (a dotted domain, ASCII). Only a delivered mail proves more.
 
-    A local part that begins like an encoded word cannot be written into a header.
+    A local part that begins like an encoded word (`=?`) is refused, because it cannot be written into a header.
     """
     return len(text) <= _MAX_CHARACTERS and _ADDRESS.fullmatch(text) is not None

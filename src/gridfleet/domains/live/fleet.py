@@ -2,8 +2,8 @@
 
 A feed reads what has changed once, however many users watch, and keeps the encoded events of the last minutes. Each watcher has
 a position in them, and nothing is queued for it. One that is too slow, or comes back too late, gets a `reset`: it must read
-again what it shows. The users of one organisation share a feed. API keys, which read no names of users, share others, one for
-the same plants and scopes.
+again what it shows. The users of one organisation share a feed. API keys, which read no names of users, share other feeds: one
+for each set of plants and scopes.
 """
 
 import asyncio
@@ -48,11 +48,11 @@ class FleetChanges:
 
     @property
     def watchers(self) -> int:
-        """The number of watches."""
+        """The number of watchers."""
         return sum(feed.watchers for feed in self._feeds.values())
 
     def close(self) -> None:
-        """End all current watches."""
+        """End the streams of all watchers."""
         for feed in tuple(self._feeds.values()):
             feed.end()
         self._stream.close()
@@ -108,7 +108,7 @@ class FleetChanges:
         """Return the feed, which receives all changes from now on."""
         feed = self._feeds.get(key)
         if feed is None:
-            self._require_place(key.organization_id)
+            self._make_room(key.organization_id)
             feed = self._feeds[key] = Feed(key, org, transaction, encode, partial(self._room, key.organization_id))
             self._of_organizations[key.organization_id] += 1
             subscribing = self._stream.subscribe(key.organization_id, feed, _CONNECT_SECONDS)
@@ -125,14 +125,14 @@ class FleetChanges:
         except Exception:
             log.exception("the stream of a fleet failed; its watchers may resume")
         finally:
-            # Removed before its watchers leave, so that those who come back get another one.
+            # Removed before its watchers leave, so that watchers that come back get another one.
             self._remove(key, feed)
             feed.ended = True
             feed.wake()
             self._stream.unsubscribe(key.organization_id, feed)
 
-    def _require_place(self, organization_id: UUID) -> None:
-        """End the feed of the organisation that has been unused for longest, if it has as many feeds as it may."""
+    def _make_room(self, organization_id: UUID) -> None:
+        """If the organisation has `MOST_FEEDS`, end its longest unused feed. Raises TooManyRequests if all are in use."""
         if self._of_organizations[organization_id] < MOST_FEEDS:
             return
         own = [(key, feed) for key, feed in self._feeds.items() if key.organization_id == organization_id]

@@ -20,7 +20,7 @@ __all__ = ["account_with_email", "get_user", "list_users", "register", "users_by
 async def register(
     db: Connection, actor: Actor | None, email: str, name: str, password_hash: str, *, ip: str | None = None
 ) -> Account:
-    """Create an account. Without an `actor` the owner registers, from the address `ip`. Raises EmailTaken."""
+    """Create an account. Without an `actor`, the new user is the actor, at the address `ip`. Raises EmailTaken."""
     account = await store.insert_account(db, new_id(), normalized(email), name, password_hash)
     if account is None:
         raise EmailTaken
