@@ -15,7 +15,7 @@ from gridfleet.kernel.pagination import CursorPage
 
 
 class CommandQuery(CursorQuery, SpanQuery):
-    """Filter of commands by plant, states, types, author and issue time: `from` inclusive, `to` exclusive."""
+    """Filter of commands by plant, statuses, types, author and issue time: `from` inclusive, `to` exclusive."""
 
     plant_id: UUID | None = None
     status: Annotated[list[CommandStatus], Field(max_length=len(CommandStatus))] = []

@@ -30,8 +30,8 @@ class CspReport(Input):
 async def report_csp_violation(call: Call, body: CspReport) -> None:
     """Receive a browser's report about a violated content security policy and store it as an audit event.
 
-    The number of reports per minute is limited, for each address and for all addresses together. Further reports are answered
-    with TOO_MANY_REQUESTS.
+    The number of reports per minute is limited, for each address and for all addresses together. Further reports get
+    TOO_MANY_REQUESTS.
     """
     state = call.state
     # Limited by address first, so that one client cannot exhaust the limit for all.

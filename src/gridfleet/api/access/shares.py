@@ -19,7 +19,7 @@ from gridfleet.kernel.turns import Turns
 __all__ = ["ConnectionShares"]
 
 WAIT_SECONDS: Final = 10.0
-"""As long as a request waits for a connection of the pool."""
+"""The same as the time that a request waits for a connection of the pool."""
 _RETRY_AFTER_SECONDS: Final = 10
 
 
@@ -44,8 +44,8 @@ class ConnectionShares:
 
         Args:
             org: The organisation of the request.
-            reader: The user of a read without an organisation. It counts for the user's default one, because such data may be
-                large.
+            reader: The user of a read without an organisation. The read counts for the user's default organisation, because
+                its data may be large.
             client: The organisation of a client of the sandbox ESM.
 
         Raises:

@@ -109,11 +109,11 @@ class Application:
             raise call.bug
 
     async def _send(self, call: Call, response: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send a response, or a refusal of it if those that are being sent take too much memory."""
+        """Send a response, or an error instead if the responses that are being sent take too much memory."""
         with ExitStack() as held:
             if isinstance(response, Response | StreamedResponse) and (size := response.held_bytes):
                 try:
-                    # What the request has changed is changed: it must not look refused.
+                    # A request that may have changed something must not look refused.
                     held.enter_context(sending(call.client_network, size, refusable=call.method not in UNSAFE))
                 except TooManyRequests as error:
                     if isinstance(response, StreamedResponse):

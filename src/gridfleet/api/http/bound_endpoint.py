@@ -227,7 +227,7 @@ class BoundEndpoint:
             body = to_json(result)
         is_file = tag is not None
         if self._endpoint.tagged:
-            # Clients may keep it, but must ask each time whether it is unchanged and still for them.
+            # Clients may cache it, but must revalidate it each time, because the record or their access may have changed.
             call.set_header("cache-control", "private, no-cache")
             tag = await asyncio.to_thread(entity_tag, body) if len(body) > _MOST_IN_LOOP else entity_tag(body)
         if tag is not None:

@@ -43,7 +43,7 @@ def sending(receiver: str, size: int, *, refusable: bool) -> Iterator[None]:
     """Count the bytes that a response occupies while it is sent to an address.
 
     Raises:
-        TooManyRequests: It is refusable, and the responses to this address, or all, would have too many.
+        TooManyRequests: It is refusable, and the responses to this address, or all responses, would take too many bytes.
     """
     own, every = _sent.of_addresses[receiver], _sent.total
     is_too_much = (own and own + size > MOST_SENT_BYTES_OF_RECEIVER) or (every and every + size > _MOST_SENT_BYTES)
@@ -57,7 +57,7 @@ def sending(receiver: str, size: int, *, refusable: bool) -> Iterator[None]:
 
 
 class HeldBody:
-    """The bytes of one body in memory. They arrive before its sender is known, so that anyone may send them."""
+    """The bytes of one body in memory. They arrive before the caller's credentials are checked, so anyone may send them."""
 
     def __init__(self, sender: Callable[[], str]) -> None:
         """Begin with no bytes. `sender` returns the address that they come from."""
@@ -70,7 +70,7 @@ class HeldBody:
         """Count bytes that have arrived.
 
         Raises:
-            TooManyRequests: The bodies of this sender, or all bodies, have too many. Those of this body no longer count.
+            TooManyRequests: The bodies of this sender, or all bodies, take too many bytes. Those of this body no longer count.
         """
         self._size += size
         if self._size <= LARGE_BODY:
@@ -84,7 +84,7 @@ class HeldBody:
             raise TooManyRequests(_RETRY_AFTER_SECONDS)
 
     def release(self) -> None:
-        """Count its bytes no longer."""
+        """Stop counting the bytes of this body."""
         if self._sender is not None:
             _memory.add(self._sender, -self._counted)
             self._sender, self._size, self._counted = None, 0, 0

@@ -61,7 +61,7 @@ class Stream:
     Attributes:
         content_type: The content type.
         chunks: The chunks.
-        stalled_seconds: After this time in which the client takes nothing of a chunk the response ends early. None: never.
+        stalled_seconds: The response ends early if the client takes nothing of a chunk for this time; never if None.
     """
 
     content_type: str
@@ -73,7 +73,7 @@ class Stream:
 class Asset:
     """A response with its own content type and bytes.
 
-    Clients may keep one with an `etag`. At each use they send the `etag`. While it is unchanged, the response has no body.
+    Clients may cache one with an `etag` and send the `etag` at each use. While it is unchanged, the response has no body.
     """
 
     content_type: str
@@ -87,7 +87,7 @@ class Asset:
 
 
 def entity_tag(content: bytes) -> str:
-    """Return the weak entity tag (RFC 9110) of a text: compressed responses have other bytes."""
+    """Return the entity tag (RFC 9110) of a text. It is weak, because compressed responses have other bytes."""
     return f'W/"{hashlib.sha256(content).hexdigest()}"'
 
 

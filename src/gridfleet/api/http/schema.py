@@ -114,7 +114,7 @@ class JsonSchemas:
 
 
 def _named(schema: Any) -> Any:
-    """Return a schema of Pydantic's with the names of components in its references."""
+    """Return one of Pydantic's schemas with references to the names of components."""
     if isinstance(schema, list):
         return [_named(inner) for inner in schema]
     if not isinstance(schema, dict):

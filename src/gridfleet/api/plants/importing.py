@@ -29,12 +29,12 @@ MOST_COMPLAINTS: Final = 1_000
 _MOST_HEADER_CHARACTERS: Final = 10_000
 _ROWS_AT_A_TIME: Final = 100
 _BYTES_AT_A_TIME: Final = 64 * 1024
-"""Rows that the thread reads before others get their turn in it, and bytes, which may be those of one row more."""
+"""Rows, and bytes (exceeded by up to one row), that the thread reads before the next organisation's turn."""
 _THREAD: Final = FairThread("imports")
 
 
 class ImportOptions(Input):
-    """Options for files with wrong rows. By default nothing is written."""
+    """Options of an import. By default, nothing is written if a row is invalid."""
 
     skip_invalid: bool = False
 
@@ -72,7 +72,7 @@ _COLUMNS: Final = {str(field.alias): field.is_required() for field in PlantRow.m
 """Whether each column is required."""
 _NUMBERS: Final = {"latitude", "longitude"}
 _NUMBER: Final = re.compile(r"-?[0-9]{1,3}([.,][0-9]{1,20})?\Z")
-"""A coordinate, also as a spreadsheet writes it that separates decimals with a comma."""
+"""A coordinate with a decimal point or, as some spreadsheets write it, a decimal comma."""
 
 
 @endpoint(
@@ -96,8 +96,8 @@ async def import_plants_from_csv(org: OrgScope, db: Connection, query: ImportOpt
     complaints: dict[int, list[str]] = {}
     serials: dict[int, str | None] = {}
     rows = read_rows(body)
-    # In a thread: the metadata of a row take up to 50 ms, those of a file several seconds, in which other requests continue.
-    # It is one for all imports: several would take turns with the event loop, and leave it a small share of the time.
+    # In a thread, so that other requests continue: the metadata of a row takes up to 50 ms, that of a file several seconds. All
+    # imports share one thread, see `FairThread`.
     room = MOST_COMPLAINTS
     while some := await _THREAD.run(org.organization_id, partial(_read_some, rows, room)):
         room -= sum(len(one.complaints) for one in some)
@@ -137,7 +137,7 @@ def _read_some(rows: Iterator[tuple[int, dict[str, Any]]], room: int) -> list[_R
 
     Args:
         rows: The remaining rows of the file.
-        room: How many complaints are kept. Of each further row one is kept: a file of 5 MiB may have 400,000 of 2 kB.
+        room: How many complaints are kept, besides one of each further row: a file of 5 MiB may have 400,000 of 2 kB.
     """
     read: list[_ReadRow] = []
     size = 0

@@ -84,9 +84,8 @@ class TokenRenewal(Input):
 async def renew_mqtt_token(call: Call, id: UUID, body: TokenRenewal) -> MqttToken:
     """Issue an MQTT token to an ACTIVE plant of authMethod TOKEN that signs the request with its HMAC secret.
 
-    Each `sentAt` must be later than that of the plant's last accepted request. Every other request is answered with
-    UNAUTHORIZED, in the same way for plants that do not exist. Requests are limited for each address, and those with a right
-    signature for each plant.
+    Each `sentAt` must be later than that of the plant's last accepted request. Every other request gets UNAUTHORIZED, in the
+    same way for plants that do not exist. Requests are limited per address, and those with a valid signature also per plant.
     """
     call.no_store()
     state = call.state

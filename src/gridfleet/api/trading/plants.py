@@ -84,7 +84,7 @@ async def get_plant_config(call: Call, org: OrgScope, id: UUID) -> PlantConfig:
 async def send_plant_config(call: Call, org: OrgScope, id: UUID, body: PlantPlan) -> ConfigChange:
     """Send a plan to the plant's ESM.
 
-    The record contains the result, also when the ESM refused the plan or did not answer: see `isError` and `resultCode`.
+    The record contains the result, also when the ESM refused the plan or did not respond: see `isError` and `resultCode`.
     """
     return await _send(call, org, id, body, validate_only=body.validate_only)
 
