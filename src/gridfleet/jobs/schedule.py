@@ -38,9 +38,9 @@ __all__ = ["build_app", "run_jobs"]
 
 _KEEP_SET_ASIDE = timedelta(days=30)
 _WORKERS: Final = 8
-"""Workers of each queue: more than there are jobs that may take long."""
+"""Workers of each queue: more than the jobs that may take long."""
 _CLOCK_STEP_SECONDS: Final = 60.0
-_CLOCK_LOOK_SECONDS: Final = 1.0
+_CLOCK_POLL_SECONDS: Final = 1.0
 
 
 def build_app(settings: Settings, database: Database) -> App:
@@ -142,7 +142,7 @@ async def run_jobs(settings: Settings, database: Database) -> None:
 async def _work(app: App, database: Database, queue: str) -> None:
     """Run the jobs of a queue until cancelled. Raises when the worker stops.
 
-    The library's worker returns without an error if it loses the connection on which it listens but can unregister.
+    The library's worker returns without an error if it loses the connection on which it listens but can still unregister.
     """
     await app.run_worker_async(
         queues=[queue],
@@ -164,7 +164,7 @@ async def _fail_when_clock_is_set() -> None:
     """
     before = time.time() - time.monotonic()
     while True:
-        await asyncio.sleep(_CLOCK_LOOK_SECONDS)
+        await asyncio.sleep(_CLOCK_POLL_SECONDS)
         step = time.time() - time.monotonic() - before
         if abs(step) > _CLOCK_STEP_SECONDS:
             raise ClockChanged(f"the clock was set {'forward' if step > 0 else 'back'} by {abs(step):.0f} s")

@@ -1,4 +1,4 @@
-"""Turns of owners, such as organisations, so that none of them waits for all the work of another."""
+"""Limits for the concurrent work of owners, such as organisations, so that none waits for all the work of another."""
 
 import asyncio
 from collections.abc import Callable, Hashable
@@ -12,7 +12,7 @@ _Made = TypeVar("_Made")
 
 
 class Turns:
-    """A semaphore for each owner that has work: `most` pieces proceed at the same time, others wait in their order."""
+    """A semaphore for each owner that has work: `most` pieces of it run at the same time, and others wait in order."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -27,9 +27,9 @@ class Turns:
 
 
 class FairThread:
-    """A thread for which at most one piece of work of each owner waits.
+    """One thread, which gets at most one piece of work of each owner at a time.
 
-    It is only one: several would take turns with the event loop, and leave it a small share of the time.
+    Several threads would compete with the event loop and leave it a small share of the time.
     """
 
     def __init__(self, name: str) -> None:
@@ -37,6 +37,6 @@ class FairThread:
         self._turns = Turns(1)
 
     async def run(self, owner: Hashable, work: Callable[[], _Made]) -> _Made:
-        """Return what `work` returns."""
+        """Run `work` in the thread when the owner's earlier work is done, and return its result."""
         async with self._turns.of(owner):
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -14,7 +14,7 @@ __all__ = ["UNREADABLE", "Management", "QueueFacts", "open_management"]
 
 _WITHOUT_CHANNELS: Final = (3, 12)
 PAGE_SIZE: Final = 500
-"""The most that the broker returns."""
+"""The largest page that the broker returns."""
 _CALL_SECONDS: Final = 10.0
 _REMOVAL_SECONDS: Final = 25.0
 """A queue in a dead-letter storm handles its backlog before its removal."""
