@@ -1,5 +1,6 @@
 """Pages of the console whose errors are collected and whose accessibility is checked."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,11 +43,14 @@ class Watched:
 
     @contextmanager
     def held(self, url: str) -> Iterator[None]:
-        """Keep requests to URLs of this pattern from the service until the end of the block."""
+        """Keep requests to URLs of this pattern from the service until the end of the block, and until there is one."""
         held: list[Route] = []
         self.page.route(url, lambda route: held.append(route))
         yield
-        assert held, f"no request to {url}"
+        end = time.monotonic() + 30
+        while not held:  # the page may show a change before it sends the request
+            assert time.monotonic() < end, f"no request to {url}"
+            self.page.wait_for_timeout(20)
         for route in held:
             route.continue_()
         self.page.unroute(url)
