@@ -164,5 +164,5 @@ def test_steps_go_on_from_a_level(readings: list[float], data: st.DataObject) ->
     # The reading after the cut is known to both parts: it decides whether the last one before is an outlier.
     cut = data.draw(st.integers(0, len(readings)))
     whole = list(steps(readings))
-    level = whole[cut - 1].level if cut else None
-    assert list(steps(readings[cut:], level)) == whole[cut:]
+    last = whole[cut - 1] if cut else None
+    assert list(steps(readings[cut:], last and last.level, was_zero=last is not None and last.was_zero)) == whole[cut:]

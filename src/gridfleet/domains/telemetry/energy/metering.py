@@ -80,10 +80,10 @@ async def _energy_of(
     # A template may declare a counter that the meter does not have.
     reported = await store.reported(db, org, source.id, [counter for counter, _ in _COUNTERS])
     counters = [one for one in _COUNTERS if one[0] in reported]
-    levels: dict[str, float] = {}
+    last_steps: dict[str, CounterStep] = {}
     while start < end:
         part_end = min(end, start + max(width, _PART // width * width))
-        for bucket in await _read(db, source, counters, start, part_end, width, levels):
+        for bucket in await _read(db, source, counters, start, part_end, width, last_steps):
             yield bucket
         start = part_end
 
@@ -100,41 +100,41 @@ async def _read(
     start: datetime,
     end: datetime,
     width: timedelta,
-    levels: dict[str, float],
+    last_steps: dict[str, CounterStep],
 ) -> Iterator[tuple[datetime, float]]:
     """Return the whole buckets of one part of the range.
 
     Args:
         counters: The counters to add up, with their signs.
-        levels: The level of each counter after the previous parts; updated for the next part. So a dip that lasts from one part
-            to the next adds nothing.
+        last_steps: The last step of each counter in the previous parts; updated for the next part. So a dip that lasts
+            from one part to the next adds nothing.
     """
     margin = 2 * width
     boundaries = [start + number * width for number in range((end - start) // width + 1)]
     parts: list[list[float | None]] = []
     for counter, sign in counters:
-        level = levels.get(counter)
+        last = last_steps.get(counter)
         # Without a level, the counter may be in a dip at the start of the range.
-        before = max(margin, _BEFORE_RANGE) if level is None else margin
+        before = max(margin, _BEFORE_RANGE) if last is None else margin
         readings = await read_in_kilo(db, source, counter, start - before, end + margin)
-        if level is None:
+        if last is None:
             [readings] = await with_levels(db, [(source, counter, readings)])
-        count = partial(_count, readings, level, boundaries, width, end - margin)
-        energies, level = await computed(count, len(readings.times))
-        if level is not None:
-            levels[counter] = level
+        count = partial(_count, readings, last, boundaries, width, end - margin)
+        energies, last = await computed(count, len(readings.times))
+        if last is not None:
+            last_steps[counter] = last
         parts.append([None if energy is None else sign * energy for energy in energies])
     return _sums(boundaries, parts)
 
 
 def _count(
-    readings: Values, level: float | None, boundaries: Sequence[datetime], width: timedelta, until: datetime
-) -> tuple[list[float | None], float | None]:
-    """Return the energy between boundaries, and the level of the counter before `until`; None without a reading before it."""
-    counted = list(steps(readings.values, level))
+    readings: Values, last: CounterStep | None, boundaries: Sequence[datetime], width: timedelta, until: datetime
+) -> tuple[list[float | None], CounterStep | None]:
+    """Return the energy between boundaries, and the counter's last step before `until`; None without a reading before it."""
+    counted = list(steps(readings.values, last and last.level, was_zero=last is not None and last.was_zero))
     known = counted[: bisect_left(readings.times, microseconds(until))]
     energies = energy_between(readings.times, counted, [microseconds(moment) for moment in boundaries], width // _MICROSECOND)
-    return energies, known[-1].level if known else None
+    return energies, known[-1] if known else None
 
 
 def _sums(boundaries: Sequence[datetime], parts: Sequence[Sequence[float | None]]) -> Iterator[tuple[datetime, float]]:
