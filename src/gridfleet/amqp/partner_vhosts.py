@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, Final
 
 import structlog
@@ -16,7 +17,7 @@ from gridfleet.domains.partners.topology import (
     remove_partner_vhost,
     vhosts_with_outdated_queues,
 )
-from gridfleet.kernel.broker.management import Management, open_management
+from gridfleet.kernel.broker.management import Management, QueueFacts, open_management
 from gridfleet.kernel.broker.queue_types import choose_queue_type
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.outbox import CarryOut
@@ -72,8 +73,9 @@ async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
     """
     async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
         kind = await choose_queue_type(management, settings.broker_queue_type)
-        outdated = set(vhosts_with_outdated_queues(await management.queues(), kind))
-        found = await _names_by_vhost(management)
+        queues = await management.queues()
+        outdated = set(vhosts_with_outdated_queues(queues, kind))
+        found = await _names_by_vhost(management, queues)
         async with database.transaction() as db:
             await vhosts.queue_updates_except(db, {vhost: found[vhost] for vhost in found.keys() - outdated})
         checked_at = time.monotonic()
@@ -84,7 +86,7 @@ async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
                 log.info("broker access of keys ended", keys=ended)
             await asyncio.sleep(_POLL_SECONDS)
             if time.monotonic() - checked_at >= CHECK_SECONDS:
-                found = await _names_by_vhost(management)
+                found = await _names_by_vhost(management, await management.queues())
                 async with database.transaction() as db:
                     missing = await vhosts.queue_updates_of_missing(db, found)
                 if missing:
@@ -92,12 +94,12 @@ async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
                 checked_at = time.monotonic()
 
 
-async def _names_by_vhost(management: Management) -> dict[str, set[str]]:
+async def _names_by_vhost(management: Management, queues: Sequence[QueueFacts]) -> dict[str, set[str]]:
     """Return the names of exchanges and queues of each vhost that has this release's bounds, and of the shared vhost."""
     policies, limits = await management.policies(), await management.vhost_limits()
     current = {vhost for vhost in policies if has_current_bounds(policies[vhost], limits.get(vhost, {}))} | {LEGACY_VHOST}
     found: dict[str, set[str]] = defaultdict(set)
-    for queue in await management.queues():
+    for queue in queues:
         found[queue.vhost].add(queue.name)
     for vhost, name in await management.exchanges():
         found[vhost].add(name)
