@@ -72,7 +72,6 @@ class Site:
         """A partner's order, an operator's command and a measurement, again and again."""
         plant = self.battery.plant
         async with await self.meter.connect() as connection:
-            self.started.set()
             while not stop.is_set():
                 self.orders.append(await partner.send(CommandKind.SETPOINT, plant.id, powerKw=len(self.orders) % 50))
                 answer = await asyncio.to_thread(self.command)
@@ -81,6 +80,7 @@ class Site:
                 moment = format_time(datetime.now(UTC))
                 await connection.publish(self.meter.topic(), self.meter.signed({"time": moment, "fields": {"heat": 90}}))
                 self.points += 1
+                self.started.set()
                 await asyncio.sleep(0.15)
 
     def __post_init__(self) -> None:
@@ -149,7 +149,7 @@ async def busy_while(
             partner = await stack.enter_async_context(connected(fleet, slug, created))
             await stack.enter_async_context(site.ledger.kept(partner))
             busy.append(asyncio.create_task(site.keep_busy(partner, stop)))
-        # Later, the broker may not be able to ask the process that admits the meters.
+        # Later, the broker may not be able to ask the process that admits the meters, and allows their first messages.
         await asyncio.gather(*(site.started.wait() for site in sites))
         for name in names:
             await asyncio.sleep(0.5)
