@@ -38,5 +38,10 @@ class FairThread:
 
     async def run(self, owner: Hashable, work: Callable[[], _Made]) -> _Made:
         """Run `work` in the thread when the owner's earlier work is done, and return its result."""
-        async with self._turns.of(owner):
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        turn = self._turns.of(owner)
+        await turn.acquire()
+        loop = asyncio.get_running_loop()
+        running = self._thread.submit(work)
+        # Work that has begun goes on when its caller is cancelled, and keeps its turn until then.
+        running.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(turn.release))
+        return await asyncio.wrap_future(running)
