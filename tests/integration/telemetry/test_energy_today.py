@@ -123,6 +123,18 @@ async def test_a_counter_that_reads_zero_while_its_device_is_switched_off_contin
     assert (await energy(plant)).produced == 3.0
 
 
+@pytest.mark.parametrize("zeros_since", [-70, 1])
+async def test_a_counter_whose_device_was_switched_off_for_days_begins_at_its_first_reading(
+    plant: RecordedPlant, zeros_since: int
+) -> None:
+    """Also if its gateway was switched off too, and reads zero until it reaches the device."""
+    readings = {MIDNIGHT - 72 * 60 * MINUTE: 9_000.0}
+    readings |= {MIDNIGHT + n * 60 * MINUTE: 0.0 for n in range(zeros_since, 3)}
+    readings |= {MIDNIGHT + 3 * 60 * MINUTE: 9_001.0, MIDNIGHT + 4 * 60 * MINUTE: 9_003.0}
+    await plant.write("PV1", PRODUCED, {time: [None, value] for time, value in readings.items()})
+    assert (await energy(plant)).produced == 2.0
+
+
 async def test_a_new_counter_begins_at_zero(plant: RecordedPlant) -> None:
     readings = {-50: 0.0, -10: 0.0, 50: 0.0, 60: 4.0, 70: 6.0}
     await plant.write("PV1", PRODUCED, {MIDNIGHT + n * MINUTE: [None, value] for n, value in readings.items()})

@@ -174,6 +174,17 @@ async def last_readings(db: Connection, picks: Sequence[Pick], *, positive: bool
     return await cursor.fetchall()
 
 
+async def had_values_before(db: Connection, moments: Sequence[tuple[int, int, datetime]]) -> list[int]:
+    """Return the numbers of those (number, source, time) whose source had values in an hour that began before the time."""
+    cursor = await db.execute(
+        "SELECT w.number FROM unnest(%s::int[], %s::int[], %s::timestamptz[]) AS w (number, source_id, time)"
+        " WHERE EXISTS (SELECT FROM telemetry_hour h WHERE h.source_id = w.source_id AND h.bucket < w.time)"
+        " OR EXISTS (SELECT FROM telemetry_dirty y WHERE y.source_id = w.source_id AND y.hour < w.time)",
+        [list(column) for column in zip(*moments, strict=True)],
+    )
+    return [number for (number,) in await cursor.fetchall()]
+
+
 async def next_readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, datetime, float]]:
     """Return (number, time, value) of the first reading of each pick with readings, without those of deleted days."""
     cursor = await db.execute(

@@ -4,7 +4,7 @@ Devices read zero while they are switched off, for a whole night. If such zeros 
 life would be counted in the morning.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 from gridfleet.domains.telemetry.energy import store
@@ -22,31 +22,50 @@ Counter = tuple[LayoutSource, str, Values]
 
 
 async def with_levels(db: Connection, counters: Sequence[Counter]) -> list[Values]:
-    """Return the readings of each counter. If they begin with zeros, the last positive reading before these is put first.
+    """Return the readings of each counter. If they begin with zeros, these get a level unless the counter begins at zero.
 
-    It must be at most a day older than the first positive reading after the zeros; without one the counter begins at zero.
+    The last positive reading within a day before the first positive one after the zeros is put first. Without one, a source
+    that had values before that day was switched off for longer: the zeros get the value of the first positive reading.
     """
+    found = [values for _, _, values in counters]
+    risings = {number: rising for number, values in enumerate(found) if (rising := _rising(values)) is not None}
+    earlier = await _earlier(db, counters, risings)
+    for number, (moment, level) in earlier.items():
+        found[number] = Values([moment, *found[number].times], [level, *found[number].values])
+    moments = [
+        (number, counters[number][0].id, to_datetime(found[number].times[rising] - LONGEST_GAP))
+        for number, rising in risings.items()
+        if number not in earlier
+    ]
+    for number in await store.had_values_before(db, moments) if moments else ():
+        rising, (times, readings) = risings[number], found[number]
+        found[number] = Values(times, [*[readings[rising]] * rising, *readings[rising:]])
+    return found
+
+
+def _rising(values: Values) -> int | None:
+    """Return the index of the first positive reading after zeros; None without zeros at the beginning, or without one."""
+    if not values.values or values.values[0] != 0:
+        return None
+    return next((place for place, reading in enumerate(values.values) if reading > 0), None)
+
+
+async def _earlier(db: Connection, counters: Sequence[Counter], risings: Mapping[int, int]) -> dict[int, tuple[int, float]]:
+    """Return time and value of the last positive reading before the zeros of each counter that has one within a day."""
     picks: list[store.Pick] = []
     owners: list[tuple[int, int]] = []
     """The counter of each pick, and the size of its unit."""
-    for number, (source, key, (times, readings)) in enumerate(counters):
-        if not readings or readings[0] != 0:
-            continue
-        rising = next((time for time, reading in zip(times, readings, strict=True) if reading > 0), times[0])
-        if rising - LONGEST_GAP >= times[0] or rising == times[0]:
-            continue
-        start, end = to_datetime(rising - LONGEST_GAP), to_datetime(times[0])
+    for number, rising in risings.items():
+        source, key, (times, _) = counters[number]
+        start, end = to_datetime(times[rising] - LONGEST_GAP), to_datetime(times[0])
         for layout in sorted(source.layouts, key=lambda layout: layout.id):
-            if key in layout.positions:
+            if key in layout.positions and start < end:
                 position = layout.positions[key]
                 picks.append(store.Pick(len(picks), source.id, layout.id, position, start, end))
                 owners.append((number, size_of(layout.metrics[position].unit)))
-    found = [values for _, _, values in counters]
     rows = await store.last_readings(db, picks, positive=True) if picks else []
     newest: dict[int, tuple[int, float]] = {}
     for number, time, value in sorted(rows):  # newer layouts come last
         owner, size = owners[number]
         newest[owner] = max((microseconds(time), in_kilo(value, size)), newest.get(owner, (0, 0.0)), key=itemgetter(0))
-    for owner, (moment, level) in newest.items():
-        found[owner] = Values([moment, *found[owner].times], [level, *found[owner].values])
-    return found
+    return newest
