@@ -16,12 +16,20 @@ from support.servers.running_task import running
 DAY = 86_400
 
 
-async def newest_run(people: People) -> int:
-    """Return the newest time, in epoch seconds, for which the job of each minute was queued; 0 before its first."""
+async def newest_run(people: People, task: str = "plants.sweep_silent") -> int:
+    """Return the newest time, in epoch seconds, for which the job was queued; 0 before its first."""
     [(newest,)] = await people.execute(
-        "SELECT coalesce(max(defer_timestamp), 0) FROM procrastinate_periodic_defers WHERE task_name = 'plants.sweep_silent'"
+        "SELECT coalesce(max(defer_timestamp), 0) FROM procrastinate_periodic_defers WHERE task_name = %s", task
     )
     return int(newest)
+
+
+async def test_a_daily_job_runs_although_no_process_ran_at_its_time(database_url: str, home: Path) -> None:
+    async with api_service(database_url, home, rate_limits="off") as service:
+        people, state = People(service), service.state
+        async with running(run_jobs(state.settings, state.database)), asyncio.timeout(60):
+            while not await newest_run(people, "notifications.trim_deliveries"):
+                await asyncio.sleep(0.1)
 
 
 @pytest.mark.parametrize("step_seconds", [-DAY, 400 * DAY])

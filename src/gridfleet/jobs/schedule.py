@@ -1,7 +1,8 @@
 """The schedule of periodic jobs.
 
-Times are UTC. If a job is still queued when it is due again, it runs once. A job that may take longer than its period has a
-lock, so that it occupies one worker of its queue, and the others remain for other jobs.
+Times are UTC. If a job is still queued when it is due again, it runs once. A job that was due while no process ran, runs at the
+next start. A job that may take longer than its period has a lock, so that it occupies one worker of its queue, and the others
+remain for other jobs.
 """
 
 import asyncio
@@ -39,6 +40,7 @@ __all__ = ["build_app", "run_jobs"]
 _KEEP_SET_ASIDE = timedelta(days=30)
 _WORKERS: Final = 8
 """Workers of each queue: more than the jobs that may take long."""
+_LONGEST_PERIOD_SECONDS: Final = 86_400
 _CLOCK_STEP_SECONDS: Final = 60.0
 _CLOCK_POLL_SECONDS: Final = 1.0
 
@@ -53,7 +55,7 @@ def build_app(settings: Settings, database: Database) -> App:
         connection_class=TidyConnection,
         kwargs={"application_name": "gridfleet-queue", "connect_timeout": 5, "options": SEARCH_PATH, **NOTICE_A_DEAD_MACHINE},
     )
-    app = App(connector=connector)
+    app = App(connector=connector, periodic_defaults={"max_delay": _LONGEST_PERIOD_SECONDS})
     add_account_jobs(app, database, settings)
     add_telemetry_jobs(app, database, settings)
     add_trading_jobs(app, database, settings)
