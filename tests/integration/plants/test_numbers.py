@@ -19,6 +19,10 @@ async def import_plants(fleet: Fleet, serials: list[str], query: str = "") -> tu
     return answer.status_code, answer.json()
 
 
+def device(external_id: str) -> dict[str, str]:
+    return {"externalId": external_id, "name": "m", "type": "METER"}
+
+
 async def test_an_organisation_has_a_bounded_number_of_plants(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plants, "MOST_PLANTS", 3, raising=False)
     complaint = ["plants: the organisation would have more than 3, the maximum"]
@@ -43,9 +47,6 @@ async def test_a_plant_has_a_bounded_number_of_sub_devices(fleet: Fleet, monkeyp
     monkeypatch.setattr(sub_devices, "MOST_OF_PLANT", 2, raising=False)
     first, second = [f"/plants/{(await fleet.plant(serialNumber=serial))['id']}/sub-devices" for serial in "AB"]
 
-    def device(external_id: str) -> dict[str, str]:
-        return {"externalId": external_id, "name": "m", "type": "METER"}
-
     for external_id in ("M1", "M2"):
         assert (await fleet.call("POST", first, device(external_id)))[0] == 201
     status, refusal = await fleet.call("POST", first, device("M3"))
@@ -55,6 +56,22 @@ async def test_a_plant_has_a_bounded_number_of_sub_devices(fleet: Fleet, monkeyp
     assert (await fleet.call("POST", second, device("M3")))[0] == 201
     assert (await fleet.call("DELETE", f"{first}/M1"))[0] == 200
     assert (await fleet.call("POST", first, device("M3")))[0] == 201
+
+
+async def test_an_organisation_has_a_bounded_number_of_sub_devices(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sub_devices, "MOST_OF_ORGANIZATION", 2, raising=False)
+    first, second = [f"/plants/{(await fleet.plant(serialNumber=serial))['id']}/sub-devices" for serial in "AB"]
+
+    for plant, external_id in ((first, "M1"), (second, "M2")):
+        assert (await fleet.call("POST", plant, device(external_id)))[0] == 201
+    status, refusal = await fleet.call("POST", second, device("M3"))
+    assert (status, refusal["code"]) == (400, "VALIDATION_ERROR")
+    assert refusal["details"] == ["externalId: the organisation has 2 sub-devices, the maximum"]
+
+    _, foreign = await fleet.call("POST", "/plants", NEW_PLANT, fleet.stranger)
+    assert (await fleet.call("POST", f"/plants/{foreign['id']}/sub-devices", device("M3"), fleet.stranger))[0] == 201
+    assert (await fleet.call("DELETE", f"{first}/M1"))[0] == 200
+    assert (await fleet.call("POST", second, device("M3")))[0] == 201
 
 
 async def test_an_organisation_has_a_bounded_number_of_groups(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,9 @@ __all__ = [
 MOST_OF_PLANT: Final = 10_000
 """The most sub-devices of a plant: ingest reads them together, and other plants wait meanwhile (docs/decisions/0428)."""
 
+MOST_OF_ORGANIZATION: Final = 3_000_000
+"""The most sub-devices of an organisation: ingest keeps those of all plants that send in memory (docs/decisions/0428)."""
+
 EXTERNAL_ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 _UNKNOWN_TEMPLATE: Final = "templateId: there is no such template"
 
@@ -62,12 +65,14 @@ async def create_sub_device(
     Raises:
         PlantNotFound: The plant or the template does not exist; one code covers both in the specification.
         ExternalIdTaken: The plant has a sub-device with this external id.
-        ValidationFailed: The template does not fit the sub-device, or the plant has too many sub-devices.
+        ValidationFailed: The template does not fit the sub-device, or the plant or the organisation has too many sub-devices.
     """
     if not await store.hold_plant(db, org, plant_id):
         raise PlantNotFound
     if await store.count(db, org, plant_id, None, None, None) >= MOST_OF_PLANT:
         raise ValidationFailed(details=[f"externalId: the plant has {MOST_OF_PLANT:,} sub-devices, the maximum"])
+    if await store.count_of_organization(db, org) >= MOST_OF_ORGANIZATION:
+        raise ValidationFailed(details=[f"externalId: the organisation has {MOST_OF_ORGANIZATION:,} sub-devices, the maximum"])
     try:
         if template_id is not None:
             await _require_fitting_template(db, template_id, type)

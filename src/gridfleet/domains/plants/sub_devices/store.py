@@ -151,6 +151,11 @@ async def count(
     )
 
 
+async def count_of_organization(db: Connection, org: OrgScope) -> int:
+    """Return the number of sub-devices of the organisation."""
+    return await fetch_count(db, "SELECT count(*) FROM sub_device WHERE organization_id = %s", (org.organization_id,))
+
+
 async def lock_many(db: Connection, sub_device_ids: Iterable[UUID], plant_ids: Iterable[UUID]) -> None:
     """Lock sub-devices, and those of plants that `invalidate_status` changes, until the transaction ends.
 
