@@ -39,7 +39,7 @@ def unusable_because(overview: Mapping[str, Any]) -> str | None:
     """Return why the service cannot run on a RabbitMQ, and what to do; None if it can.
 
     Args:
-        overview: The answer of its management API to `/api/overview`.
+        overview: The response of its management API to `/api/overview`.
     """
     version = str(overview["rabbitmq_version"])
     if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST:
