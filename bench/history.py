@@ -27,7 +27,6 @@ from gridfleet.protocol.envelope import format_time
 _EXPORT_DEVICES: Final = 2
 _FLEET_INTERVAL: Final = timedelta(minutes=15)
 _BATCHES: Final = 12
-_REQUESTS: Final = 200
 _LOG: Final = (
     "INSERT INTO telemetry_dirty (source_id, hour) SELECT DISTINCT source_id, date_bin('1 hour', time, 'epoch')"
     " FROM frame_stage WHERE time < (SELECT telemetry_open_from())"
@@ -35,8 +34,11 @@ _LOG: Final = (
 """The statement of `write_frames`, to be timed alone."""
 
 
-async def measure(plants: int, days: int) -> dict[str, Measure]:
-    """Return all measures. Two devices of the first plant have data of `days` days, the others that of one day."""
+async def measure(plants: int, days: int, requests: int) -> dict[str, Measure]:
+    """Return all measures; `requests` are sent of each query.
+
+    Two devices of the first plant have data of `days` days, the others that of one day.
+    """
     with running_stack() as stack:
         async with open_database(stack.database_url, name="bench", size=4) as database:
             fleet = await register_fleet(database, stack.keyring, plants)
@@ -52,7 +54,8 @@ async def measure(plants: int, days: int) -> dict[str, Measure]:
             start = end - timedelta(days=days)
             measures |= await _fill(database, layout, sources, start, end)
             stack.start_api()
-            return measures | await _reads(stack, database, fleet, start, end) | await _exports(stack, fleet, start, end)
+            measures |= await _reads(stack, database, fleet, start, end, requests)
+            return measures | await _exports(stack, fleet, start, end)
 
 
 async def _layout(database: Database) -> int:
@@ -140,10 +143,12 @@ async def _roll_up(database: Database) -> float:
     return time.perf_counter() - began
 
 
-async def _times(name: str, ask: Callable[[], Awaitable[object]], goal: float | None = None) -> dict[str, Measure]:
+async def _times(
+    name: str, ask: Callable[[], Awaitable[object]], requests: int, goal: float | None = None
+) -> dict[str, Measure]:
     """Return median and 99th percentile of the requests. `goal` is that of the percentile, in milliseconds."""
     found = []
-    for _ in range(_REQUESTS):
+    for _ in range(requests):
         began = time.perf_counter()
         await ask()
         found.append((time.perf_counter() - began) * 1e3)
@@ -151,7 +156,9 @@ async def _times(name: str, ask: Callable[[], Awaitable[object]], goal: float | 
     return {f"{name}_p50": Measure(p50, "ms", None, "lower"), f"{name}_p99": Measure(p99, "ms", goal, "lower")}
 
 
-async def _reads(stack: Stack, database: Database, fleet: Fleet, start: datetime, end: datetime) -> dict[str, Measure]:
+async def _reads(
+    stack: Stack, database: Database, fleet: Fleet, start: datetime, end: datetime, requests: int
+) -> dict[str, Measure]:
     plant = fleet.plants[0]
     query = {"plantId": plant.id, "from": format_time(start), "to": format_time(end)}
     device = f"/api/v1/plants/{plant.id}/sub-devices/{plant.device_ids[0]}/telemetry"
@@ -194,11 +201,11 @@ async def _reads(stack: Stack, database: Database, fleet: Fleet, start: datetime
                     raise BenchFailed("the fleet's day is not there")
 
         return {
-            **await _times("30_days_in_15_minutes", quarters, goal=30.0),
-            **await _times("sub_device_30_days_in_hours", hours),
-            **await _times("columns_of_a_day_4_metrics", partial(columns, "2 minutes", 720), goal=40.0),
-            **await _times("columns_of_a_day_4_metrics_in_10_seconds", partial(columns, "10 seconds", 8_640)),
-            **await _times("fleet_day_sums_sql_alone", fleet_day),
+            **await _times("30_days_in_15_minutes", quarters, requests, goal=30.0),
+            **await _times("sub_device_30_days_in_hours", hours, requests),
+            **await _times("columns_of_a_day_4_metrics", partial(columns, "2 minutes", 720), requests, goal=40.0),
+            **await _times("columns_of_a_day_4_metrics_in_10_seconds", partial(columns, "10 seconds", 8_640), requests),
+            **await _times("fleet_day_sums_sql_alone", fleet_day, requests),
         }
 
 
@@ -251,8 +258,9 @@ def main() -> None:
     parser = options("history", __doc__)
     parser.add_argument("--plants", type=int, help="with six sub-devices each: 1,000; if quick 100")
     parser.add_argument("--days", type=int, default=30, help="of data of two devices: 30, for which the names of measures hold")
+    parser.add_argument("--requests", type=int, default=200, help="of each query: 200")
     chosen = parser.parse_args()
-    measures = uvloop.run(measure(chosen.plants or (100 if chosen.quick else 1_000), chosen.days))
+    measures = uvloop.run(measure(chosen.plants or (100 if chosen.quick else 1_000), chosen.days, chosen.requests))
     report("history", measures, folder_of(chosen))
 
 

@@ -69,6 +69,11 @@ class Scale:
     rate_seconds: float
     batch_messages: int | None = None
 
+    @property
+    def settings(self) -> dict[str, int]:
+        """Settings of the service that differ from the default."""
+        return {} if self.batch_messages is None else {"ingest_batch_messages": self.batch_messages}
+
 
 FULL: Final = Scale(
     plants=1_000,
@@ -284,9 +289,8 @@ async def measure(scale: Scale, options: Options, say: Callable[[str], None]) ->
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    changes = {} if scale.batch_messages is None else {"ingest_batch_messages": scale.batch_messages}
     say("starting PostgreSQL and RabbitMQ")
-    with running_stack(**changes) as stack:
+    with running_stack(**scale.settings) as stack:
         async with open_database(stack.database_url, name="gridfleet-bench", size=2) as database:
             fleet = await register_fleet(database, stack.keyring, scale.plants)
             stack.start_api()

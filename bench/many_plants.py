@@ -15,7 +15,7 @@ import uvloop
 
 from bench.fleet import register_fleet
 from bench.freshness import Freshness
-from bench.ingest import FULL, QUICK, Bench, Options, Scale
+from bench.ingest import FULL, QUICK, TINY, Bench, Options, Scale
 from bench.measures import Measure, folder_of, options, report
 from bench.publisher import AmqpPublisher
 from bench.stack import running_stack
@@ -42,24 +42,29 @@ def main() -> None:
     parser.add_argument("--few", type=int, help="plants to compare with (1,000; if quick 100)")
     parser.add_argument("--points", type=int, help="points of a run (3,000,000; if quick 900,000)")
     parser.add_argument("--rounds", type=int, help="runs of each (3; if quick 1)")
+    parser.add_argument("--tiny", action="store_true", help="only to see that everything works; as invalid as a quick run")
     chosen = parser.parse_args()
-    scale = QUICK if chosen.quick else FULL
+    chosen.quick |= chosen.tiny
+    scale = TINY if chosen.tiny else QUICK if chosen.quick else FULL
     points = chosen.points or scale.points[120]
     scale = replace(scale, points={120: points}, live_points=min(points, scale.live_points))
+    of_bench = Options(patience=0.0) if chosen.tiny else Options()
     few, many = chosen.few or (100 if chosen.quick else 1_000), chosen.many or (2_000 if chosen.quick else 20_000)
     began = time.monotonic()
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
-    measures = uvloop.run(measure(scale, few, many, chosen.rounds or (1 if chosen.quick else 3), say))
+    measures = uvloop.run(measure(scale, of_bench, few, many, chosen.rounds or (1 if chosen.quick else 3), say))
     report("many_plants", measures, folder_of(chosen))
 
 
-async def measure(scale: Scale, few: int, many: int, rounds: int, say: Callable[[str], None]) -> dict[str, Measure]:
+async def measure(
+    scale: Scale, of_bench: Options, few: int, many: int, rounds: int, say: Callable[[str], None]
+) -> dict[str, Measure]:
     """Measure fleets of `few` and of `many` plants, of which the smaller one is a part of the larger."""
     say("starting PostgreSQL and RabbitMQ")
-    with running_stack() as stack:
+    with running_stack(**scale.settings) as stack:
         async with (
             open_database(stack.database_url, name="gridfleet-bench", size=2) as database,
             AmqpPublisher.connect(stack.broker_url) as publisher,
@@ -72,7 +77,7 @@ async def measure(scale: Scale, few: int, many: int, rounds: int, say: Callable[
                     replace(fleet, plants=fleet.plants[:plants]),
                     publisher,
                     replace(scale, plants=plants),
-                    Options(),
+                    of_bench,
                 )
                 for plants in (few, many)
             }
