@@ -496,7 +496,7 @@ async def test_connections_from_the_port_of_an_earlier_one_count_once(broker: Br
     # The plugin removes those whose end came before their beginning.
     wait = f"Wait = fun W(0) -> false; W(T) -> 1 =:= {counted} orelse begin timer:sleep(1000), W(T - 1) end end"
     listed = 'rpc:call(N, rabbit_connection_tracking, list, [<<"client">>])'
-    await asyncio.to_thread(broker.evaluate, f"{wait}, {{true, _, _}} = {{Wait(120), {counted}, {listed}}}")
+    await asyncio.to_thread(broker.evaluate, f"{wait}, {{true, _, _}} = {{Wait(90), {counted}, {listed}}}")
 
 
 async def test_the_latest_connection_of_a_port_is_listed(broker: BrokerNode, client: AbstractConnection) -> None:

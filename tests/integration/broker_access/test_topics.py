@@ -15,8 +15,20 @@ import pytest
 from gridfleet.domains.plants.topology import PLANTS_VHOST, UNROUTED_QUEUE, ingest_queue
 from gridfleet.local.secrets import local_secret
 from support.clients.fleet_under_test import Fleet, Plant, wait_for
-from support.clients.lean_mqtt import SUBSCRIPTION_REFUSED, Connection, Login, Lost, Refused, Will, connect
+from support.clients.lean_mqtt import (
+    SUBSCRIBE,
+    SUBSCRIPTION_REFUSED,
+    Connection,
+    Login,
+    Lost,
+    Refused,
+    Will,
+    connect,
+    packet,
+    text,
+)
 from support.clients.raw_properties import NotUtf8
+from support.servers.broker_version import broker_version
 
 METHODS = ("MTLS", "TOKEN", "PASSWORD")
 
@@ -265,6 +277,20 @@ async def test_a_command_waits_for_its_plant_alone(fleet: Fleet, method: str) ->
     async with await plant.connect(login) as connection:
         async with asyncio.timeout(5):
             assert await connection.received.get() == (plant.topic("commands"), b"while away")
+
+
+@pytest.mark.skipif(broker_version() < (3, 12), reason="RabbitMQ before 3.12 subscribes over a channel, which takes turns")
+async def test_subscriptions_take_turns_that_end_with_the_plants_access(fleet: Fleet) -> None:
+    """Each change of the quality of service changes tables of the broker that it locks, so that logins of others wait."""
+    plant = fleet.plant("PASSWORD")
+    filters = (text(plant.topic("commands")) + bytes([number % 2]) for number in range(3_000))
+    async with await plant.connect() as connection:
+        connection.writer.write(packet(SUBSCRIBE, bytes([0, 1]) + b"".join(filters)))
+        # With fifty changes in a second this takes a minute, and three seconds if nothing bounds it.
+        with pytest.raises(TimeoutError):
+            await connection.ping(20)
+        await asyncio.to_thread(fleet.call, "POST", f"/plants/{plant.id}/revoke")
+        await connection.wait_lost(10)
 
 
 # Last Wills

@@ -13,9 +13,10 @@ ACCEPTED: Final = 0
 BAD_CREDENTIALS: Final = 4
 NOT_AUTHORISED: Final = 5
 SUBSCRIPTION_REFUSED: Final = 0x80
+SUBSCRIBE: Final = 0x82
 
-_CONNECT, _CONNACK, _PUBLISH, _PUBACK, _SUBSCRIBE, _SUBACK, _PINGREQ, _PINGRESP, _DISCONNECT = (
-    *(0x10, 0x20, 0x30, 0x40, 0x82, 0x90, 0xC0, 0xD0, 0xE0),
+_CONNECT, _CONNACK, _PUBLISH, _PUBACK, _SUBACK, _PINGREQ, _PINGRESP, _DISCONNECT = (
+    *(0x10, 0x20, 0x30, 0x40, 0x90, 0xC0, 0xD0, 0xE0),
 )
 _QOS_1: Final = 0x02
 _RETAIN: Final = 0x01
@@ -127,7 +128,7 @@ class Connection:
     async def subscribe(self, *topics: str, qos: int = 1, seconds: float = 5) -> Sequence[int]:
         """Return the granted QoS of each filter, or 0x80 if refused. Raises Lost if the broker closes the connection."""
         number, answer = self._expect()
-        self.writer.write(packet(_SUBSCRIBE, _short(number) + b"".join(text(topic) + bytes([qos]) for topic in topics)))
+        self.writer.write(packet(SUBSCRIBE, _short(number) + b"".join(text(topic) + bytes([qos]) for topic in topics)))
         await self._drain()
         async with asyncio.timeout(seconds):
             return list(await answer)

@@ -16,7 +16,7 @@
 %%   keep the messages in memory by not acknowledging them;
 %% - more than 50 changes of queues and bindings, or more than 250 messages with new routing keys, of a user in a second: the
 %%   logins of all others would wait for them. They are delayed first, by up to two seconds. Beyond 10,000 a second, other
-%%   methods are too.
+%%   methods are too. Subscriptions of a plant are changes.
 %%
 %% Closes connections:
 %% - that exceed the limit of a vhost because they are opened at the same moment, or 32 of a partner in a vhost;
@@ -38,14 +38,25 @@
 -module(gridfleet_bounds).
 
 -behaviour(rabbit_channel_interceptor).
+-behaviour(rabbit_exchange_decorator).
 
 -export([announce/0, withdraw/0, description/0, init/1, applies_to/0, intercept/3, handle_event/2, handle_call/2, shorten/2]).
+-export([active_for/1, serialise_events/1, create/2, delete/2, delete/3, policy_changed/2, add_binding/3, remove_bindings/3]).
+-export([route/2]).
 
 -rabbit_boot_step({?MODULE, [
     {description, "bounds of clients"},
     {mfa, {rabbit_registry, register, [channel_interceptor, <<"gridfleet bounds">>, ?MODULE]}},
     {cleanup, {rabbit_registry, unregister, [channel_interceptor, <<"gridfleet bounds">>]}},
     {requires, rabbit_registry},
+    {enables, recovery}
+]}).
+
+-rabbit_boot_step({gridfleet_bounds_subscriptions, [
+    {description, "bounds of subscriptions"},
+    {mfa, {rabbit_registry, register, [exchange_decorator, <<"gridfleet bounds">>, ?MODULE]}},
+    {cleanup, {rabbit_registry, unregister, [exchange_decorator, <<"gridfleet bounds">>]}},
+    {requires, [rabbit_registry, gridfleet_bounds_tag]},
     {enables, recovery}
 ]}).
 
@@ -140,6 +151,7 @@
 -define(TRACKED, [{rabbit_connection_tracking, tracked_connection}, {rabbit_channel_tracking, tracked_channel}]).
 -define(CONNECTIONS, gridfleet_connections).
 -define(TRACKED_MS, 50).
+-define(MOST_MISSED, 10).
 -define(TRACKED_AFTERWARDS, 100).
 -define(DECLARED, {?MODULE, declared}).
 -define(ANSWERS, {?MODULE, answers}).
@@ -334,13 +346,18 @@ await_turn(Kind, Method) ->
 
 take_turn(Kind, Method) ->
     {User, _} = get(?OWNER),
+    Wait = time_until_turn(Kind, User),
+    Wait > 0 andalso get(?NO_TURNS) =/= true andalso not is_own_user(User) andalso wait_for_turn(Kind, Method, Wait).
+
+%% Takes a turn, unless it is too late, and returns the milliseconds until then; 0 or less for now.
+time_until_turn(Kind, User) ->
     Turn = {turn, Kind, User},
     Now = now_ms(),
     First = Now - ?FREE_TURNS_MS,
     [_, Due] = ets:update_counter(?MODULE, Turn, [{2, -1, First, First}, {2, turn_ms(Kind) + 1}], {Turn, First}),
     Wait = Due - Now,
     Wait > ?LATEST_TURN_MS andalso ets:update_counter(?MODULE, Turn, {2, -turn_ms(Kind)}),
-    Wait > 0 andalso get(?NO_TURNS) =/= true andalso not is_own_user(User) andalso wait_for_turn(Kind, Method, Wait).
+    Wait.
 
 %% Suspends the reader of a client that sends any methods too fast: otherwise they would wait in the channel's memory. Turns end
 %% when the connection has to be closed, because its channels may keep the reader suspended all the time.
@@ -382,6 +399,60 @@ too_fast(methods) -> "the user sends methods too fast".
 refused_for_good(Text, Method) ->
     put(?NO_TURNS, true),
     refused(Text, Method).
+
+%% From RabbitMQ 3.12 on, subscriptions of plants pass no channel. The exchange that they are bound to has this module as its
+%% decorator: it is called after each binding, in the process that reads the plant's connection. Removals need no turns: what is
+%% removed had a turn.
+active_for(Exchange) ->
+    case element(2, Exchange) of
+        {resource, _, exchange, <<"amq.topic">>} ->
+            case is_before_3_12() of
+                true -> none;
+                false -> noroute
+            end;
+        _ ->
+            none
+    end.
+
+add_binding(_, _, Binding) ->
+    case {get('$initial_call'), element(4, Binding)} of
+        {{rabbit_mqtt_reader, init, 1}, {resource, _, queue, <<"mqtt-subscription-", Plant:36/binary, _/binary>>}} ->
+            Wait = time_until_turn(change, Plant),
+            Wait > 0 andalso not is_own_user(Plant) andalso wait_to_subscribe(Plant, Wait);
+        _ ->
+            false
+    end,
+    ok.
+
+%% Ends the connection when that is requested, or after two seconds if there are no turns because the plant has very many
+%% connections.
+wait_to_subscribe(Plant, Wait) ->
+    receive
+        {shutdown, _} ->
+            exit({shutdown, closed});
+        {'$gen_cast', {Request, _}} when Request =:= close_connection; Request =:= duplicate_id ->
+            exit({shutdown, Request})
+    after min(Wait, ?LATEST_TURN_MS) ->
+        Wait > ?LATEST_TURN_MS andalso end_subscriber(Plant)
+    end.
+
+end_subscriber(Plant) ->
+    logger:warning("~ts: the plant subscribes too fast, a connection is closed", [Plant]),
+    exit({shutdown, too_fast}).
+
+serialise_events(_) -> false.
+
+create(_, _) -> ok.
+
+delete(_, _) -> ok.
+
+delete(_, _, _) -> ok.
+
+policy_changed(_, _) -> ok.
+
+remove_bindings(_, _, _) -> ok.
+
+route(_, _) -> [].
 
 %% The broker counts channels of all nodes, and ended ones until `watch_tracked` removes them. It knows channels by the name of
 %% their connection, and so does not count those of a connection from the port of an earlier one.
@@ -865,20 +936,21 @@ track(Tracked) ->
     Earlier = [Other || [Other] <- ets:match(?CONNECTIONS, {{Id, '$1'}, '_'})],
     [ets:insert(?CONNECTIONS, {{Id, Other}, replaced}) || Other <- Earlier],
     ets:insert(?CONNECTIONS, {{Id, Process}, Tracked}),
-    Earlier =/= [] andalso spawn(fun() -> keep_tracked(Tracked, Earlier, ?TRACKED_AFTERWARDS) end).
+    Earlier =/= [] andalso spawn(fun() -> keep_tracked(Tracked, Earlier, ?TRACKED_AFTERWARDS, 0) end).
 
-%% The broker records the end of an earlier connection in another process, some time after that end. It records the beginning of
-%% this one there too: if both processes do so at the same moment, the broker counts it twice until the node stops.
-keep_tracked(Tracked, Earlier, Times) when Times > 0 ->
+%% The broker records the end of an earlier connection in another process, some time after that end, and the beginning of this one
+%% in a further one. What it does not record for half a second is recorded here: if two processes do so at the same moment, the
+%% broker counts the connection twice until the node stops.
+keep_tracked(Tracked, Earlier, Times, Missed) when Times > 0 ->
     timer:sleep(?TRACKED_MS),
     case is_latest(Tracked) andalso is_process_alive(element(6, Tracked)) of
         true ->
-            ensure_tracked(Tracked),
-            keep_tracked(Tracked, Earlier, left(lists:any(fun erlang:is_process_alive/1, Earlier), Times));
+            Left = left(lists:any(fun erlang:is_process_alive/1, Earlier), Times),
+            keep_tracked(Tracked, Earlier, Left, ensure_tracked(Tracked, Missed));
         false ->
             ended
     end;
-keep_tracked(_, _, _) ->
+keep_tracked(_, _, _, _) ->
     kept.
 
 %% False also if the table has ended with the plugin.
@@ -893,12 +965,15 @@ is_latest(Tracked) ->
 left(true, Times) -> Times;
 left(false, Times) -> Times - 1.
 
-ensure_tracked(Tracked) ->
+%% Returns at how many looks in a row the connection was missing.
+ensure_tracked(Tracked, Missed) ->
     case rabbit_connection_tracking:lookup(element(5, Tracked)) of
-        Known when element(6, Known) =:= element(6, Tracked) -> true;
+        Known when element(6, Known) =:= element(6, Tracked) -> 0;
+        _ when Missed < ?MOST_MISSED -> Missed + 1;
         _ ->
             unregister(rabbit_connection_tracking, element(2, Tracked)),
-            rabbit_connection_tracking:register_tracked(Tracked)
+            rabbit_connection_tracking:register_tracked(Tracked),
+            0
     end.
 
 %% RabbitMQ 4 fails, and keeps the entry, if the count of its vhost or its user has been deleted with them, or if several
@@ -924,7 +999,7 @@ track_all() ->
 
 track_again({{_, Process} = Key, Tracked}) ->
     case is_process_alive(Process) of
-        true -> Tracked =:= replaced orelse ensure_tracked(Tracked);
+        true -> Tracked =:= replaced orelse spawn(fun() -> keep_tracked(Tracked, [], 2 * ?MOST_MISSED, 0) end);
         false -> ets:delete(?CONNECTIONS, Key)
     end.
 
