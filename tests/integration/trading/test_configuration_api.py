@@ -66,6 +66,23 @@ async def test_an_error_names_no_plant_to_a_key_that_is_limited_to_others(strict
     assert shown == [None, None, "P9: is not known to the ESM", "The last sync had errors."]
 
 
+async def test_a_key_that_is_limited_to_some_plants_changes_nothing(strict: Fleet) -> None:
+    """Address, prefix and state are those of all plants and keys: disabling trading deletes the events of other partners."""
+    plant = UUID((await strict.plant())["id"])
+    await strict.call("POST", CONFIG, COMPLETE)
+    before = await strict.call("POST", f"{CONFIG}/enable")
+    outcomes = []
+    for plants in ([plant], None):
+        organization_id = UUID(strict.admin["x-org-id"])
+        _, key = await key_headers(strict.service.state.database, organization_id, ["trading:read", "trading:write"], plants)
+        moved = {"esmApiUrl": "https://esm.example.org", "esmClientSecret": "theirs"}
+        calls = ((CONFIG, moved), (f"{CONFIG}/disable", None), (f"{CONFIG}/enable", None))
+        outcomes.append([(await strict.call("POST", path, body, headers=key))[0] for path, body in calls])
+        if plants:
+            assert await strict.call("GET", CONFIG, headers=key) == before
+    assert outcomes == [[403, 403, 403], [200, 200, 200]]
+
+
 async def test_settings_are_kept_and_the_secret_is_not_shown(strict: Fleet) -> None:
     status, saved = await strict.call("POST", CONFIG, COMPLETE)
     assert status == 200

@@ -17,7 +17,7 @@ from gridfleet.domains.trading.store import ConfigRow
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.encrypted import EncryptedTable
-from gridfleet.kernel.errors import ValidationFailed
+from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.outbound.addresses import AddressRefused
 from gridfleet.kernel.security.keyring import Keyring
@@ -78,6 +78,7 @@ async def change_config(db: Connection, org: OrgScope, keyring: Keyring, setting
     Raises:
         ValidationFailed: the prefix changes while trading is enabled, or the address changes to another server while the
             secret does not change.
+        Forbidden: the caller is limited to some plants.
     """
     row = await _lock(db, org)
     if row.esm_client_secret is not None and settings.esm_client_secret is None and _leads_elsewhere(row, settings):
@@ -99,7 +100,7 @@ async def change_config(db: Connection, org: OrgScope, keyring: Keyring, setting
 async def enable(db: Connection, org: OrgScope) -> TradingConfig:
     """Enable trading: partners get their queues, plants are synced automatically. Enabling again repairs the queues.
 
-    Raises TradingConfigIncomplete.
+    Raises TradingConfigIncomplete, and Forbidden for a caller that is limited to some plants.
     """
     row = await _lock(db, org)
     required = {"esmApiUrl": row.esm_api_url, "esmClientId": row.esm_client_id, "esmClientSecret": row.esm_client_secret}
@@ -112,7 +113,10 @@ async def enable(db: Connection, org: OrgScope) -> TradingConfig:
 
 
 async def disable(db: Connection, org: OrgScope) -> TradingConfig:
-    """Disable trading: partners' queues are removed, and plants are synced only on request."""
+    """Disable trading: partners' queues are removed, and plants are synced only on request.
+
+    Raises Forbidden for a caller that is limited to some plants.
+    """
     return await _turn(db, org, await _lock(db, org), TradingStatus.DISABLED)
 
 
@@ -194,6 +198,10 @@ def _server_of(url: str) -> tuple[str, str, int | None]:
 
 
 async def _lock(db: Connection, org: OrgScope) -> ConfigRow:
+    """Return the configuration for a change, locked. Raises Forbidden if the caller is limited to some plants."""
+    if org.plant_ids is not None:
+        # It holds for all plants and keys: whose ESM is called, and whether other partners have queues.
+        raise Forbidden("A key that is limited to some plants cannot change the trading configuration.")
     await store.ensure_config(db, org, new_id())
     row = await store.lock_config(db, org)
     assert row is not None
