@@ -231,6 +231,16 @@ async def test_connection_details(strict: Fleet) -> None:
     ]
 
 
+async def test_connection_details_name_the_vhost_of_the_key_that_asks(strict: Fleet) -> None:
+    organization_id = UUID(strict.admin["x-org-id"])
+    scopes = ["trading:read", "vcp:connect"]
+    keys = [await key_headers(strict.service.state.database, organization_id, scopes) for _ in range(2)]
+    await strict.sql("UPDATE partner_key SET vhost = 'partner-' || id, amqp_slug = %s", await slug_of(strict))
+    shown = [await strict.call("GET", "/trading/connection-details", headers=key) for _, key in keys]
+    assert [details["vhost"] for _, details in shown] == [f"partner-{key_id}" for key_id, _ in keys]
+    assert (await strict.call("GET", "/trading/connection-details"))[1]["vhost"] == f"partner-{keys[1][0]}", "the newest"
+
+
 async def test_connection_details_list_the_addresses_of_the_broker_in_order(database_url: str, home: Path) -> None:
     hosts = {"mqtt_host": "mq1.example.org", "mqtt_further_hosts": "mq2.example.org,mq3.example.org", "amqps_port": 5672}
     async with fleet_over_http(database_url, home, **hosts) as several:

@@ -102,7 +102,10 @@ class AmqpKey(NamedTuple):
 
 
 class AmqpAddress(NamedTuple):
-    """Where an organisation's programs connect to the broker. `vhost` is that of the newest active key, None without one."""
+    """Where an organisation's programs connect to the broker.
+
+    `vhost` is that of the key that calls, else of the newest active one, None without one.
+    """
 
     slug: str
     vhost: str | None

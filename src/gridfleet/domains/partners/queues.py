@@ -41,5 +41,5 @@ async def queue_prefixes(db: Connection) -> dict[UUID, str]:
 
 
 async def amqp_address(db: Connection, org: OrgScope) -> AmqpAddress:
-    """Return where the organisation's programs connect: its slug, and the vhost of its newest active key or None."""
+    """Return where the organisation's programs connect: its slug, and the vhost of the caller's or its newest key, or None."""
     return await store.find_amqp_address(db, org)

@@ -270,12 +270,13 @@ async def find_prefix(db: Connection, organization_id: UUID) -> str:
 
 
 async def find_amqp_address(db: Connection, org: OrgScope) -> AmqpAddress:
-    """Return the organisation's slug and the vhost of its newest live key that may use the broker, None if it has none."""
+    """Return the organisation's slug and a vhost: that of the caller's key, else of the newest live key that may use the
+    broker, None if there is none."""
     cursor = await db.execute(
         "SELECT o.slug, (SELECT k.vhost FROM partner_key k WHERE k.organization_id = o.id AND k.amqp_slug IS NOT NULL"
-        f" AND {LIVES} ORDER BY k.created_at DESC, k.id DESC LIMIT 1)"
-        " FROM organization o WHERE o.id = %s",
-        (org.organization_id,),
+        f" AND {LIVES} ORDER BY k.id = %(caller)s DESC, k.created_at DESC, k.id DESC LIMIT 1)"
+        " FROM organization o WHERE o.id = %(org)s",
+        {"org": org.organization_id, "caller": org.actor.id},
     )
     row = await cursor.fetchone()
     if row is None:

@@ -123,7 +123,7 @@ async def disable(db: Connection, org: OrgScope) -> TradingConfig:
 async def queues(db: Connection, org: OrgScope) -> tuple[str, str, list[PartnerQueue]]:
     """Return the vhost, the queue prefix and the queues that exist while trading is enabled.
 
-    The vhost is that of the newest key, or the naming pattern of vhosts if there is no key.
+    The vhost is that of the key that calls, else of the newest key, or the naming pattern of vhosts if there is no key.
     """
     row = await _row(db, org)
     address = await amqp_address(db, org)
