@@ -12,6 +12,7 @@ import pytest
 from gridfleet.domains.ingest.cached_plants import CachedDevice
 from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partner_events.queue import drop_stale, subscribed_plants
+from gridfleet.domains.partners.scopes import Scope
 from gridfleet.domains.plants.models import PlantStatus
 from gridfleet.domains.plants.presence.records import PlantSeen, record_presence
 from gridfleet.domains.vcp.events.recipients import recipients, served_vhosts
@@ -255,6 +256,15 @@ def test_recipients(whose: str) -> None:
     only = keys[2].id if whose == "one" else None
     event = QueuedEvent(1, new_id(), new_id(), plant, only, "telemetry", b"{}")
     assert recipients(event, keys) == (keys[:2] if whose == "all" else keys[2:])
+
+
+def test_a_key_that_may_not_consume_events_receives_none() -> None:
+    """They would fill its vhost, and be reported as dropped each minute after a day."""
+    writes = sending_key(scopes=[Scope.VCP_WRITE_SETPOINT]).key
+    reads = sending_key(scopes=[Scope.VCP_CONNECT]).key
+    for only in (None, writes.id):
+        event = QueuedEvent(1, new_id(), new_id(), new_id(), only, "telemetry", b"{}")
+        assert recipients(event, [writes, reads]) == ([] if only else [reads])
 
 
 async def test_a_key_that_changes_while_a_batch_is_read_loses_no_measurements(site: PartnerSite) -> None:

@@ -8,6 +8,7 @@ from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partners.legacy.topology import LEGACY_EVENTS
 from gridfleet.domains.partners.models import AmqpKey, vhost_of
 from gridfleet.domains.partners.queues import queue_prefixes
+from gridfleet.domains.partners.scopes import Scope
 from gridfleet.domains.partners.signing import list_amqp_keys
 from gridfleet.domains.partners.topology import inbound_queue
 from gridfleet.kernel.db import Connection
@@ -46,7 +47,8 @@ async def served_vhosts(db: Connection, known: Mapping[UUID, AmqpKey]) -> list[S
 
 
 def recipients(event: QueuedEvent, keys: Sequence[AmqpKey]) -> list[AmqpKey]:
-    """Return those of the organisation's keys to whose vhosts the event is published."""
+    """Return those of the organisation's keys to whose vhosts the event is published: keys that may consume it."""
+    readers = [key for key in keys if Scope.VCP_CONNECT in key.scopes]
     if event.api_key_id is not None:
-        return [key for key in keys if key.id == event.api_key_id]
-    return [key for key in keys if key.plant_ids is None or event.plant_id in key.plant_ids]
+        return [key for key in readers if key.id == event.api_key_id]
+    return [key for key in readers if key.plant_ids is None or event.plant_id in key.plant_ids]
