@@ -108,6 +108,22 @@ async def test_nothing_is_sent_to_a_broker_that_blocks_its_publishers(line: Line
     assert await line.bodies(queue, 2) == [b"3", b""]
 
 
+async def test_no_call_passes_an_earlier_one_that_a_blocked_broker_has_failed(line: Line) -> None:
+    """The events of the earlier call are published again, and would come after those of the later one."""
+    queue = await line.queue()
+    line.line.send(frame.marshal(Connection.Blocked(reason="low on memory"), 0))
+    await asyncio.sleep(0.1)
+    first = asyncio.create_task(line.publisher.publish([message(queue, b"1")], 1))
+    await asyncio.sleep(0.5)
+    second = asyncio.create_task(line.publisher.publish([message(queue, b"2")], 1))
+    assert await first == [False]
+    again = asyncio.create_task(line.publisher.publish([message(queue, b"1")], 30))
+    await asyncio.sleep(0.1)
+    line.line.send(frame.marshal(Connection.Unblocked(), 0))
+    assert await asyncio.gather(second, again) == [[False], [True]]
+    assert await line.bodies(queue, 2) == [b"1", b""]
+
+
 @pytest.mark.parametrize("way", ["end", "reset", "close", "forced"])
 async def test_calls_while_a_connection_ends_are_no_fault_of_their_messages(broker: BrokerNode, line: Line, way: str) -> None:
     """Otherwise the gateway would set their events aside."""

@@ -82,6 +82,7 @@ class PartnerGateway:
         self._queued = asyncio.Event()
         self._fetching = asyncio.Lock()
         self._sending: dict[asyncio.Task[None], list[QueuedEvent]] = {}
+        self._failed: set[int] = set()
         self._is_full = False
         try:
             async with (
@@ -176,7 +177,7 @@ class PartnerGateway:
                 elif count < _BATCH:
                     await wait_at_most(self._queued, _POLL_SECONDS)
                 for task in [task for task in self._sending if task.done()]:
-                    del self._sending[task]
+                    self._failed.difference_update(event.id for event in self._sending.pop(task))
                     task.result()
         finally:
             for task in self._sending:
@@ -191,6 +192,9 @@ class PartnerGateway:
         for link, _ in self._links.values():
             links[link.served.key.organization_id].append(link)
         ready = {organization for organization, own in links.items() if all(link.connected for link in own)}
+        # Newer events would pass those that wait for their next try.
+        failed = {event.organization_id for events in self._sending.values() for event in events if event.id in self._failed}
+        ready -= failed
         if not ready:
             return 0
         sending = Counter(event.organization_id for events in self._sending.values() for event in events)
@@ -234,17 +238,25 @@ class PartnerGateway:
                     await asyncio.wait(publishing, timeout=_DELETE_SECONDS)
                 rest = _union([rest, *(task.result() for task in publishing if task.done())])
                 publishing = {task: ids for task, ids in publishing.items() if not task.done()}
-                waiting = rest.unconfirmed.union(*publishing.values())
+                pending = set[int]().union(*publishing.values())
+                waiting = rest.unconfirmed | pending
                 await self._end([event for event in events if event.id not in waiting], rest.failed)
-                events[:] = [event for event in events if event.id in waiting]
+                unfinished = {event.organization_id for event in events if event.id in pending}
+                self._try_again([event for event in events if event.id in waiting and event.organization_id not in unfinished])
+                events[:] = [event for event in events if event.id in waiting and event.organization_id in unfinished]
                 self._note_room()
                 if not publishing:
                     break
         finally:
             for task in publishing:
                 task.cancel()
+
+    def _try_again(self, events: list[QueuedEvent]) -> None:
+        """Publish events again after a pause. Organisations whose vhosts confirm late do not delay it for the others."""
         if events:
-            await asyncio.sleep(_POLL_SECONDS)  # pause before the next try
+            pause = asyncio.create_task(asyncio.sleep(_POLL_SECONDS))
+            self._sending[pause] = events
+            pause.add_done_callback(lambda _: self._queued.set())
 
     async def _end(self, done: Sequence[QueuedEvent], errors: Mapping[int, Exception]) -> None:
         """Delete events, set those aside that cannot be published, and count the others."""
@@ -268,14 +280,18 @@ class PartnerGateway:
             end_if_cancelled()
             if not is_poison(error):
                 log.warning("events not confirmed, retrying", events=len(events), error=type(error).__name__)
-                return _Unpublished({event.id for event in events}, {})
+                return self._unconfirmed({event.id for event in events})
             if len(events) > 1:
                 return _union([await self._send_to(link, [event]) for event in events])
             return _Unpublished(set(), {events[0].id: error})
         unconfirmed = {event.id for event, is_confirmed in zip(events, confirmed, strict=True) if not is_confirmed}
         if unconfirmed:
             log.warning("events not confirmed, retrying", events=len(unconfirmed))
-        return _Unpublished(unconfirmed, {})
+        return self._unconfirmed(unconfirmed)
+
+    def _unconfirmed(self, ids: set[int]) -> _Unpublished:
+        self._failed |= ids
+        return _Unpublished(ids, {})
 
     async def _drop_stale(self) -> None:
         while True:

@@ -456,6 +456,32 @@ async def test_a_vhost_that_does_not_confirm_delays_no_other_organisation(
         await market.received(other, 1, EventKind.TELEMETRY)
 
 
+async def test_a_next_try_waits_for_no_other_organisation(
+    market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, failing = await market.add(database), await market.add(database)
+    publish, failed = PartnerLink.publish, asyncio.Event()
+
+    async def publish_late(link: PartnerLink, events: Sequence[QueuedEvent]) -> list[bool]:
+        if link.served.key.id == late.sender.key.id:
+            await asyncio.Event().wait()
+        if not failed.is_set():
+            failed.set()
+            raise ConnectionError("the connection is lost")
+        return await publish(link, events)
+
+    monkeypatch.setattr(PartnerLink, "publish", publish_late)
+    async with market.gateway():
+        async with asyncio.timeout(20):
+            while not (await market.consumers(late) and await market.consumers(failing)):
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)  # both can publish too, so one batch has both events
+        async with database.transaction() as db:
+            await queue_events(db, [telemetry(late), telemetry(failing)])
+        await market.received(failing, 1, EventKind.TELEMETRY)
+    assert failed.is_set()
+
+
 async def test_a_full_share_is_filled_again_although_another_organisation_was_served_meanwhile(
     market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

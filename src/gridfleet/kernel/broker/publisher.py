@@ -41,6 +41,10 @@ class Publisher:
         self._body_bytes = (channel.connection.connection_tune.frame_max or _UNLIMITED_FRAME_BYTES) - _FRAME_BYTES
         self._last_tag = 0
         self._closed = False
+        self._blocked = 0
+        """The number of calls that wait until the broker takes messages."""
+        self._blocked_until = 0.0
+        """When all of these calls end, by the time of the event loop."""
         self._waiting: dict[int, _Call] = {}
         """The call that published each message without an answer, by the number of the message."""
         transport.reader.publishers[channel.number] = self._take_confirmation
@@ -64,8 +68,7 @@ class Publisher:
         tags = range(0)
         try:
             async with asyncio.timeout(seconds):
-                # Not while the broker blocks publishers, for lack of memory or disk: it would publish each retry too, later.
-                await self._connection.ready()
+                await self._ready(seconds)
                 tags = self._write(data, len(messages), call)
                 if tags:
                     await call.done
@@ -75,6 +78,23 @@ class Publisher:
             for tag in call.unanswered:
                 del self._waiting[tag]
         return [tag in call.confirmed for tag in tags] if tags else [False] * len(messages)
+
+    async def _ready(self, seconds: float) -> None:
+        """Wait until the broker does not block publishers, for lack of memory or disk: it would publish each retry too, later.
+
+        All calls that wait end together, because a later one would pass the retry of an earlier one.
+
+        Raises:
+            TimeoutError: The broker has blocked publishers for `seconds` since the first of these calls.
+        """
+        if not self._blocked:
+            self._blocked_until = asyncio.get_running_loop().time() + seconds
+        self._blocked += 1
+        try:
+            async with asyncio.timeout_at(self._blocked_until):
+                await self._connection.ready()
+        finally:
+            self._blocked -= 1
 
     def _write(self, data: bytes, count: int, call: "_Call") -> range:
         """Write the frames of a call's messages. Returns the numbers of the messages."""
