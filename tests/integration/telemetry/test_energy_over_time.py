@@ -227,6 +227,18 @@ async def test_power_counts_from_a_day_after_the_last_reading_of_the_counter(sit
         await work(site.database)
 
 
+async def test_a_device_that_measures_power_every_quarter_of_an_hour_has_energy(site: RecordedPlant) -> None:
+    """It is late by some seconds each time. One of its measurements is in the last seconds of an hour."""
+    late = timedelta(seconds=10)
+    times = [MIDNIGHT + timedelta(seconds=25) + n * (15 * MINUTE + late) for n in range(95)]
+    await site.write("PV1", ["active_power"], {time: [6.0] for time in times})
+    await work(site.database)
+    energy = 6 * ((times[-1] - times[0]) / HOUR)
+    assert (await of_plant(site, range_of(EnergyBucket.DAY))).total.produced == pytest.approx(energy, abs=1e-3)
+    async with site.database.transaction() as db:
+        assert (await energy_of_day(db, site.org, site.id, MIDNIGHT)).produced == pytest.approx(energy, abs=1e-3)
+
+
 async def test_a_counter_that_is_back_after_more_than_a_day_adds_nothing_before_a_whole_day_is_computed(
     site: RecordedPlant,
 ) -> None:

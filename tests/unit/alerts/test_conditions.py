@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.domains.alerts.conditions import MAX_AGE_SECONDS, Point, RuleState, advance, complaint_about, has_cleared, holds
+from gridfleet.domains.alerts.conditions import MAX_GAP_SECONDS, Point, RuleState, advance, complaint_about, has_cleared, holds
 from gridfleet.domains.alerts.messages import alert_message
 from gridfleet.domains.alerts.models import AlertRule, Condition
 from gridfleet.domains.alerts.rules.back_test import Replay
@@ -71,7 +71,7 @@ def model(chosen: AlertRule, run: list[Point]) -> tuple[list[int], list[int]]:
         if not holds(chosen.condition, chosen.threshold, value):
             since = last = None
             continue
-        if since is None or last is None or time - last > MAX_AGE_SECONDS * SECOND:
+        if since is None or last is None or time - last > MAX_GAP_SECONDS * SECOND:
             since = time
         last = time
         if time - since >= chosen.for_seconds * SECOND:
@@ -182,7 +182,7 @@ def held_since(chosen: AlertRule, arrived: list[Point]) -> int | None:
             in_order.append(point)
     since: int | None = None
     for time, value in reversed(in_order):
-        broken = since is not None and since - time > MAX_AGE_SECONDS * SECOND
+        broken = since is not None and since - time > MAX_GAP_SECONDS * SECOND
         if broken or not holds(chosen.condition, chosen.threshold, value):
             break
         since = time
@@ -227,3 +227,10 @@ def test_a_preview_keeps_only_the_alerts_that_it_lists() -> None:
     outcome = replay.outcome()
     assert (outcome.points, outcome.alert_count, len(outcome.alerts)) == (20_000, 20_000, 1_000)
     assert sizes[1] < 1.5 * sizes[0], sizes
+
+
+def test_values_of_every_quarter_of_an_hour_do_not_restart_the_time() -> None:
+    """A program that waits for a quarter of an hour between two measurements is late by the time of a measurement."""
+    run = [Point(number * (900 * SECOND + 20_000), 5.0) for number in range(4)]
+    step = advance(rule(for_seconds=1_800), None, run, may_raise=True)
+    assert step.raised_at == run[2]

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gridfleet.domains.telemetry.energy.arithmetic import counter_increase, integrate_power, self_consumption_percent, steps
+from gridfleet.domains.telemetry.energy.arithmetic import (
+    MAX_GAP_SECONDS,
+    counter_increase,
+    integrate_power,
+    self_consumption_percent,
+    steps,
+)
 
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND
@@ -96,10 +102,17 @@ def test_power_that_crosses_zero_is_cut_there() -> None:
     assert integrate_power([0, HOUR // 4], [-2.0, 6.0], 0) == pytest.approx((0.5625, 0.0625))
 
 
-def test_gaps_over_fifteen_minutes_are_gaps() -> None:
-    quarter = 900 * SECOND
-    assert integrate_power([0, quarter], [4.0, 4.0], 0).positive == pytest.approx(1.0)
-    assert integrate_power([0, quarter + 1], [4.0, 4.0], 0).positive == 0
+def test_a_device_that_measures_every_quarter_of_an_hour_has_no_gaps() -> None:
+    """A program that waits for a quarter of an hour between two measurements is late by the time of a measurement."""
+    times = [number * (900 * SECOND + 20_000) for number in range(97)]
+    assert integrate_power(times, [1.0] * 97, 0).positive == pytest.approx(24, rel=1e-3)
+
+
+def test_longer_gaps_add_nothing() -> None:
+    longest = MAX_GAP_SECONDS * SECOND
+    assert integrate_power([0, longest], [4.0, 4.0], 0).positive == pytest.approx(4 * longest / HOUR)
+    assert integrate_power([0, longest + 1], [4.0, 4.0], 0).positive == 0
+    assert integrate_power([0, 16 * 60 * SECOND], [4.0, 4.0], 0).positive == 0
 
 
 def test_power_before_the_start_counts_only_as_the_line_it_begins() -> None:
@@ -121,7 +134,7 @@ def test_energies_are_never_negative_and_their_difference_is_the_net(samples: li
     assert negative >= 0
     net = 0.0
     for (t0, p0), (t1, p1) in pairwise(zip(times, powers, strict=True)):
-        if t1 - t0 <= 900 * SECOND and t1 > start:
+        if t1 - t0 <= MAX_GAP_SECONDS * SECOND and t1 > start:
             begin = max(t0, start)
             at_begin = p0 + (p1 - p0) * (begin - t0) / (t1 - t0)
             net += (at_begin + p1) / 2 * (t1 - begin) / HOUR

@@ -5,10 +5,25 @@ from typing import Final, NamedTuple
 
 from gridfleet.domains.alerts.models import AlertRule, Condition
 
-__all__ = ["MAX_AGE_SECONDS", "Point", "Progress", "RuleState", "advance", "complaint_about", "has_cleared", "holds"]
+__all__ = [
+    "MAX_AGE_SECONDS",
+    "MAX_GAP_SECONDS",
+    "Point",
+    "Progress",
+    "RuleState",
+    "advance",
+    "complaint_about",
+    "has_cleared",
+    "holds",
+]
 
 MAX_AGE_SECONDS: Final = 900
-"""Older points raise no alert, and a longer gap between points restarts the time for which a condition has held."""
+"""Older points raise no alert."""
+
+MAX_GAP_SECONDS: Final = 930
+"""A longer gap between points restarts the time for which a condition has held. A device that measures every quarter of an hour
+is some seconds late.
+"""
 
 _SECOND: Final = 1_000_000
 
@@ -109,7 +124,7 @@ def advance(
             continue
         if state is None and rule.for_seconds and newest is not None and time <= newest:
             continue
-        broken = state is None or time - state.seen_at > MAX_AGE_SECONDS * _SECOND
+        broken = state is None or time - state.seen_at > MAX_GAP_SECONDS * _SECOND
         since = time if state is None or broken else state.since
         due = time - since >= rule.for_seconds * _SECOND and may_raise and raised_at is None
         if due:

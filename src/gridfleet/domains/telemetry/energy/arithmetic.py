@@ -22,8 +22,8 @@ __all__ = [
     "steps",
 ]
 
-MAX_GAP_SECONDS: Final = 15 * 60
-"""Powers that are further apart are not integrated."""
+MAX_GAP_SECONDS: Final = 15 * 60 + 30
+"""Powers that are further apart are not integrated. A device that measures every quarter of an hour is some seconds late."""
 
 
 def limited(value: float) -> float:

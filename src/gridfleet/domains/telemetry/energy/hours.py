@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.telemetry.energy import store
-from gridfleet.domains.telemetry.energy.arithmetic import limited
+from gridfleet.domains.telemetry.energy.arithmetic import MAX_GAP_SECONDS, limited
 from gridfleet.domains.telemetry.energy.computing import computed
 from gridfleet.domains.telemetry.energy.models import DirtyHour, KeptHour
 from gridfleet.domains.telemetry.energy.quarters import (
@@ -45,7 +45,7 @@ from gridfleet.kernel.db import Connection
 __all__ = ["TookTooLong", "energies_of_hours"]
 
 _HOUR: Final = timedelta(hours=1)
-_AFTER: Final = timedelta(minutes=15)
+_AFTER: Final = timedelta(seconds=MAX_GAP_SECONDS)
 """Time after an hour whose readings its computation uses: one may show that the hour's last reading was misread, and a power
 ends the line from the hour's last power.
 """
