@@ -3,7 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-__all__ = ["days_before", "measurable", "utc_now"]
+__all__ = ["LONGEST_MONTH", "days_before", "measurable", "utc_now"]
+
+LONGEST_MONTH: Final = timedelta(days=31, hours=1)
+"""A month with 31 days in which clocks are set back, like October in Europe."""
 
 _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)

@@ -70,6 +70,14 @@ async def test_a_meter_that_never_reported_a_direction_has_the_other(fleet: Flee
     ]
 
 
+@pytest.mark.parametrize(("end", "status"), [("2026-10-31T23:00:00Z", 200), ("2026-10-31T23:00:01Z", 400)])
+async def test_a_month_in_which_clocks_are_set_back_fits_into_a_response(fleet: Fleet, end: str, status: int) -> None:
+    """October in Prague has 31 days and an hour."""
+    plant = await fleet.plant()
+    path = f"/trading/plants/{plant['id']}/meters?from=2026-09-30T22:00:00Z&to={end}"
+    assert (await fleet.call("GET", path, headers=fleet.viewer))[0] == status
+
+
 async def test_a_replaced_meter_keeps_its_readings(fleet: Fleet) -> None:
     plant = await metered(fleet)
     path = f"/trading/plants/{plant.id}/meters?from=2026-11-20T10:00:00Z&to=2026-11-20T13:00:00Z"

@@ -300,11 +300,13 @@ async def test_the_meter_follows_the_day(fleet: Fleet) -> None:
     energy = {row["time"][11:16]: row["energy"] for row in rows}
     assert energy["12:00"] < -2 < 0 < energy["02:00"] < energy["19:00"]
     assert {(row["meter_id"], row["interval"]) for row in rows} == {("P1-M1", 5)}
+    october = "from=2026-09-30T22:00:00Z&to=2026-10-31T23:00:00Z"
+    assert len((await esm(fleet, us, "GET", f"/plants/P1/meters?{october}"))[1]["readings"]) == (31 * 24 + 1) * 12
     for bad in (
         "from=2026-11-20T00:00:00Z",
         "from=x&to=y",
         "from=2026-11-21T00:00:00Z&to=2026-11-20T00:00:00Z",
-        "from=2026-01-01T00:00:00Z&to=2026-11-20T00:00:00Z",
+        "from=2026-01-01T00:00:00Z&to=2026-02-01T01:00:01Z",
         "from=0001-01-01T00:00:00%2B10:00&to=2026-11-20T00:00:00Z",
     ):
         status, answer = await esm(fleet, us, "GET", f"/plants/P1/meters?{bad}")

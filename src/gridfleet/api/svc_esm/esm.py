@@ -3,7 +3,7 @@
 import asyncio
 import base64
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Final, Literal
 from urllib.parse import parse_qs, unquote_plus
 
@@ -15,11 +15,11 @@ from gridfleet.api.time_blocks import TimeBlocks
 from gridfleet.domains.sandbox_esm import access, behaviour
 from gridfleet.domains.sandbox_esm.errors import ClientRefused
 from gridfleet.domains.sandbox_esm.models import PlanResponse, Reading, SandboxPlant
+from gridfleet.kernel.clock import LONGEST_MONTH
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.protocol.time_blocks import TimeBlock, complaints_about_blocks
 
-_MOST_SPAN: Final = timedelta(days=31)
 _CODES: Final = ("BAD_REQUEST", "UNAUTHORIZED", "INTERNAL_SERVER_ERROR")
 
 
@@ -172,8 +172,8 @@ async def validate_esm_config(client: str, db: Connection, external_plant_id: st
 async def list_esm_readings(client: str, db: Connection, external_plant_id: str, query: MeterRange) -> Readings:
     """Return what the plant's grid meter counted, every five minutes, over at most 31 days."""
     plant = await behaviour.plant_of(db, client, external_plant_id)
-    if query.since >= query.until or query.until - query.since > _MOST_SPAN:
-        raise ValidationFailed(details=[f"from: must be before to, by at most {_MOST_SPAN.days} days"])
+    if query.since >= query.until or query.until - query.since > LONGEST_MONTH:
+        raise ValidationFailed(details=["from: must be before to, by at most 31 days and an hour"])
     # In a thread: a month takes 60 ms.
     return Readings(await asyncio.to_thread(lambda: list(behaviour.readings(plant, query.since, query.until))))
 

@@ -12,15 +12,14 @@ from gridfleet.domains.trading.esm.messages import EsmReading
 from gridfleet.domains.trading.models import MeterRow
 from gridfleet.domains.trading.plans import LinkedPlant, refusal
 from gridfleet.kernel.caller import OrgScope
-from gridfleet.kernel.clock import measurable
+from gridfleet.kernel.clock import LONGEST_MONTH, measurable
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 
-__all__ = ["MOST_ROWS", "MOST_SPAN", "checked_range", "esm_meters", "in_buckets", "own_meters"]
+__all__ = ["MOST_ROWS", "checked_range", "esm_meters", "in_buckets", "own_meters"]
 
-MOST_SPAN: Final = timedelta(days=31)
 MOST_ROWS: Final = 200_000
-"""The most readings of a plant's own meters in one response, which is built in memory: those of four meters for 31 days."""
+"""The most readings of a plant's own meters in one response, which is built in memory: those of four meters for a month."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE: Final = timedelta(minutes=1)
@@ -39,8 +38,8 @@ def checked_range(start: datetime | None, end: datetime | None, now: datetime) -
     since = start or max(until, _FIRST + _USUAL_SPAN) - _USUAL_SPAN
     if since >= until:
         raise ValidationFailed(details=["from: must be before to"])
-    if until - since > MOST_SPAN:
-        raise ValidationFailed(details=[f"from: must be at most {MOST_SPAN.days} days before to"])
+    if until - since > LONGEST_MONTH:
+        raise ValidationFailed(details=["from: must be at most 31 days and an hour before to"])
     return since, until
 
 

@@ -1,7 +1,7 @@
 """Run a rule over history with the same conditions, cooldown and clearing as on live values."""
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -14,13 +14,13 @@ from gridfleet.domains.alerts.rules.registry import check_plant
 from gridfleet.domains.alerts.rules.units import in_unit, measured_unit
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.clock import LONGEST_MONTH
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 
-__all__ = ["MOST_POINTS", "MOST_SPAN", "BackTest", "PastAlert", "Replay", "back_test"]
+__all__ = ["MOST_POINTS", "BackTest", "PastAlert", "Replay", "back_test"]
 
 MOST_POINTS: Final = 1_000_000
-MOST_SPAN: Final = timedelta(days=31)
 _MOST_LISTED: Final = 1_000
 _BATCH: Final = 5_000
 
@@ -103,12 +103,12 @@ async def back_test(db: Connection, org: OrgScope, rule: AlertRule, start: datet
     """Run the rule over the organisation's history with `start` <= time < `end`.
 
     Raises:
-        ValidationFailed: The plant is not the organisation's, or the range has more than 31 days or more than a million values.
+        ValidationFailed: The plant is not the organisation's, or the range has more than a month or more than a million values.
         Forbidden: The rule covers all plants, and the caller is limited to some.
     """
     await check_plant(db, org, rule.plant_id)
-    if end - start > MOST_SPAN:
-        raise ValidationFailed(details=[f"from: must be at most {MOST_SPAN.days} days before to"])
+    if end - start > LONGEST_MONTH:
+        raise ValidationFailed(details=["from: must be at most 31 days and an hour before to"])
     if rule.unit is None:
         rule = msgspec.structs.replace(rule, unit=await measured_unit(db, org.organization_id, rule.plant_id, rule.metric))
     replay = Replay(rule)
