@@ -8,9 +8,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec import UNSET
 
+from gridfleet.domains.device_templates.catalogue import create_template, update_template
 from gridfleet.domains.device_templates.decoder import Metric
-from gridfleet.domains.device_templates.models import TemplateLevel
+from gridfleet.domains.device_templates.models import DeviceType, Signal, SignalRole, TemplateChanges, TemplateLevel
 from gridfleet.domains.plants import lifecycle, registry
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.models import PlantChanges
@@ -32,7 +34,7 @@ from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
 from support.builders.accounts import add_organization
-from support.builders.signal_roles import add_template, set_template
+from support.builders.signal_roles import SYSTEM, add_template, set_template
 from support.builders.telemetry_records import RecordedPlant, add_plant, member
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -760,14 +762,6 @@ async def test_a_device_keeps_the_energy_of_its_former_templates(site: RecordedP
         for key in ("first", "mistaken", "third", "renewed")
     ]
 
-    async def change_to(template_id: UUID) -> None:
-        org = administrator(site.organization_id)
-        async with site.database.transaction() as db:
-            if external_id is None:
-                await registry.update_plant(db, org, site.id, PlantChanges(template_id=template_id))
-            else:
-                await update_sub_device(db, org, site.id, external_id, SubDeviceChanges(template_id=template_id))
-
     def readings(number: int, *minutes: int) -> dict[datetime, list[float | None]]:
         return {MIDNIGHT + 2 * number * HOUR + minute * MINUTE: [100.0 + minute / 60] for minute in minutes}
 
@@ -775,11 +769,11 @@ async def test_a_device_keeps_the_energy_of_its_former_templates(site: RecordedP
     counters = [[Metric(key, "kWh", counter=True)] for key in ("first", "third", "renewed")]
     if external_id is not None:
         await site.add_device(external_id)
-    await change_to(first)
+    await change_template(site, external_id, first)
     for number, template_id in enumerate([first, *others]):
         if number:
-            await change_to(mistaken)
-            await change_to(template_id)
+            await change_template(site, external_id, mistaken)
+            await change_template(site, external_id, template_id)
         await site.write(external_id, counters[number], readings(number, 0, 60, 119))
         await work(site.database)
     for number in range(3):
@@ -791,6 +785,110 @@ async def test_a_device_keeps_the_energy_of_its_former_templates(site: RecordedP
         known = await role_metrics(db, [site.id])
     assert {one.key for one in known[site.id]} == {"first", "third", "renewed"}
     await check_totals(site.database, site.organization_id)
+
+
+async def change_template(site: RecordedPlant, external_id: str | None, template_id: UUID | None) -> None:
+    """Give a sub-device, or the plant itself if `external_id` is None, another template as a user does."""
+    org = administrator(site.organization_id)
+    async with site.database.transaction() as db:
+        if external_id is None:
+            await registry.update_plant(db, org, site.id, PlantChanges(template_id=template_id))
+        else:
+            assert template_id is not None
+            await update_sub_device(db, org, site.id, external_id, SubDeviceChanges(template_id=template_id))
+
+
+def powers(first: int, end: int, power: float) -> dict[datetime, list[float | None]]:
+    """Return a power every ten minutes of the hours from `first` to before `end`."""
+    return {MIDNIGHT + number * 10 * MINUTE: [power] for number in range(6 * first, 6 * end)}
+
+
+async def produced_by_hour(site: RecordedPlant) -> list[Any]:
+    """Return what was produced in the first eight hours."""
+    await work(site.database)
+    await check_totals(site.database, site.organization_id)
+    return column(await of_plant(site, range_of(EnergyBucket.HOUR)), "produced")[:8]
+
+
+async def test_a_device_that_gets_a_template_without_roles_has_the_standard_keys(site: RecordedPlant) -> None:
+    await set_template(site, "PV1", await add_template(site.database, yield_total="energy_produced"))
+    total = [Metric("yield_total", "kWh", counter=True)]
+    await site.write("PV1", total, {MIDNIGHT + number * HOUR: [100.0 + number] for number in range(4)})
+    await work(site.database)
+    await change_template(site, "PV1", await add_template(site.database))
+    await counted(site, {MIDNIGHT + number * HOUR: 5.0 + 2 * number for number in range(4, 8)})
+    assert await produced_by_hour(site) == [0, 1, 1, 1, 0, 2, 2, 2]
+
+
+async def test_a_counter_of_a_former_template_leaves_the_following_hours_to_power(site: RecordedPlant) -> None:
+    await site.add_device("INV1")
+    await set_template(site, "INV1", await add_template(site.database, former="pv_power", total="energy_produced"))
+    both = [Metric("former", "kW"), Metric("total", "kWh", counter=True)]
+    await site.write("INV1", both, {MIDNIGHT + number * 10 * MINUTE: [2.0, 100.0 + number / 3] for number in range(18)})
+    await work(site.database)
+    await change_template(site, "INV1", await add_template(site.database, renewed="pv_power"))
+    await site.write("INV1", ["renewed"], powers(3, 8, 2.0))
+    assert await produced_by_hour(site) == pytest.approx([2] * 8, abs=0.4)
+
+
+@pytest.mark.parametrize("has_another", [True, False])
+async def test_what_the_plant_measured_with_a_former_template_displaces_no_device_later(
+    site: RecordedPlant, has_another: bool
+) -> None:
+    """The hours before the change keep their energy, also if the plant has no template afterwards."""
+    await set_template(site, None, await add_template(site.database, TemplateLevel.PLANT, own="pv_power"))
+    await site.write(None, ["own"], powers(0, 3, 2.0))
+    await work(site.database)
+    another = await add_template(site.database, TemplateLevel.PLANT, load="load_power")
+    await change_template(site, None, another if has_another else None)
+    await site.write("PV1", ["active_power"], powers(3, 8, 3.0))
+    await site.write(None, ["own"], {MIDNIGHT + 65 * MINUTE: [2.0]})
+    if not has_another:  # the plant still sends the field
+        await site.write(None, [Metric("own", "")], powers(3, 8, 2.0))
+    assert await produced_by_hour(site) == pytest.approx([2, 2, 2, 3, 3, 3, 3, 3], abs=0.6)
+
+
+async def test_hours_before_a_signal_is_renamed_keep_their_energy(site: RecordedPlant) -> None:
+    """Also beside a signal that keeps its name."""
+    await site.add_device("INV1")
+    template_id = await add_template(site.database, total="energy_produced", load="load_power")
+    await set_template(site, "INV1", template_id)
+    former, renamed = ([Metric(key, "kWh", counter=True), Metric("load", "kW")] for key in ("total", "lifetime"))
+    await site.write("INV1", former, {MIDNIGHT + number * HOUR: [100.0 + number, 1.0] for number in range(4)})
+    await work(site.database)
+    await site.write("INV1", former, {MIDNIGHT + 3 * HOUR + 30 * MINUTE: [103.5, 1.0]})
+    signals = [
+        Signal(key="lifetime", field="total", role=SignalRole.ENERGY_PRODUCED),
+        Signal(key="load", field="load", role=SignalRole.LOAD_POWER),
+    ]
+    async with site.database.transaction() as db:
+        await update_template(db, SYSTEM, template_id, TemplateChanges(signals=signals))
+    await site.write("INV1", renamed, {MIDNIGHT + number * HOUR: [100.0 + number, 1.0] for number in range(4, 8)})
+    assert await produced_by_hour(site) == [0, 1, 1, 1.5, 0, 1, 1, 1]
+
+
+async def test_a_key_that_a_later_template_declares_has_no_former_role(site: RecordedPlant) -> None:
+    await site.add_device("INV1")
+    templates = [await add_template(site.database, **roles) for roles in ({"total": "energy_produced"}, {"load": "load_power"})]
+    await change_template(site, "INV1", templates[0])
+    await site.write("INV1", [Metric("total", "kWh", counter=True)], {MIDNIGHT + n * HOUR: [1.0 + n] for n in range(3)})
+    await change_template(site, "INV1", templates[1])
+    signals = [Signal(key=key, field=key, role=role) for key, role in (("total", UNSET), ("load", SignalRole.LOAD_POWER))]
+    async with site.database.transaction() as db:
+        name = str(new_id())
+        last = await create_template(
+            db,
+            SYSTEM,
+            name=name,
+            type=DeviceType.INVERTER,
+            level=TemplateLevel.SUB_DEVICE,
+            version=1,
+            signals=signals,
+            actions=[],
+        )
+    await change_template(site, "INV1", last.id)
+    async with site.database.transaction() as db:
+        assert await role_metrics(db, [site.id]) == {}
 
 
 async def test_a_new_meter_displaces_others_from_the_hour_of_its_first_value(database: Database) -> None:

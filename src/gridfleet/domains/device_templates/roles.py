@@ -50,7 +50,7 @@ def former_roles(
 
     Args:
         template: The template of the device until now.
-        successor: Its next template; None if the device is deleted.
+        successor: Its next template; None if it has none, or the device is deleted.
         external_id: Its external id; None for the plant itself.
     """
     declared = {} if template is None else {signal["key"]: signal["role"] for signal in template.signals if "role" in signal}

@@ -147,12 +147,12 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
         and plant.lifecycle_status is not Lifecycle.PENDING
     ):
         raise PlantStateForbids("authMethod can be changed only while the plant is PENDING.")
-    if isinstance(changes.template_id, UUID):
-        template = await get_template(db, changes.template_id)
-        if template.level is not TemplateLevel.PLANT:
+    if changes.template_id is not UNSET:
+        template = None if changes.template_id is None else await get_template(db, changes.template_id)
+        if template is not None and template.level is not TemplateLevel.PLANT:
             raise TemplateWrongLevel
         former = None if plant.template_id is None else await get_template(db, plant.template_id)
-        await roles_store.keep(db, org, plant_id, None, former_roles(former, template, None))
+        await roles_store.keep(db, org, plant_id, None, former_roles(former, template, None), template)
     given = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
     columns = {store.OWN_COLUMNS.get(name, name): value for name, value in given.items()}
     if not columns:

@@ -19,8 +19,8 @@ __all__ = ["Energy", "EnergyMeter", "RoleMetric", "energy_meters", "role_metrics
 class RoleMetric(NamedTuple):
     """A metric with a role that has had a value. Its unit may differ from layout to layout of the source.
 
-    `began_at` is the hour of the source's first value, None while no closed hour has one. `ended_at` is the time of its last
-    value if its sub-device was deleted.
+    `began_at` is the hour of the source's first value, None while no closed hour has one. `ended_at` is the time of the
+    metric's last value if its sub-device was deleted, or if it has the role from an earlier template.
     """
 
     role: SignalRole
@@ -69,8 +69,8 @@ async def role_metrics(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, 
     """Return the metrics with a role of those plants of any organisation that have one, newest sources first.
 
     The metrics of deleted sub-devices are included. A metric has the role that the present template of the sub-device with its
-    external id gives to its key, also for values of earlier templates. If that template gives no key of a layout a role, the
-    layout's metrics have the roles of the earlier templates.
+    external id gives to its key, also for values of earlier templates. A key that the present template does not declare has the
+    role of the earlier templates.
     """
     layouts: dict[tuple[int, tuple[str, ...]], LayoutIndex] = {}
     by_source: dict[int, list[store.RoleSourceRow]] = {}
@@ -79,14 +79,23 @@ async def role_metrics(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, 
     found: dict[UUID, list[RoleMetric]] = {}
     for source_id, group in by_source.items():
         first = group[0]
-        roles = {
-            key: role for row in group for key, role in signal_roles(row.roles, row.external_id).items() if key in row.keys
-        }
+        roles: dict[str, SignalRole] = {}
+        ends: dict[str, datetime | None] = {}
+        for row in group:
+            known = signal_roles(row.roles, row.external_id)
+            for key, end in zip(row.keys, row.ends, strict=True):
+                if key in known:
+                    roles[key] = known[key]
+                    ends[key] = _later(end, ends.get(key, end))
         source = LayoutSource(source_id, first.external_id, tuple(_layout(row, layouts) for row in group))
-        ended_at = max((row.ended_at for row in group if row.ended_at is not None), default=None)
-        if metrics := [RoleMetric(role, source, key, first.began_at, ended_at) for key, role in roles.items()]:
+        if metrics := [RoleMetric(role, source, key, first.began_at, ends[key]) for key, role in roles.items()]:
             found.setdefault(first.plant_id, []).extend(metrics)
     return found
+
+
+def _later(one: datetime | None, other: datetime | None) -> datetime | None:
+    """Return the later end; None is no end."""
+    return None if one is None or other is None else max(one, other)
 
 
 def _layout(row: store.RoleSourceRow, known: dict[tuple[int, tuple[str, ...]], LayoutIndex]) -> LayoutIndex:

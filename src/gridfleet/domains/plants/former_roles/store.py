@@ -5,20 +5,35 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from gridfleet.domains.device_templates.models import DeviceTemplate
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
 
-async def keep(db: Connection, org: OrgScope, plant_id: UUID, external_id: str | None, roles: Mapping[str, str]) -> None:
+async def keep(
+    db: Connection,
+    org: OrgScope,
+    plant_id: UUID,
+    external_id: str | None,
+    roles: Mapping[str, str],
+    successor: DeviceTemplate | None,
+) -> None:
     """Keep roles by key with the telemetry of a sub-device, or of the plant itself if `external_id` is None.
 
-    Roles of keys that never had a value are left out, so that changes of templates cannot collect roles without end.
+    Roles of keys that never had a value are left out, so that changes of templates cannot collect roles without end. Roles that
+    were kept before are deleted if `successor`, the next template, declares their keys.
     """
     await db.execute(
-        "UPDATE telemetry_source s SET roles = coalesce(s.roles, '{}') || k.roles FROM"
-        " (SELECT i.id, jsonb_object_agg(r.key, r.value) AS roles FROM telemetry_source i CROSS JOIN jsonb_each(%(roles)s) AS r"
-        " WHERE i.plant_id = %(plant)s AND i.organization_id = %(org)s AND i.external_id IS NOT DISTINCT FROM %(device)s"
-        " AND EXISTS (SELECT FROM telemetry_latest t JOIN telemetry_layout l ON l.id = t.layout_id"
-        " WHERE t.source_id = i.id AND r.key = ANY(l.metrics)) GROUP BY i.id) AS k WHERE s.id = k.id",
-        {"plant": plant_id, "org": org.organization_id, "device": external_id, "roles": Jsonb(dict(roles))},
+        "UPDATE telemetry_source s SET roles = (coalesce(s.roles, '{}') || coalesce("
+        "(SELECT jsonb_object_agg(r.key, r.value) FROM jsonb_each(%(roles)s) AS r"
+        " WHERE EXISTS (SELECT FROM telemetry_latest t JOIN telemetry_layout l ON l.id = t.layout_id"
+        " WHERE t.source_id = s.id AND r.key = ANY(l.metrics))), '{}')) - %(declared)s::text[]"
+        " WHERE s.plant_id = %(plant)s AND s.organization_id = %(org)s AND s.external_id IS NOT DISTINCT FROM %(device)s",
+        {
+            "plant": plant_id,
+            "org": org.organization_id,
+            "device": external_id,
+            "roles": Jsonb(dict(roles)),
+            "declared": [] if successor is None else [signal["key"] for signal in successor.signals],
+        },
     )

@@ -30,10 +30,10 @@ class SourceRow(NamedTuple):
 class RoleSourceRow(NamedTuple):
     """A source of a plant with one of its layouts, and those of the layout's metrics that have had a value and may have a role.
 
-    `roles` by key are those that the present template of the device with this external id declares. If the layout has none of
-    these keys, they include those of earlier templates. `began_at` is the hour of the source's first value, None
-    while no closed hour has one; `ended_at` is the time of the layout's last value if the sub-device of the source was deleted.
-    `positions` count from 0. Each list has an entry for each metric.
+    `roles` by key are those that the present template of the device with this external id declares, and those of earlier
+    templates and versions. `began_at` is the hour of the source's first value, None while no closed hour has one. `positions`
+    count from 0. `ends` are the times of the last values of metrics whose sub-device was deleted, or whose role is that of an
+    earlier template; None for the others. Each list has an entry for each metric.
     """
 
     plant_id: UUID
@@ -41,11 +41,11 @@ class RoleSourceRow(NamedTuple):
     source_id: int
     external_id: str | None
     began_at: datetime | None
-    ended_at: datetime | None
     layout_id: int
     keys: list[str]
     units: list[str]
     positions: list[int]
+    ends: list[datetime | None]
 
 
 async def sources(
@@ -98,14 +98,19 @@ async def role_sources(db: Connection, plant_ids: Sequence[UUID]) -> list[RoleSo
         "SELECT p.id AS plant_id, r.roles, s.id AS source_id, s.external_id,"
         " least((SELECT h.bucket FROM telemetry_hour h WHERE h.source_id = s.id ORDER BY h.bucket LIMIT 1),"
         " (SELECT min(y.hour) FROM telemetry_dirty y WHERE y.source_id = s.id)) AS began_at,"
-        " CASE WHEN s.external_id IS NOT NULL AND s.sub_device_id IS NULL THEN t.time END AS ended_at, l.id AS layout_id, v.*"
+        " l.id AS layout_id, v.*"
         " FROM plant p JOIN telemetry_source s ON s.plant_id = p.id AND s.organization_id = p.organization_id"
         " JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
         " LEFT JOIN sub_device d ON d.plant_id = p.id AND d.external_id = s.external_id LEFT JOIN device_template m"
         " ON m.id = CASE WHEN s.external_id IS NULL THEN p.template_id ELSE d.template_id END CROSS JOIN LATERAL"
-        " (SELECT CASE WHEN m.roles ?| l.metrics THEN m.roles"
-        " ELSE coalesce(s.roles, '{}') || coalesce(m.roles, '{}') END AS roles OFFSET 0) AS r CROSS JOIN LATERAL"
-        " (SELECT array_agg(u.key) AS keys, array_agg(u.unit) AS units, array_agg(u.number::int - 1) AS positions"
+        " (SELECT coalesce(m.roles, '{}') AS present, CASE WHEN s.external_id IS NULL AND m.id IS NULL AND '' = ALL (l.units)"
+        # What a plant without a template sends, perhaps with the names that its template had.
+        " THEN '{}' ELSE coalesce(m.former_roles, '{}') || coalesce(s.roles, '{}') END AS former OFFSET 0) AS k"
+        " CROSS JOIN LATERAL (SELECT CASE WHEN k.former ?| l.metrics THEN k.former || k.present ELSE k.present END AS roles"
+        " OFFSET 0) AS r CROSS JOIN LATERAL"
+        " (SELECT array_agg(u.key) AS keys, array_agg(u.unit) AS units, array_agg(u.number::int - 1) AS positions,"
+        " array_agg(CASE WHEN (s.external_id IS NOT NULL AND s.sub_device_id IS NULL)"
+        " OR (r.roles ? u.key AND NOT k.present ? u.key) THEN t.time END) AS ends"
         " FROM unnest(l.metrics, l.units, t.vals) WITH ORDINALITY AS u (key, unit, value, number)"
         " WHERE u.value IS NOT NULL AND CASE WHEN r.roles <> '{}' THEN r.roles ? u.key"
         " ELSE u.key = ANY(%(standard)s::text[]) END) AS v"
