@@ -287,14 +287,25 @@ async def by_the_hour(site: RecordedPlant, start: datetime, hours: int) -> None:
         await keep_energy(site.database)
 
 
-@pytest.mark.parametrize(("since", "asleep", "produced"), [(-7, 13, 2), (-7, 5, 2), (3, 5, 2), (-20, 30, 0)])
-async def test_a_counter_that_reads_zero_while_its_device_is_switched_off_continues(
-    site: RecordedPlant, since: int, asleep: int, produced: int
+@pytest.mark.parametrize(
+    ("reading", "since", "asleep", "produced"),
+    [
+        (0.0, -7, 13, 2),
+        (0.0, -7, 5, 2),
+        (0.0, 3, 5, 2),
+        (0.0, -20, 30, 0),
+        (-1.0, -7, 13, 2),
+        (-2147483648.0, 3, 5, 2),
+        (-1.0, -20, 30, 0),
+    ],
+)
+async def test_a_counter_that_reads_nothing_while_its_device_is_switched_off_continues(
+    site: RecordedPlant, reading: float, since: int, asleep: int, produced: int
 ) -> None:
     """For a night it continues from its level. After more than a day, as after any gap of this length, it adds nothing."""
     day_before = MIDNIGHT - timedelta(days=1)
     readings = {MIDNIGHT + since * HOUR - n * 10 * MINUTE: 9_000.0 - n for n in range(1, 13)}
-    readings |= {MIDNIGHT + since * HOUR + n * 10 * MINUTE: 0.0 for n in range(asleep * 6)}
+    readings |= {MIDNIGHT + since * HOUR + n * 10 * MINUTE: reading for n in range(asleep * 6)}
     readings |= {MIDNIGHT + (since + asleep) * HOUR + n * 10 * MINUTE: 9_001.0 + n for n in range(12)}
     await counted(site, readings)
     await work(site.database)

@@ -112,12 +112,13 @@ async def test_a_counter_that_was_misread_before_midnight_starts_from_the_readin
     assert (await energy(plant)).produced == 3.0
 
 
+@pytest.mark.parametrize("reading", [0.0, -1.0])
 @pytest.mark.parametrize(("since", "asleep"), [(-8, 12), (2, 6)])
-async def test_a_counter_that_reads_zero_while_its_device_is_switched_off_continues(
-    plant: RecordedPlant, since: int, asleep: int
+async def test_a_counter_that_reads_nothing_while_its_device_is_switched_off_continues(
+    plant: RecordedPlant, since: int, asleep: int, reading: float
 ) -> None:
     readings = {MIDNIGHT + (since * 60 - 5) * MINUTE: 1_000.0}
-    readings |= {MIDNIGHT + since * 60 * MINUTE + n * 10 * MINUTE: 0.0 for n in range(asleep * 6)}
+    readings |= {MIDNIGHT + since * 60 * MINUTE + n * 10 * MINUTE: reading for n in range(asleep * 6)}
     readings |= {MIDNIGHT + (since + asleep) * 60 * MINUTE: 1_001.0, MIDNIGHT + 10 * 60 * MINUTE: 1_003.0}
     await plant.write("PV1", PRODUCED, {time: [None, value] for time, value in readings.items()})
     assert (await energy(plant)).produced == 3.0

@@ -17,6 +17,7 @@ __all__ = [
     "counter_increase",
     "integrate_power",
     "is_misread",
+    "is_undisturbed",
     "limited",
     "self_consumption_percent",
     "steps",
@@ -36,18 +37,24 @@ def counter_increase(readings: Sequence[float], since: int = 0) -> float:
 
     A reading below half of the previous level is a reset: counting continues from it. A smaller fall adds nothing until the
     counter is back at its level. A single low or high reading that the next one reverts is ignored, and so are zeros, however
-    many, after which the counter is at its level or above: devices read zero while they are switched off. The readings before
-    `since` add nothing, but they set the level from which the counter rises.
+    many, after which the counter is at its level or above: devices read zero while they are switched off. Negative readings
+    count as zeros, except that no counter rises from them. The readings before `since` add nothing, but they set the level
+    from which the counter rises.
     """
     if len(readings) < 2 or since >= len(readings):
         return 0.0
-    if all(map(le, readings, readings[1:])):
+    if is_undisturbed(readings):
         return limited(readings[-1] - readings[max(0, since - 1)])
     return limited(sum(step.rise for step in islice(steps(readings), since, None)))
 
 
+def is_undisturbed(readings: Sequence[float]) -> bool:
+    """Return whether a counter never fell, and had no negative reading."""
+    return (not readings or readings[0] >= 0) and all(map(le, readings, readings[1:]))
+
+
 class CounterStep(NamedTuple):
-    """The result of one reading: how far the counter rose, and the level from which it rises next.
+    """The result of one reading: how far the counter rose, and the level from which it rises next; negative if it is not known.
 
     `was_zero` says whether zeros came last, or misread values after zeros. If the next reading is below the level, the counter
     rose to it from zero.
@@ -71,8 +78,10 @@ def steps(readings: Sequence[float], level: float | None = None, *, was_zero: bo
     level = readings[0] if level is None else level
     for reading, following in zip_longest(readings, readings[1:]):
         rise = 0.0
-        if reading == 0 < level:
+        if reading <= 0 < level or reading < 0 <= level:
             was_zero = True  # only the reading after the zeros shows whether this is a reset
+        elif level < 0:
+            level = reading
         elif following is None or not is_misread(level, reading, following):
             if reading >= level:
                 rise, level = limited(reading - level), reading

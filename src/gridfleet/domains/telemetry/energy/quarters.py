@@ -7,10 +7,16 @@ hours add up to days and plants to fleets.
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
-from operator import le
 from typing import Final, NamedTuple
 
-from gridfleet.domains.telemetry.energy.arithmetic import MAX_GAP_SECONDS, integrate_power, is_misread, limited, steps
+from gridfleet.domains.telemetry.energy.arithmetic import (
+    MAX_GAP_SECONDS,
+    integrate_power,
+    is_misread,
+    is_undisturbed,
+    limited,
+    steps,
+)
 from gridfleet.domains.telemetry.history.raw import Values
 
 __all__ = [
@@ -94,7 +100,7 @@ def counter_quarters(times: Sequence[int], readings: Sequence[float], start: int
         rises = [one if other is None else other for one, other in zip(earlier.rises, later.rises, strict=True)]
         return Rises(rises, earlier.falls | later.falls)
     edges = [bisect_left(times, start + number * QUARTER) for number in range(count + 1)]
-    if all(map(le, readings, readings[1:])):
+    if is_undisturbed(readings):
         return Rises(
             [
                 limited(readings[last - 1] - readings[max(first - 1, 0)]) if last > first else None

@@ -1,7 +1,7 @@
 """The level of counters whose readings begin with zeros.
 
 Devices read zero while they are switched off, for a whole night. If such zeros set the level, the energy of the counter's whole
-life would be counted in the morning.
+life would be counted in the morning. Negative readings count as zeros.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ async def with_levels(db: Connection, counters: Sequence[Counter]) -> list[Value
 
 def _rising(values: Values) -> int | None:
     """Return the index of the first positive reading after zeros; None without zeros at the beginning, or without one."""
-    if not values.values or values.values[0] != 0:
+    if not values.values or values.values[0] > 0:
         return None
     return next((place for place, reading in enumerate(values.values) if reading > 0), None)
 
