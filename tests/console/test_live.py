@@ -104,3 +104,36 @@ def test_a_lost_stream_is_said_and_opened_again(
     page.wait_for_timeout(2_000)
     rename(database_url, plant, "Barn")
     expect(page.get_by_role("link", name="Barn")).to_be_visible(timeout=SOON)
+
+
+def test_a_power_without_a_word_for_its_direction_keeps_its_sign(
+    watched: Watched, member: ConsoleUser, plant: UUID, database_url: str
+) -> None:
+    """An inverter consumes some watts at night, and the sign of its power may be configured wrongly."""
+    with psycopg.connect(database_url) as db:
+        db.execute("UPDATE plant SET status = 'ONLINE', last_seen_at = now() WHERE id = %s", (plant,))
+        db.execute(
+            "INSERT INTO plant_power (plant_id, measured_at, pv_kw, grid_kw, load_kw) VALUES (%s, now(), -5, -1.5, -2)",
+            (plant,),
+        )
+        # Without a newest value, the page of the plant says only that there is none.
+        db.execute(
+            "WITH source AS (INSERT INTO telemetry_source (organization_id, plant_id)"
+            " SELECT organization_id, id FROM plant WHERE id = %s RETURNING id), layout AS (INSERT INTO telemetry_layout"
+            " (digest, metrics, units, counters, minimums, maximums)"
+            " VALUES ('signs', '{load_power}', '{kW}', '{false}', '{NULL}', '{NULL}') RETURNING id)"
+            " INSERT INTO telemetry_latest (source_id, layout_id, time, vals)"
+            " SELECT source.id, layout.id, now(), '{-2}' FROM source, layout",
+            (plant,),
+        )
+    page = watched.page
+    member.log_in(page)
+    tiles = page.get_by_role("region", name="Totals of the fleet")
+    expect(tiles.get_by_text("-5.00 kW", exact=True)).to_be_visible()
+    expect(tiles.get_by_text("-2.00 kW", exact=True)).to_be_visible()
+    row = page.get_by_role("row").filter(has_text="SN-1")
+    expect(row.get_by_role("cell", name="-5.00 kW", exact=True)).to_be_visible()
+    expect(row.get_by_role("cell", name="1.50 kW exporting")).to_be_visible()
+    row.get_by_role("link", name="Roof").click()
+    flow = page.get_by_role("img", name="PV -5.00 kW, Grid 1.50 kW exporting, Load -2.00 kW", exact=True)
+    expect(flow).to_contain_text("PV-5.00 kW")

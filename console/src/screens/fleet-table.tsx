@@ -3,7 +3,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { type ReactNode, useEffect, useRef } from "react";
 import { type FleetPlant, plantsQuery } from "../fleet";
-import { energy, percent, sign, unsignedPower } from "../format/quantities";
+import { energy, percent, power, sign, unsignedPower } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import type { Sort } from "../searches/fleet";
 import { Failure } from "../ui/failure";
@@ -134,7 +134,7 @@ function Row({ plant, index, now, slug }: { plant: FleetPlant; index: number; no
           </Link>
         )}
       </td>
-      <td className={`number ${stale}`}>{unsignedPower(powers?.pvKw, locale)}</td>
+      <td className={`number ${stale}`}>{power(powers?.pvKw, locale)}</td>
       <td className={`number ${stale}`}>
         {unsignedPower(powers?.gridKw, locale)}
         <span className="fine">{texts.fleet.gridWord(sign(powers?.gridKw))}</span>

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { refusedPlantsQuery, summaryQuery } from "../fleet";
-import { count, energy, sign, unsignedPower } from "../format/quantities";
+import { count, energy, power, sign, unsignedPower } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { type FleetSearch, STATUSES } from "../searches/fleet";
 
@@ -35,10 +35,10 @@ export function FleetTiles() {
       />
       <Tile
         label={texts.fleet.pv}
-        value={unsignedPower(now.pvKw, locale)}
+        value={power(now.pvKw, locale)}
         note={texts.fleet.fresh(now.freshPlants, now.stalePlants)}
       />
-      <Tile label={texts.fleet.load} value={unsignedPower(now.loadKw, locale)} />
+      <Tile label={texts.fleet.load} value={power(now.loadKw, locale)} />
       <Tile
         label={texts.fleet.grid}
         value={unsignedPower(now.gridKw, locale)}

@@ -1,6 +1,6 @@
 import type { components } from "../api/schema";
 import type { FleetPlant } from "../fleet";
-import { energy, percent, sign, unsignedPower } from "../format/quantities";
+import { energy, percent, sign, power as signedPower, unsignedPower } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { Age } from "./age";
 import { Fact } from "./fact";
@@ -15,7 +15,7 @@ interface Props {
 interface Node {
   name: string;
   kilowatts: number | null;
-  /** What the power does, beside its number. */
+  /** What the power does, beside its number; "" where only a minus says so. */
   word: string;
   /** 1: energy comes from here, -1: it goes there, 0: neither. */
   gives: -1 | 0 | 1;
@@ -60,7 +60,7 @@ export function EnergyFlow({ plant, power, timeZone }: Props) {
   const shown = nodes.filter(({ kilowatts }) => kilowatts !== null);
   const charge = plant.soc === null ? "" : percent(plant.soc, locale);
   const sentence = shown.map(({ name, kilowatts, word }) =>
-    `${name} ${unsignedPower(kilowatts, locale)} ${word}`.trim(),
+    `${name} ${amount(kilowatts, word, locale)} ${word}`.trim(),
   );
   if (charge) sentence.push(`${texts.flow.soc} ${charge}`);
   return (
@@ -85,7 +85,7 @@ export function EnergyFlow({ plant, power, timeZone }: Props) {
             )}
             <text y="-16">{name}</text>
             <text y="3" className="amount">
-              {unsignedPower(kilowatts, locale)}
+              {amount(kilowatts, word, locale)}
             </text>
             <text y="17">{word}</text>
             {name === texts.fleet.battery && <text y="30">{charge}</text>}
@@ -106,6 +106,10 @@ export function EnergyFlow({ plant, power, timeZone }: Props) {
       )}
     </section>
   );
+}
+
+function amount(kilowatts: number | null, word: string, locale: string): string {
+  return word === "" ? signedPower(kilowatts, locale) : unsignedPower(kilowatts, locale);
 }
 
 /** The line between the centre and a node, with an arrow where energy goes. */
