@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-__all__ = ["IPNetwork", "is_within", "parse_address", "parse_network"]
+__all__ = ["IPNetwork", "is_within", "parse_address", "parse_network", "without_port"]
 
 IPNetwork = IPv4Network | IPv6Network
 
@@ -24,6 +24,14 @@ def is_within(text: str, networks: Iterable[IPNetwork]) -> bool:
     """Return whether the address belongs to one of the networks; False for a text that is not an address."""
     address = parse_address(text)
     return address is not None and any(address in network for network in networks)
+
+
+def without_port(text: str) -> str:
+    """Return an address without the port that some proxies add: `192.0.2.1:567`, `[2001:db8::1]:567`, `[2001:db8::1]`."""
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    host, _, port = text.partition(":")
+    return host if port.isdecimal() else text
 
 
 def parse_network(text: str) -> IPNetwork | None:

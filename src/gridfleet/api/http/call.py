@@ -9,7 +9,7 @@ from uuid import UUID
 
 from gridfleet.api.http.responses import Header
 from gridfleet.api.state import AppState
-from gridfleet.kernel.addresses import is_within, parse_address
+from gridfleet.kernel.addresses import is_within, parse_address, without_port
 from gridfleet.kernel.ids import look_up_text, new_id, parse_uuid
 
 __all__ = ["Call"]
@@ -70,7 +70,7 @@ class Call:
         # All header lines are read: a proxy may add its own header after the one that the client sent.
         lines = [value for name, value in self._scope["headers"] if name.lower() == b"x-forwarded-for"]
         for hop in reversed(b",".join(lines).decode("latin-1").split(",")):
-            named = parse_address(hop.strip())
+            named = parse_address(without_port(hop.strip()))
             if named is None or not is_within(ip, trusted):
                 break
             ip = str(named)
