@@ -66,10 +66,16 @@ async def test_a_session_of_another_user_cannot_be_ended(people: People) -> None
     assert (await people.call("GET", "/auth/me", who=ada)).status_code == 200
 
 
+def device(name: str) -> str:
+    return f"ExponentPushToken[{name}]"
+
+
 async def test_logging_out_everywhere_ends_only_the_users_own_sessions(people: People) -> None:
     ada, bob = await people.with_password("ada@example.com"), await people.person()
     second = await further(people, ada)
     refresh = await people.log_in("ada@example.com")
+    for who, name in ((ada, "Ada"), (bob, "Bob")):
+        assert (await people.call("POST", "/notifications/push-tokens", {"token": device(name)}, who=who)).status_code == 201
     everywhere = await people.call("POST", "/auth/logout-all", who=ada)
     assert (everywhere.status_code, set(everywhere.json())) == (200, {"message"})
     assert len(everywhere.headers.get_list("set-cookie")) == 2
@@ -79,6 +85,7 @@ async def test_logging_out_everywhere_ends_only_the_users_own_sessions(people: P
     answer = await people.call("POST", "/auth/refresh", headers={"cookie": cookie.split(";")[0]})
     refused(answer, 401, "REFRESH_TOKEN_INVALID")
     assert (await people.call("GET", "/auth/me", who=bob)).status_code == 200
+    assert await people.execute("SELECT token FROM push_token") == [(device("Bob"),)]
     assert (await people.log_in("ada@example.com")).status_code == 200
     assert await people.execute("SELECT token_version FROM user_account WHERE id = %s", ada.id) == [(2,)]
     assert "user.logged_out_everywhere" in [event["event"] for event in await people.events(of=ada.id)]

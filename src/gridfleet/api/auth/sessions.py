@@ -33,7 +33,7 @@ async def end_session(call: Call, caller: UserCaller, db: Connection, id: UUID) 
 
 @endpoint("POST", "/api/v1/auth/logout-all", caller=session(), codes=("UNAUTHORIZED", "INTERNAL_SERVER_ERROR"))
 async def logout_everywhere(call: Call, caller: UserCaller, db: Connection) -> Message:
-    """End every session of the caller immediately, including the present one."""
+    """End every session of the caller immediately, including the present one, and delete their push devices."""
     await sessions.end_all(db, caller)
     clear_session_cookies(call)
     return Message("You are logged out everywhere.")
