@@ -40,8 +40,11 @@ class FairThread:
         """Run `work` in the thread when the owner's earlier work is done, and return its result."""
         turn = self._turns.of(owner)
         await turn.acquire()
-        loop = asyncio.get_running_loop()
-        running = self._thread.submit(work)
-        # Work that has begun goes on when its caller is cancelled, and keeps its turn until then.
-        running.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(turn.release))
-        return await asyncio.wrap_future(running)
+        return await asyncio.shield(asyncio.create_task(self._run(turn, work)))
+
+    async def _run(self, turn: asyncio.Semaphore, work: Callable[[], _Made]) -> _Made:
+        """Run work that has its turn. It has a task of its own, because it goes on when its caller is cancelled."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        finally:
+            turn.release()
