@@ -9,10 +9,10 @@ from gridfleet.api.http.errors import PayloadTooLarge
 from gridfleet.api.http.responses import Receive
 from gridfleet.kernel.errors import CodedError, ValidationFailed
 
-__all__ = ["MAX_BODY_BYTES", "ClientGone", "decode_json", "read_body"]
+__all__ = ["MAX_BODY_BYTES", "READ_SECONDS", "ClientGone", "decode_json", "read_body"]
 
 MAX_BODY_BYTES: Final = 1024 * 1024
-_READ_SECONDS: Final = 30
+READ_SECONDS: Final = 30
 _DRAIN_BYTES: Final = 16 * 1024 * 1024
 _DRAIN_SECONDS: Final = 5
 
@@ -39,10 +39,10 @@ async def read_body(receive: Receive, announced: int, limit: int, count: Callabl
         await _drain(receive)
         raise PayloadTooLarge
     try:
-        async with asyncio.timeout(_READ_SECONDS):
+        async with asyncio.timeout(READ_SECONDS):
             return await _read(receive, limit, count)
     except TimeoutError:
-        raise ValidationFailed(details=[f"body: must arrive within {_READ_SECONDS} seconds"]) from None
+        raise ValidationFailed(details=[f"body: must arrive within {READ_SECONDS} seconds"]) from None
 
 
 async def _read(receive: Receive, limit: int, count: Callable[[int], None] | None) -> bytes:
