@@ -82,34 +82,37 @@ function Members() {
       }
     >
       <Failure error={members.error ?? change.error} />
-      {q === "" && members.data?.data.length === 0 && <p className="fine">{texts.people.noMembers}</p>}
-      <Table headings={[texts.people.name, texts.people.role, { label: texts.people.remove, kind: "hidden" }]}>
-        {members.data?.data.map((member) => (
-          <tr key={member.id}>
-            <th scope="row">
-              {member.user.name}
-              <span className="fine">{member.user.email}</span>
-            </th>
-            <td>
-              <select
-                aria-label={texts.people.roleOf(member.user.name)}
-                value={chosen?.member.id === member.id ? chosen.role : member.role}
-                disabled={member.userId === user.id || change.isPending}
-                onChange={(event) => choose({ member, role: event.target.value as Role })}
-              >
-                <Options values={ROLES} labels={texts.role} />
-              </select>
-            </td>
-            <td className="number">
-              {member.userId !== user.id && (
-                <button type="button" onClick={() => setRemoving(member)}>
-                  {texts.people.remove}
-                </button>
-              )}
-            </td>
-          </tr>
-        ))}
-      </Table>
+      {q === "" && members.data?.data.length === 0 ? (
+        <p className="fine">{texts.people.noMembers}</p>
+      ) : (
+        <Table headings={[texts.people.name, texts.people.role, { label: texts.people.remove, kind: "hidden" }]}>
+          {members.data?.data.map((member) => (
+            <tr key={member.id}>
+              <th scope="row">
+                {member.user.name}
+                <span className="fine">{member.user.email}</span>
+              </th>
+              <td>
+                <select
+                  aria-label={texts.people.roleOf(member.user.name)}
+                  value={chosen?.member.id === member.id ? chosen.role : member.role}
+                  disabled={member.userId === user.id || change.isPending}
+                  onChange={(event) => choose({ member, role: event.target.value as Role })}
+                >
+                  <Options values={ROLES} labels={texts.role} />
+                </select>
+              </td>
+              <td className="number">
+                {member.userId !== user.id && (
+                  <button type="button" onClick={() => setRemoving(member)}>
+                    {texts.people.remove}
+                  </button>
+                )}
+              </td>
+            </tr>
+          ))}
+        </Table>
+      )}
       {removing !== null && (
         <Confirm
           title={texts.people.removeTitle(removing.user.name)}
