@@ -77,6 +77,17 @@ async def test_a_rule_keeps_its_unit_and_is_compared_in_the_measurements(bench: 
     assert await inverter.notices() == []
 
 
+@pytest.mark.parametrize("condition", list(Condition))
+async def test_a_converted_threshold_is_the_decimal_that_was_written(bench: Bench, condition: Condition) -> None:
+    """2.01 × 1000 is 2009.9999999999998, and 16.1 × 1000 is 16100.000000000002."""
+    inverter = await Inverter.create(bench, "W")
+    threshold = 2.01 if condition is Condition.GT else 16.1
+    await inverter.rule(threshold=threshold, condition=condition, unit="kW")
+    await inverter.say(90, round(threshold * 1_000))
+    expected = ["Rule: inv.x of Plant is 16100 W, equal to 16100 W"] if condition is Condition.EQ else []
+    assert await inverter.messages() == expected
+
+
 async def test_an_alert_clears_at_its_converted_threshold(bench: Bench) -> None:
     inverter = await Inverter.create(bench, "W")
     await inverter.say(100, 900)
@@ -143,6 +154,9 @@ async def test_a_measurement_without_a_unit_is_compared_as_a_number(bench: Bench
     [
         (900.0, "W", "kW", 0.9),
         (0.57, "MW", "kW", 570.0),
+        (2.01, "MW", "kW", 2010.0),
+        (-1e-07, "kW", "W", -0.0001),
+        (4.1, "W", "kW", 0.0041),
         (1e308, "MWh", "Wh", 1.7976931348623157e308),
         (1.0, "W", "Wh", None),
         (1.0, "°C", "K", None),

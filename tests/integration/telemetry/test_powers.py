@@ -70,14 +70,18 @@ async def test_powers_and_energies_follow_the_newest_values(plant: RecordedPlant
     assert await refresh(plant) == row
 
 
-async def test_powers_in_watts_have_no_further_digits_in_kilowatts(plant: RecordedPlant) -> None:
-    """413 times the double nearest to 0.001 is 0.41300000000000003, and 0.1 + 0.2 is 0.30000000000000004."""
+async def test_converted_powers_have_no_further_digits(plant: RecordedPlant) -> None:
+    """413 * 0.001 is 0.41300000000000003, 4.1 / 1000 is 0.0040999999999999995, and 2.01 * 1000 is 2009.9999999999998."""
     now = utc_now()
     await plant.write("GRID", [Metric("active_power", "W")], {now: [413.0]})
     await plant.write("PV1", PV, {now: [100.0, 0.0]})
     await plant.write("PV2", PV, {now: [200.0, 0.0]})
     row = await refresh(plant)
     assert (row["grid_kw"], row["pv_kw"]) == (0.413, 0.3)
+    await plant.write("GRID", [Metric("active_power", "W")], {now + SECOND: [4.1]})
+    assert (await refresh(plant))["grid_kw"] == 0.0041
+    await plant.write("GRID", [Metric("active_power", "MW")], {now + 2 * SECOND: [2.01]})
+    assert (await refresh(plant))["grid_kw"] == 2010.0
 
 
 async def test_late_values_change_nothing(plant: RecordedPlant) -> None:

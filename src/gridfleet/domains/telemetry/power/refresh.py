@@ -20,7 +20,7 @@ from gridfleet.domains.telemetry.power.counting import count_energy, with_kept_h
 from gridfleet.domains.telemetry.power.models import EnergyState, RoleReading
 from gridfleet.domains.telemetry.power.newest import newest_power
 from gridfleet.domains.telemetry.power.store import CAPACITY_KEY, PowerRow, ReadingRow
-from gridfleet.domains.telemetry.units import KILO, in_kilo, size_of
+from gridfleet.domains.telemetry.units import KILO, exactly_in_kilo, size_of
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, limit_statements
 from gridfleet.kernel.isolation import SECONDS_OF_SEVERAL, may_be_poison, took_too_long
@@ -195,7 +195,7 @@ def _readings(row: ReadingRow) -> Iterator[RoleReading]:
         role = roles.get(key)
         if role is not None or (has_capacity and key == CAPACITY_KEY and unit in _CAPACITY_UNITS):
             size = KILO if role in (SignalRole.SOC, SignalRole.SOH) else size_of(unit)
-            yield RoleReading(role, row.source_id, row.external_id, key, in_kilo(value, size), microseconds(time))
+            yield RoleReading(role, row.source_id, row.external_id, key, exactly_in_kilo(value, size), microseconds(time))
 
 
 @lru_cache(maxsize=1_000)
