@@ -449,6 +449,31 @@ async def test_a_schedule_that_was_cancelled_or_is_over_is_not_restored(site: Pa
     assert await site.site("schedule_active") == (False,)
 
 
+@pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
+@pytest.mark.parametrize("before", ["none", "over", "cancelled"])
+async def test_a_refused_revision_can_be_sent_again(site: PartnerSite, before: str, answer: str) -> None:
+    if before != "none":
+        await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(0, 60)])
+        await site.acknowledge_newest("APPLIED")
+    if before == "cancelled":
+        await site.send("schedule.cancel", scheduleId="s")
+        await site.acknowledge_newest("APPLIED")
+    await site.send("schedule.set", scheduleId="s", revision=2, intervals=[step(70)])
+    await site.acknowledge({await site.newest(): answer}, seconds=61)
+    assert await site.site("schedule_active") == (False,)
+    if before != "none":
+        assert await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(70)]) == "SCHEDULE_INVALID"
+    assert await site.send("schedule.set", scheduleId="s", revision=2, intervals=[step(70)]) == "ACCEPTED"
+
+
+async def test_a_refused_cancellation_of_a_schedule_that_is_over_frees_no_revision(site: PartnerSite) -> None:
+    await site.send("schedule.set", scheduleId="s", revision=2, intervals=[step(0, 60)])
+    await site.acknowledge_newest("APPLIED")
+    await site.send("schedule.cancel", scheduleId="s")
+    await site.acknowledge({await site.newest(): "REJECTED"}, seconds=61)
+    assert await site.send("schedule.set", scheduleId="s", revision=2, intervals=[step(70)]) == "SCHEDULE_INVALID"
+
+
 async def test_nothing_of_the_time_before_a_move_is_restored(site: PartnerSite) -> None:
     await site.send("command.mode", mode="CHARGE", expiresAt=soon(HOUR))
     await site.acknowledge_newest("APPLIED")

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from gridfleet.domains.plants.commands.models import OPEN, CommandStatus, Transition
 from gridfleet.domains.vcp.confirmation import store
-from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
+from gridfleet.domains.vcp.confirmation.models import Kind, Predecessor, Unconfirmed
 from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.domains.vcp.sites.models import ModeOverride, ScheduleInterval, Site
 from gridfleet.kernel.clock import utc_now
@@ -127,13 +127,12 @@ async def _with_override_before(db: Connection, site: Site, refused: UUID, now: 
 
 async def _restore_schedule(db: Connection, site: Site, row: Unconfirmed, end: Transition) -> Site:
     """Return the site with the schedule from before a refused schedule or a refused cancellation."""
-    before = None
+    last = None
     if site.schedule_command_id is not None:
-        before = await store.predecessor(db, site.plant_id, [CommandType.SCHEDULE], site.schedule_command_id)
-    intervals = _intervals(before.routing_key, before.payload) if before is not None else []
+        last = await store.predecessor(db, site.plant_id, [CommandType.SCHEDULE], site.schedule_command_id)
+    intervals = _intervals(last.routing_key, last.payload) if last is not None else []
     await sites.delete_intervals(db, site.plant_id)
-    if not any(interval.end > end.at for interval in intervals):
-        before = None
+    before = last if any(interval.end > end.at for interval in intervals) else None
     restored = None if before is None else {name: before.payload[name] for name in ("scheduleId", "revision")}
     held = await store.setpoint_in_force(db, site.plant_id)
     if held is not None and held.schedule not in (None, restored) and held.ends_at is not None and held.ends_at > end.at:
@@ -142,7 +141,10 @@ async def _restore_schedule(db: Connection, site: Site, row: Unconfirmed, end: T
         await store.expect(db, mode)
     if before is None:
         await store.delete(db, site.plant_id, Kind.SCHEDULE, Kind.STEP)
-        return replace(site, schedule_ends_at=None, schedule_command_id=None)
+        schedule_id, revision = await _last_schedule(db, site, last)
+        return replace(
+            site, schedule_id=schedule_id, schedule_revision=revision, schedule_ends_at=None, schedule_command_id=None
+        )
     await sites.insert_intervals(db, site.plant_id, intervals)
     if held is not None and held.schedule is None:  # a partner's setpoint has replaced the steps that began before it
         await sites.mark_done(db, site.plant_id, held.issued_at)
@@ -156,9 +158,31 @@ async def _restore_schedule(db: Connection, site: Site, row: Unconfirmed, end: T
     )
 
 
+async def _last_schedule(db: Connection, site: Site, last: Predecessor | None) -> tuple[str | None, int | None]:
+    """Return the id and the revision of the schedule before a refused one, even if it is over or was cancelled.
+
+    The partner may send a refused revision again.
+
+    Args:
+        last: The newest schedule or cancellation before the refused one.
+    """
+    if site.schedule_command_id is None:
+        return site.schedule_id, site.schedule_revision
+    if last is not None and not _sets(last.routing_key):
+        last = await store.predecessor(db, site.plant_id, [CommandType.SCHEDULE], last.id)
+    if last is None or not _sets(last.routing_key):
+        return None, None
+    return last.payload["scheduleId"], last.payload["revision"]
+
+
+def _sets(routing_key: str) -> bool:
+    """Return whether a schedule command sets a schedule; otherwise it cancels one."""
+    return routing_key.endswith(".set")
+
+
 def _intervals(routing_key: str, payload: Mapping[str, object]) -> Sequence[ScheduleInterval]:
     """Return the intervals of a partner command in the log. A cancellation has none."""
-    if not routing_key.endswith(".set"):
+    if not _sets(routing_key):
         return []
     command = open_command(CommandKind.SCHEDULE_SET, msgspec.json.encode(payload))
     assert isinstance(command, ScheduleSet)
