@@ -43,6 +43,7 @@ MIDNIGHT = TODAY - timedelta(days=2)
 """The beginning of a day whose hours are closed."""
 PRODUCED = [Metric("active_power", "kW"), Metric("energy_produced", "kWh", counter=True)]
 METERED = [Metric("energy_imported", "kWh", counter=True), Metric("energy_exported", "kWh", counter=True)]
+LIMITED = [Metric("active_power", "W", minimum=0.0, maximum=4e3), Metric("energy_produced", "Wh", True, 100.0, 1e9)]
 NAMES = ("produced", "imported", "exported", "charged", "discharged")
 
 
@@ -321,6 +322,36 @@ async def test_a_counter_that_reads_nothing_while_its_device_is_switched_off_con
     assert column(await of_plant(site, range_of(EnergyBucket.HOUR, days=2, start=day_before)), "produced") == together
 
 
+@pytest.mark.parametrize("reading", [4_294_967_295.0, 99.0])
+@pytest.mark.parametrize(("since", "without", "produced"), [(-7, 13, 2), (3, 5, 2), (-20, 30, 0)])
+async def test_a_counter_continues_after_readings_outside_its_limits(
+    site: RecordedPlant, reading: float, since: int, without: int, produced: int
+) -> None:
+    """For up to a day, as after zeros."""
+    day_before = MIDNIGHT - timedelta(days=1)
+    readings = {MIDNIGHT + since * HOUR - n * 10 * MINUTE: 9e6 - n * 1e3 for n in range(1, 13)}
+    readings |= {MIDNIGHT + since * HOUR + n * 10 * MINUTE: reading for n in range(without * 6)}
+    readings |= {MIDNIGHT + (since + without) * HOUR + n * 10 * MINUTE: 9.001e6 + n * 1e3 for n in range(12)}
+    await site.write("PV1", LIMITED, {time: [None, value] for time, value in readings.items()})
+    await work(site.database)
+    together = column(await of_plant(site, range_of(EnergyBucket.HOUR, days=2, start=day_before)), "produced")
+    assert {n - 24: energy for n, energy in enumerate(together) if energy} == {
+        since - 2: 5,
+        since - 1: 6,
+        since + without: produced + 5,
+        since + without + 1: 6,
+    }
+    await check_totals(site.database, site.organization_id)
+    await by_the_hour(site, day_before, 48)
+    assert column(await of_plant(site, range_of(EnergyBucket.HOUR, days=2, start=day_before)), "produced") == together
+
+
+async def test_powers_outside_their_limits_are_integrated(site: RecordedPlant) -> None:
+    await site.write("PV1", LIMITED, {MIDNIGHT + n * 10 * MINUTE: [6_000.0, None] for n in range(7)})
+    await work(site.database)
+    assert column(await of_plant(site, range_of(EnergyBucket.DAY)), "produced") == [6.0]
+
+
 @pytest.mark.parametrize("misread", [0.0, 150.0, 300.0])
 @pytest.mark.parametrize("minutes", [60, 10])
 async def test_a_misread_counter_has_the_same_energy_if_each_hour_is_computed_after_its_end(
@@ -363,6 +394,16 @@ async def test_a_counter_continues_from_a_deleted_reading(site: RecordedPlant) -
     imported = {place: value for place, value in enumerate(column(found, "imported")) if value}
     assert imported == {10: pytest.approx(5), 23: pytest.approx(13), 25: pytest.approx(2)}
     await check_totals(site.database, site.organization_id)
+
+
+async def test_a_counter_continues_from_a_deleted_reading_within_its_limits(site: RecordedPlant) -> None:
+    readings = {-4: 7e6, -3: 8e6, -2: 4_294_967_295.0, 1: 4_294_967_295.0, 2: 8.001e6, 3: 8.003e6}
+    await site.write("PV1", LIMITED, {MIDNIGHT + hour * HOUR: [None, reading] for hour, reading in readings.items()})
+    await work(site.database)
+    await delete_before(site.database, MIDNIGHT)
+    await by_the_hour(site, MIDNIGHT, 4)
+    found = column(await of_plant(site, range_of(EnergyBucket.HOUR)), "produced")
+    assert {place: value for place, value in enumerate(found) if value} == {2: 1.0, 3: 2.0}
 
 
 async def test_late_values_after_deleted_ones_count_once(site: RecordedPlant) -> None:

@@ -25,6 +25,7 @@ MILLISECOND = timedelta(milliseconds=1)
 
 PRODUCED = [Metric("active_power", "kW"), Metric("energy_produced", "kWh", counter=True)]
 METERED = [Metric("energy_imported", "kWh", counter=True), Metric("energy_exported", "kWh", counter=True)]
+LIMITED = [Metric("active_power", "W", minimum=0.0, maximum=4e3), Metric("energy_produced", "Wh", True, 100.0, 1e9)]
 
 
 @pytest.fixture
@@ -122,6 +123,35 @@ async def test_a_counter_that_reads_nothing_while_its_device_is_switched_off_con
     readings |= {MIDNIGHT + (since + asleep) * 60 * MINUTE: 1_001.0, MIDNIGHT + 10 * 60 * MINUTE: 1_003.0}
     await plant.write("PV1", PRODUCED, {time: [None, value] for time, value in readings.items()})
     assert (await energy(plant)).produced == 3.0
+
+
+@pytest.mark.parametrize("reading", [4_294_967_295.0, 1_000_000_001.0, 99.0])
+@pytest.mark.parametrize(("since", "without"), [(-8, 12), (2, 6)])
+async def test_a_counter_continues_after_readings_outside_its_limits(
+    plant: RecordedPlant, since: int, without: int, reading: float
+) -> None:
+    readings = {MIDNIGHT + (since * 60 - 5) * MINUTE: 999_997_000.0}
+    readings |= {MIDNIGHT + since * 60 * MINUTE + n * 10 * MINUTE: reading for n in range(without * 6)}
+    readings |= {MIDNIGHT + (since + without) * 60 * MINUTE: 999_998_000.0, MIDNIGHT + 10 * 60 * MINUTE: 1_000_000_000.0}
+    await plant.write("PV1", LIMITED, {time: [None, value] for time, value in readings.items()})
+    assert (await energy(plant)).produced == 3.0
+
+
+async def test_readings_are_compared_with_the_limits_of_their_layout(plant: RecordedPlant) -> None:
+    in_kwh = [Metric("energy_produced", "kWh", True, maximum=1e4)]
+    readings = [9_000.0, 9_001.0, 4_294_967.0, 4_294_967.0, 4_294_967.0, 9_002.0]
+    await plant.write("PV1", in_kwh, {MIDNIGHT + n * MINUTE: [value] for n, value in enumerate(readings)})
+    readings = [9_003e3, 4_294_967_295.0, 4_294_967_295.0, 9_004e3]
+    await plant.write("PV1", LIMITED, {MIDNIGHT + n * MINUTE: [None, value] for n, value in enumerate(readings, 10)})
+    readings = [9_005.0, 2e4, 2e4]
+    unlimited = [Metric("energy_produced", "kWh", True)]
+    await plant.write("PV1", unlimited, {MIDNIGHT + n * MINUTE: [value] for n, value in enumerate(readings, 20)})
+    assert (await energy(plant)).produced == 11_000.0
+
+
+async def test_powers_outside_their_limits_are_integrated(plant: RecordedPlant) -> None:
+    await plant.write("PV1", LIMITED, {MIDNIGHT + n * 10 * MINUTE: [6_000.0, None] for n in range(7)})
+    assert (await energy(plant)).produced == 6.0
 
 
 @pytest.mark.parametrize("zeros_since", [-70, 1])

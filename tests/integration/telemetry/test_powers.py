@@ -70,6 +70,17 @@ async def test_powers_and_energies_follow_the_newest_values(plant: RecordedPlant
     assert await refresh(plant) == row
 
 
+async def test_a_counter_continues_after_readings_outside_its_limits(plant: RecordedPlant) -> None:
+    """A power outside its limits remains the newest power."""
+    now = utc_now()
+    limited = [Metric("active_power", "W", minimum=0.0, maximum=4e3), Metric("energy_produced", "Wh", True, 100.0, 1e9)]
+    nothing = 4_294_967_295.0
+    for place, reading in enumerate([7e6, nothing, nothing, 99.0, nothing, 7.001e6, 7.003e6]):
+        await plant.write("PV1", limited, {now + (place - 10) * SECOND: [5_000.0, reading]})
+        row = await refresh(plant)
+        assert (row["pv_kw"], row["produced_kwh"]) == (5.0, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 3.0][place])
+
+
 async def test_converted_powers_have_no_further_digits(plant: RecordedPlant) -> None:
     """413 * 0.001 is 0.41300000000000003, 4.1 / 1000 is 0.0040999999999999995, and 2.01 * 1000 is 2009.9999999999998."""
     now = utc_now()

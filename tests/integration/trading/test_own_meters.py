@@ -126,6 +126,21 @@ async def test_an_edited_unit_and_values_of_any_size(fleet: Fleet) -> None:
     assert all(isinstance(energy, float) and isfinite(energy) for energy in energies)
 
 
+async def test_readings_outside_the_limits_of_a_counter_add_nothing(fleet: Fleet) -> None:
+    plant = await metered(fleet)
+    limited = [Metric("energy_imported", "kWh", counter=True, minimum=100.0, maximum=1e6)]
+    for first in (-70, 20):  # at the beginning of what is read, and in the middle
+        await plant.delete_device("QUIET")
+        await plant.add_device("QUIET")
+        async with plant.database.transaction() as db:
+            await db.execute("UPDATE sub_device SET type = 'METER' WHERE external_id = 'QUIET'")
+        counts = {n: 4_294_967.295 if first <= n < first + 21 else 5_000 + n / 10 for n in range(-70, 71)}
+        await plant.write("QUIET", limited, {START + timedelta(minutes=n): (count,) for n, count in counts.items()})
+        _, rows = await fleet.call("GET", f"/trading/plants/{plant.id}/meters?{HOUR}")
+        energies = [row["energy"] for row in rows if row["meter_id"] == "QUIET"]
+        assert (len(energies), sum(energies)) == (12, pytest.approx(6.0))
+
+
 async def test_linking_a_plant_hands_its_metering_to_the_esm(fleet: Fleet) -> None:
     plant = await metered(fleet)
     path = f"/trading/plants/{plant.id}/meters?{HOUR}"

@@ -25,9 +25,9 @@ def converted(value: float, unit: str, to: str) -> float | None:
     return _resized(value, SIZES[unit], SIZES[to])
 
 
-def size_of(unit: str) -> int:
+def size_of(unit: str | None) -> int:
     """Return the size of a unit in W or Wh. Values without a known unit are taken to be in kW or kWh."""
-    return SIZES.get(unit, KILO)
+    return KILO if unit is None else SIZES.get(unit, KILO)
 
 
 def in_kilo(value: float, size: int) -> float:

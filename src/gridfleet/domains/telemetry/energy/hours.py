@@ -36,7 +36,7 @@ from gridfleet.domains.telemetry.energy.quarters import (
 )
 from gridfleet.domains.telemetry.energy.zeros import with_levels
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
-from gridfleet.domains.telemetry.history.models import LayoutSource
+from gridfleet.domains.telemetry.history.models import LayoutSource, SeriesPosition
 from gridfleet.domains.telemetry.history.raw import Values
 from gridfleet.domains.telemetry.roles import Energy, EnergyMeter, RoleMetric, energy_meters
 from gridfleet.domains.telemetry.units import KILO, in_kilo, size_of
@@ -88,6 +88,7 @@ class _Metric(NamedTuple):
     run: int
     source: LayoutSource
     key: str
+    is_counter: bool
 
     @property
     def name(self) -> "_Name":
@@ -222,7 +223,7 @@ async def _counters(
         metric.name: metric
         for number, meter in meters
         for key in meter.counters
-        for metric in [_Metric(number, meter.source, key)]
+        for metric in [_Metric(number, meter.source, key, True)]
     }
     for some in _portions(list(metrics.values()), runs, until):
         values = await _read(db, some, runs)
@@ -261,7 +262,7 @@ async def _powers(
         metric.name: metric
         for number, meter in meters
         for key in meter.powers
-        for metric in [_Metric(number, meter.source, key)]
+        for metric in [_Metric(number, meter.source, key, False)]
     }
     for some in _portions(list(metrics.values()), runs, until):
         values = await _read(db, some, runs)
@@ -298,9 +299,9 @@ def _picks(number: int, metric: _Metric, start: datetime, end: datetime) -> list
     found = []
     for layout in sorted(metric.source.layouts, key=lambda layout: layout.id):
         if metric.key in layout.positions:
-            position = layout.positions[metric.key]
-            size = size_of(layout.metrics[position].unit)
-            found.append((store.Pick(number, metric.source.id, layout.id, position, start, end), size))
+            _, _, position, unit, *limits = SeriesPosition.of(metric.source.id, layout, layout.positions[metric.key])
+            pick = store.Pick(number, metric.source.id, layout.id, position, start, end, *limits if metric.is_counter else ())
+            found.append((pick, size_of(unit)))
     return found
 
 

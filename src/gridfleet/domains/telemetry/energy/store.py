@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -17,7 +18,10 @@ _LOOKAHEAD: Final = timedelta(hours=24)
 
 
 class Pick(NamedTuple):
-    """Values to read: a position of one layout of a source, in a span. `number` is the caller's."""
+    """Values to read: a position of one layout of a source, in a span. `number` is the caller's.
+
+    Values outside `low`…`high` are returned as -1: a counter without a value.
+    """
 
     number: int
     source_id: int
@@ -25,6 +29,8 @@ class Pick(NamedTuple):
     position: int
     start: datetime
     end: datetime
+    low: float = -inf
+    high: float = inf
 
 
 async def dirty_plants(db: Connection) -> dict[UUID, UUID | None]:
@@ -124,9 +130,10 @@ def _columns(picks: Sequence[Pick]) -> list[list[Any]]:
 
 
 _PICKS: Final = (
-    "unnest(%s::int[], %s::int[], %s::int[], %s::int[], %s::timestamptz[], %s::timestamptz[])"
-    " AS w (number, source_id, layout_id, place, start, finish)"
+    "unnest(%s::int[], %s::int[], %s::int[], %s::int[], %s::timestamptz[], %s::timestamptz[], %s::float8[], %s::float8[])"
+    " AS w (number, source_id, layout_id, place, start, finish, low, high)"
 )
+_VALUE: Final = "CASE WHEN f.value BETWEEN w.low AND w.high THEN f.value ELSE -1 END"
 
 
 async def readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, bytes, bytes]]:
@@ -136,7 +143,7 @@ async def readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, byt
     """
     cursor = db.cursor(binary=True)
     await cursor.execute(
-        "SELECT w.number, string_agg(timestamptz_send(f.time), ''::bytea), string_agg(float8send(f.value), ''::bytea)"
+        f"SELECT w.number, string_agg(timestamptz_send(f.time), ''::bytea), string_agg(float8send({_VALUE}), ''::bytea)"
         f" FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL (SELECT time, value FROM"
         " (SELECT time, value, lead(time) OVER (ORDER BY time) AS next"
         " FROM (SELECT time, vals[w.place + 1] AS value FROM telemetry_frame WHERE source_id = w.source_id"
@@ -152,21 +159,26 @@ async def readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, byt
 
 
 async def last_readings(db: Connection, picks: Sequence[Pick], *, positive: bool = False) -> list[tuple[int, datetime, float]]:
-    """Return (number, time, value) of the last two readings of each pick with readings; with `positive`, of positive ones.
+    """Return (number, time, value) of the last two readings of each pick with readings.
+
+    With `positive`, these are the last positive ones within the pick's limits.
 
     The frames of a pick's first hours may be deleted. Their last readings come from the roll-ups, one of each hour with the
     start of the hour as its time. Frames of deleted days that arrived later are in no roll-up and do not count.
     """
-    wanted = "> 0" if positive else "IS NOT NULL"
+    of_frame, of_hour = (
+        f"{value} > 0 AND {value} BETWEEN w.low AND w.high" if positive else f"{value} IS NOT NULL"
+        for value in ("vals[w.place + 1]", "lasts[w.place + 1]")
+    )
     cursor = await db.execute(
-        f"SELECT w.number, f.time, f.value FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL"
+        f"SELECT w.number, f.time, {_VALUE} FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL"
         " ((SELECT time, vals[w.place + 1] AS value FROM telemetry_frame"
         " WHERE source_id = w.source_id AND time >= greatest(w.start, s.raw_from) AND time < w.finish"
         " AND layout_id = w.layout_id AND time >= %s::timestamptz AND time < %s::timestamptz"
-        f" AND vals[w.place + 1] {wanted} ORDER BY time DESC LIMIT 2) UNION ALL"
+        f" AND {of_frame} ORDER BY time DESC LIMIT 2) UNION ALL"
         " (SELECT bucket, lasts[w.place + 1] FROM telemetry_hour"
         " WHERE source_id = w.source_id AND bucket >= w.start AND bucket < least(w.finish, s.raw_from)"
-        f" AND layout_id = w.layout_id AND lasts[w.place + 1] {wanted} ORDER BY bucket DESC LIMIT 2)"
+        f" AND layout_id = w.layout_id AND {of_hour} ORDER BY bucket DESC LIMIT 2)"
         " ORDER BY time DESC LIMIT 2) AS f",
         (*_columns(picks), min(pick.start for pick in picks), max(pick.end for pick in picks)),
         prepare=False,
@@ -188,7 +200,7 @@ async def had_values_before(db: Connection, moments: Sequence[tuple[int, int, da
 async def next_readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, datetime, float]]:
     """Return (number, time, value) of the first reading of each pick with readings, without those of deleted days."""
     cursor = await db.execute(
-        f"SELECT w.number, f.time, f.value FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL"
+        f"SELECT w.number, f.time, {_VALUE} FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL"
         " (SELECT time, vals[w.place + 1] AS value FROM telemetry_frame"
         " WHERE source_id = w.source_id AND time >= greatest(w.start, s.raw_from) AND time < w.finish"
         " AND layout_id = w.layout_id AND time >= %s::timestamptz AND time < %s::timestamptz"

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import Final
 from uuid import UUID
@@ -26,7 +27,7 @@ from gridfleet.domains.telemetry.energy.quarters import continued
 from gridfleet.domains.telemetry.energy.series import MOST_SECONDS, EnergyQuery, energy_of_plant
 from gridfleet.domains.telemetry.energy.zeros import with_levels
 from gridfleet.domains.telemetry.frames.models import microseconds
-from gridfleet.domains.telemetry.history.models import LayoutSource
+from gridfleet.domains.telemetry.history.models import LayoutSource, SeriesPosition
 from gridfleet.domains.telemetry.history.raw import Values, read_values
 from gridfleet.domains.telemetry.history.series import plant_sources
 from gridfleet.domains.telemetry.units import KILO, in_kilo, size_of
@@ -134,16 +135,17 @@ def _from_the_hour_before(readings: Values, midnight: datetime) -> Values:
 async def read_in_kilo(db: Connection, source: LayoutSource, key: str, start: datetime, end: datetime) -> Values:
     """Return a source's values of one metric with `start` <= time < `end` in kW or kWh, each by the unit of its layout.
 
+    Readings of a counter outside the limits of its layout are negative: they count as no value.
     A metric without a known unit is assumed to be in kW or kWh, like the standard keys. If an edited template gave the metric
     another unit, both layouts may have values of the same time; the value of the newer layout is used.
     """
-    picks: dict[int, list[tuple[int, int]]] = {}
+    picks: dict[int, list[SeriesPosition]] = {}
     for layout in sorted(source.layouts, key=lambda layout: layout.id):
         if key in layout.positions:
-            position = layout.positions[key]
-            size = size_of(layout.metrics[position].unit)
+            position = SeriesPosition.of(source.id, layout, layout.positions[key])
+            size = size_of(position.unit)
             # The size of the newest layout comes last.
-            picks[size] = [*picks.pop(size, ()), (layout.id, position)]
+            picks[size] = [*picks.pop(size, ()), position if key != _POWER else position._replace(low=-inf, high=inf)]
     read = [(await read_values(db, source.id, chosen, start, end), size) for size, chosen in picks.items()]
     return await computed(partial(_merged, read), sum(len(values.times) for values, _ in read))
 

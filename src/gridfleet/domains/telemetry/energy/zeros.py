@@ -1,7 +1,8 @@
 """The level of counters whose readings begin with zeros.
 
 Devices read zero while they are switched off, for a whole night. If such zeros set the level, the energy of the counter's whole
-life would be counted in the morning. Negative readings count as zeros.
+life would be counted in the morning. Negative readings count as zeros. Those outside the limits of their signal were read as
+negative ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from operator import itemgetter
 from gridfleet.domains.telemetry.energy import store
 from gridfleet.domains.telemetry.energy.quarters import LONGEST_GAP
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
-from gridfleet.domains.telemetry.history.models import LayoutSource
+from gridfleet.domains.telemetry.history.models import LayoutSource, SeriesPosition
 from gridfleet.domains.telemetry.history.raw import Values
 from gridfleet.domains.telemetry.units import in_kilo, size_of
 from gridfleet.kernel.db import Connection
@@ -60,9 +61,9 @@ async def _earlier(db: Connection, counters: Sequence[Counter], risings: Mapping
         start, end = to_datetime(times[rising] - LONGEST_GAP), to_datetime(times[0])
         for layout in sorted(source.layouts, key=lambda layout: layout.id):
             if key in layout.positions and start < end:
-                position = layout.positions[key]
-                picks.append(store.Pick(len(picks), source.id, layout.id, position, start, end))
-                owners.append((number, size_of(layout.metrics[position].unit)))
+                _, _, position, unit, low, high = SeriesPosition.of(source.id, layout, layout.positions[key])
+                picks.append(store.Pick(len(picks), source.id, layout.id, position, start, end, low, high))
+                owners.append((number, size_of(unit)))
     rows = await store.last_readings(db, picks, positive=True) if picks else []
     newest: dict[int, tuple[int, float]] = {}
     for number, time, value in sorted(rows):  # newer layouts come last

@@ -45,16 +45,13 @@ def _unpack(times: bytes, values: bytes, distinct: bool) -> Values:
 
 
 async def read_values(
-    db: Connection, source_id: int, picks: Sequence[tuple[int, int]], start: datetime, end: datetime
+    db: Connection, source_id: int, positions: Sequence[SeriesPosition], start: datetime, end: datetime
 ) -> Values:
     """Return the values of one metric of a source with `start` <= time < `end`, of each second the last one.
 
-    So a day has at most 86,400, however often a plant measures.
-
-    Args:
-        picks: (layout id, position from 0) of the metric.
+    So a day has at most 86,400, however often a plant measures. Values outside the limits of their position are -1.
     """
-    return _unpack(*await store.values_by_second(db, source_id, picks, start, end), distinct=True)
+    return _unpack(*await store.values_by_second(db, source_id, positions, start, end), distinct=True)
 
 
 def raw_reader(series: Sequence[Series], start: datetime, end: datetime) -> "SeriesReader | FramesReader":

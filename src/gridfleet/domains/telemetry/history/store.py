@@ -45,6 +45,8 @@ class RoleSourceRow(NamedTuple):
     keys: list[str]
     units: list[str]
     positions: list[int]
+    minimums: list[float | None]
+    maximums: list[float | None]
     ends: list[datetime | None]
 
 
@@ -109,6 +111,7 @@ async def role_sources(db: Connection, plant_ids: Sequence[UUID]) -> list[RoleSo
         " CROSS JOIN LATERAL (SELECT CASE WHEN k.former ?| l.metrics THEN k.former || k.present ELSE k.present END AS roles"
         " OFFSET 0) AS r CROSS JOIN LATERAL"
         " (SELECT array_agg(u.key) AS keys, array_agg(u.unit) AS units, array_agg(u.number::int - 1) AS positions,"
+        " array_agg(l.minimums[u.number]) AS minimums, array_agg(l.maximums[u.number]) AS maximums,"
         " array_agg(CASE WHEN (s.external_id IS NOT NULL AND s.sub_device_id IS NULL)"
         " OR (r.roles ? u.key AND NOT k.present ? u.key) THEN t.time END) AS ends"
         " FROM unnest(l.metrics, l.units, t.vals) WITH ORDINALITY AS u (key, unit, value, number)"

@@ -11,7 +11,7 @@ from uuid import UUID
 import structlog
 
 from gridfleet.domains.device_templates.models import SignalRole
-from gridfleet.domains.device_templates.roles import signal_roles, units_of
+from gridfleet.domains.device_templates.roles import is_counter, signal_roles, units_of
 from gridfleet.domains.telemetry.energy import store as energies
 from gridfleet.domains.telemetry.energy.periods import start_of_day
 from gridfleet.domains.telemetry.frames.models import microseconds
@@ -191,8 +191,10 @@ async def _with_kept_hours(db: Connection, rows: Sequence[PowerRow]) -> list[Pow
 def _readings(row: ReadingRow) -> Iterator[RoleReading]:
     roles = signal_roles(None, row.external_id) if row.roles in (None, "{}") else _declared(row.roles)
     has_capacity = SignalRole.SOC in roles.values()
-    for key, unit, value, time in zip(row.keys, row.units, row.values, row.times, strict=True):
+    for key, unit, value, is_outside, time in zip(row.keys, row.units, row.values, row.are_outside, row.times, strict=True):
         role = roles.get(key)
+        if is_outside and role is not None and is_counter(role):
+            value = -1.0  # no value; without a reading, the state of its count would be lost
         if role is not None or (has_capacity and key == CAPACITY_KEY and unit in _CAPACITY_UNITS):
             size = KILO if role in (SignalRole.SOC, SignalRole.SOH) else size_of(unit)
             yield RoleReading(role, row.source_id, row.external_id, key, exactly_in_kilo(value, size), microseconds(time))

@@ -5,10 +5,12 @@ Frames have no organisation column. The ids of sources come only from `sources` 
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any, Final, NamedTuple
 
 from psycopg.rows import class_row
 
+from gridfleet.domains.telemetry.history.models import SeriesPosition
 from gridfleet.domains.telemetry.rollups.store import scaled_sum
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
@@ -36,6 +38,22 @@ def _value(picks: Picks) -> tuple[str, list[int]]:
     """Return the expression for a metric's value in a frame, and its parameters."""
     cases = " ".join(["WHEN %s::int THEN vals[%s::int]"] * len(picks))
     return f"CASE layout_id {cases} END", [number for layout_id, position in picks for number in (layout_id, position + 1)]
+
+
+def _value_within(positions: Sequence[SeriesPosition]) -> tuple[str, list[float]]:
+    """Return the expression for a metric's value in a frame, -1 outside the limits of its layout, and its parameters."""
+    cases: list[str] = []
+    arguments: list[float] = []
+    for _, layout_id, number, _, low, high in positions:
+        if low == -inf and high == inf:
+            cases.append("WHEN %s::int THEN vals[%s::int]")
+            arguments += [layout_id, number + 1]
+        else:
+            cases.append(
+                "WHEN %s::int THEN CASE WHEN vals[%s::int] NOT BETWEEN %s::float8 AND %s::float8 THEN -1 ELSE vals[%s::int] END"
+            )
+            arguments += [layout_id, number + 1, low, high, number + 1]
+    return f"CASE layout_id {' '.join(cases)} END", arguments
 
 
 def _aggregates(value: str) -> str:
@@ -71,12 +89,14 @@ async def values_page(db: Connection, source_id: int, picks: Picks, start: datet
     return page
 
 
-async def values_by_second(db: Connection, source_id: int, picks: Picks, start: datetime, end: datetime) -> tuple[bytes, bytes]:
+async def values_by_second(
+    db: Connection, source_id: int, positions: Sequence[SeriesPosition], start: datetime, end: datetime
+) -> tuple[bytes, bytes]:
     """Return times and values of one metric of a source, of each second the last one, as bytes like those of `ValuesPage`.
 
-    If two layouts have a value of the same time, the newer layout's value is used.
+    If two layouts have a value of the same time, the newer layout's value is used. Values outside their limits are -1.
     """
-    value, arguments = _value(picks)
+    value, arguments = _value_within(positions)
     cursor = db.cursor(binary=True)
     await cursor.execute(
         "SELECT coalesce(string_agg(timestamptz_send(time), ''::bytea), ''),"
