@@ -201,7 +201,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "vcp/sites/due/store": (
         "the gateway issues what is due at all sites",
-        "list_ids claim_due_intervals end_schedules end_overrides start_fallbacks correct_silence",
+        "list_ids claim_due_intervals lock_after_setpoints end_schedules end_overrides start_fallbacks correct_silence",
     ),
     "vcp/sites/changes": ("the gateway takes the commands of all partners", "change_site"),
 }

@@ -1,4 +1,4 @@
-"""A setpoint that is accepted when a step of the schedule or the end of a mode is due and not issued yet."""
+"""Where setpoints, steps of the schedule and modes meet: one is accepted when another is due, or ends while another holds."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -64,3 +64,62 @@ async def test_a_refused_mode_does_not_leave_the_plant_in_the_mode_that_has_just
     await site.acknowledge({await site.newest(): "REJECTED"}, seconds=61)
     await site.issue_due(now=end + timedelta(seconds=2))
     assert await sent_in_order(site) == ["CHARGE", "DISCHARGE", "AUTO"]
+
+
+async def begin_step(site: PartnerSite) -> None:
+    """Set a schedule with one step of an hour that has just begun. The plant has applied both."""
+    step = {"start": soon(-60), "durationSeconds": 3600, "powerKw": 2}
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
+    await site.acknowledge_newest("APPLIED")
+    await site.issue_due()
+    await site.acknowledge_newest("APPLIED")
+
+
+async def test_the_step_goes_on_after_a_setpoint_with_a_duration(site: PartnerSite) -> None:
+    await begin_step(site)
+    await site.send("command.site-setpoint", powerKw=5, durationSeconds=300)
+    await site.acknowledge_newest("APPLIED")
+    await site.issue_due(299)
+    assert await sent_in_order(site) == [None, 2, 5]
+    for seconds in (303, 304, 600):
+        await site.issue_due(seconds)
+        assert await sent_in_order(site) == [None, 2, 5, 2], seconds
+    assert 3230 < (await site.commands())[-1][1]["params"]["durationSeconds"] <= 3240, "the rest of the hour"
+    await site.acknowledge_newest("APPLIED")
+    assert await site.issue_due(1200) == 0
+
+
+async def test_the_step_does_not_interrupt_setpoints_that_follow_each_other(site: PartnerSite) -> None:
+    await begin_step(site)
+    now = datetime.now(UTC)
+    for minute in range(3):
+        at = now + timedelta(minutes=minute, seconds=minute * 0.5)
+        assert await site.send("command.site-setpoint", now=at, powerKw=5, durationSeconds=60) == "ACCEPTED"
+        await site.acknowledge_newest("APPLIED")
+        await site.issue_due(now=at + timedelta(seconds=60.4))
+    assert await sent_in_order(site) == [None, 2, 5, 5, 5]
+
+
+async def test_a_setpoint_without_a_duration_replaces_the_rest_of_the_step(site: PartnerSite) -> None:
+    await begin_step(site)
+    await site.send("command.site-setpoint", powerKw=5)
+    await site.acknowledge_newest("APPLIED")
+    assert await site.issue_due(1200) == 0
+
+
+async def test_a_step_that_replaced_a_setpoint_is_not_sent_again_at_its_end(site: PartnerSite) -> None:
+    await site.send("command.site-setpoint", powerKw=5, durationSeconds=300)
+    await site.acknowledge_newest("APPLIED")
+    await begin_step(site)
+    assert await site.issue_due(303) == 0
+
+
+async def test_a_setpoint_that_ends_during_a_mode_leaves_the_step_for_the_end_of_the_mode(site: PartnerSite) -> None:
+    await begin_step(site)
+    await site.send("command.site-setpoint", powerKw=5, durationSeconds=300)
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(600))
+    await site.issue_due(303)
+    assert await sent_in_order(site) == [None, 2, 5, "STANDBY"]
+    await site.issue_due(601)
+    await site.issue_due(602)
+    assert await sent_in_order(site) == [None, 2, 5, "STANDBY", "AUTO", 2]

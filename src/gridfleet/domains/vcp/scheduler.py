@@ -5,7 +5,7 @@ once, even if a process is restarted at any moment.
 """
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, RETRY, issue_d
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
 from gridfleet.domains.vcp.rules import power_fits
 from gridfleet.domains.vcp.shards import SHARDS
+from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.domains.vcp.sites.due import store
 from gridfleet.domains.vcp.sites.due.store import DueInterval, Selection
 from gridfleet.kernel.db import Connection
@@ -26,6 +27,8 @@ __all__ = ["Selection", "correct_silence", "issue_due_commands", "list_sites"]
 
 _BATCH: Final = 200
 _ALL: Final = Selection()
+_NEXT_SETPOINT: Final = timedelta(seconds=2)
+"""Time after a setpoint in which its partner may send the next one, before the schedule continues."""
 
 
 async def issue_due_commands(
@@ -65,14 +68,19 @@ async def list_sites(db: Connection, without: Sequence[UUID]) -> dict[UUID, list
     return await store.list_ids(db, without)
 
 
-async def _expect_modes(db: Connection, sites: Sequence[UUID], issued_at: datetime, now: datetime) -> None:
-    rows = [Unconfirmed(plant_id=site, kind=Kind.MODE, command_id=None, issued_at=issued_at, due_at=now) for site in sites]
+async def _expect_modes(db: Connection, plants: Sequence[UUID], issued_at: datetime, now: datetime) -> None:
+    rows = [Unconfirmed(plant_id=one, kind=Kind.MODE, command_id=None, issued_at=issued_at, due_at=now) for one in plants]
     if rows:
         await confirmation.expect_all(db, rows)
 
 
 async def _step_schedules(db: Connection, now: datetime, selection: Selection) -> int:
-    """Claim the due steps and issue them. Steps that were missed or exceed the site's limits are skipped."""
+    """Claim the due steps and issue them. Steps that were missed or exceed the site's limits are skipped.
+
+    A step that a setpoint has replaced for a time is due again after it.
+    """
+    if replaced := await store.lock_after_setpoints(db, now, now - _NEXT_SETPOINT, _BATCH, selection):
+        await sites.reopen_intervals(db, replaced, now)
     claimed = await store.claim_due_intervals(db, now, _BATCH, selection)
     steps = [step for step in claimed if step.end_at > now and power_fits(step.constraints, step.power_kw)]
     if steps:

@@ -94,6 +94,20 @@ async def claim_due_intervals(db: Connection, now: datetime, limit: int, selecti
     return await due.fetchall()
 
 
+async def lock_after_setpoints(db: Connection, now: datetime, ended: datetime, limit: int, selection: Selection) -> list[UUID]:
+    """Lock up to `limit` of the selected sites whose interval at `now` was done before a setpoint that ended until `ended`.
+
+    Returns their plants, which have no order for the rest of the interval.
+    """
+    cursor = await db.execute(
+        "SELECT s.plant_id FROM vcp_site s JOIN plant p ON p.id = s.plant_id JOIN vcp_interval i ON i.plant_id = s.plant_id"
+        " WHERE s.schedule_active AND s.setpoint_ends_at <= %(ended)s AND i.start_at <= %(now)s AND i.end_at > %(now)s"
+        f" AND i.done_at < s.setpoint_ends_at AND {SELECTED} LIMIT %(limit)s {_SKIP}",
+        {"now": now, "ended": ended, "limit": limit, **selection.parameters},
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
 async def end_schedules(db: Connection, now: datetime, limit: int, selection: Selection) -> int:
     """End the schedules whose last interval is over. Returns how many sites were checked.
 
