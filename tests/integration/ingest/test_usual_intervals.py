@@ -25,8 +25,8 @@ def at(monkeypatch: pytest.MonkeyPatch) -> At:
     return set_to
 
 
-async def send(bench: Bench, plant: BenchPlant, sent_at: int) -> None:
-    payload = {"time": sent_at, "devices": [{"id": "D", "fields": {"a": 1}}]}
+async def send(bench: Bench, plant: BenchPlant, sent_at: int, measured_at: int | None = None) -> None:
+    payload = {"time": sent_at if measured_at is None else measured_at, "devices": [{"id": "D", "fields": {"a": 1}}]}
     batch = await bench.take(plant.message(payload, sent_at=sent_at))
     assert batch.results == {"accepted": 1}
 
@@ -70,6 +70,20 @@ async def test_the_time_between_two_connections_is_no_interval(bench: Bench, at:
         await bench.take(plant.delivery(status, "status"))
     await send(bench, plant, at(9 * 3600 + 1))
     assert await statuses_after(bench, plant, timedelta(minutes=2)) == ("OFFLINE", "UNKNOWN")
+
+
+async def test_a_backlog_in_single_messages_does_not_make_the_plant_seem_faster(bench: Bench, at: At) -> None:
+    plant = await bench.plant(["D"])
+    for number in range(3):
+        await send(bench, plant, at(300 * number))
+    for status in (b'{"status":"OFFLINE"}', b'{"status":"ONLINE"}'):
+        at(7200)
+        await bench.take(plant.delivery(status, "status"))
+    for number in range(3, 25):
+        measured_at = at(300 * number)
+        await send(bench, plant, at(7200 + 0.4 * number), measured_at)
+    await send(bench, plant, at(7500))
+    assert await statuses_after(bench, plant, timedelta(minutes=5)) == ("ONLINE", "ONLINE")
 
 
 @pytest.mark.parametrize("restarts", [True, False])

@@ -32,6 +32,7 @@ class Presence:
     Attributes:
         last_at: When the last message was read, or the first of those that count as one; None if none counts.
         last_sent_at: The `sentAt` of that message.
+        last_measured_at: When its values were measured.
         seen_at: When the last message was sent, by the service's clock.
         written_at: When the presence was last written to the database; `-inf` if the next message is to write it.
         interval_seconds: Usual time between messages; None before the second one.
@@ -39,6 +40,7 @@ class Presence:
 
     last_at: float | None = None
     last_sent_at: int = 0
+    last_measured_at: float = 0.0
     seen_at: float = 0.0
     written_at: float = -inf
     interval_seconds: float | None = None
@@ -47,17 +49,18 @@ class Presence:
         """Return whether presence is to be written: the last time was `PRESENCE_EVERY_MS` ago, or the clock was set back."""
         return not self.written_at <= now < self.written_at + PRESENCE_EVERY_MS
 
-    def note_message(self, now: float, sent_at: int) -> None:
-        """Record a message of telemetry that was sent at `sent_at`, and smooth the interval between messages."""
+    def note_message(self, now: float, sent_at: int, measured_at: float) -> None:
+        """Record a message of telemetry that was sent and measured at these times, and smooth the interval between messages."""
         if self.last_at is not None and now > self.last_at:
             gap = now - self.last_at
             # Several messages may carry one report. Counted one by one, they would make a slow source seem fast.
             if gap < _ONE_REPORT_MS:
                 return
-            # So would messages that waited while the service was down: they are read faster than they were sent.
-            if gap >= (sent_at - self.last_sent_at) / 2:
+            # So would messages that waited while the service was down, and a backlog: they are read faster than they were sent
+            # or measured.
+            if gap >= max(sent_at - self.last_sent_at, measured_at - self.last_measured_at) / 2:
                 self._smooth(gap / 1000)
-        self.last_at, self.last_sent_at = now, sent_at
+        self.last_at, self.last_sent_at, self.last_measured_at = now, sent_at, measured_at
 
     def _smooth(self, gap: float) -> None:
         usual = self.interval_seconds

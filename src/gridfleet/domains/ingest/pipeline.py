@@ -150,7 +150,6 @@ class Pipeline:
             if not await self._process_telemetry(batch, plant, delivery, message, seen_at):
                 return False
             batch.changed.setdefault(plant.organization_id, set()).add(plant.id)
-            plant.presence.note_message(batch.now_ms, message.sent_at)
         else:
             batch.acknowledgements.append(parse_acknowledgement(message, plant.id, delivery.request_id))
             batch.plants_held.add(plant.id)
@@ -216,6 +215,9 @@ class Pipeline:
             await self._make_room(plant, lacking)
         for snapshot in snapshots:
             add_snapshot(batch, plant, delivery, snapshot, message, seen_at)
+        if snapshots:
+            newest_us = max(snapshot.time_us for snapshot in snapshots)
+            plant.presence.note_message(batch.now_ms, message.sent_at, newest_us / 1000)
         return True
 
     async def _make_room(self, plant: CachedPlant, lacking: Sequence[DeviceFields]) -> None:

@@ -88,7 +88,8 @@ def add_snapshot(
     _add_frames(batch, plant, delivery, snapshot, message.id)
     for device, status in snapshot.statuses:
         device.presence.seen_at = seen_at
-        _record_device(batch, plant, device, status, message.sent_at)
+        device.presence.note_message(batch.now_ms, message.sent_at, snapshot.time_us / 1000)
+        _record_device(batch, plant, device, status)
     if snapshot.unregistered:
         batch.plants_held.add(plant.id)
     for external_id in snapshot.unregistered:
@@ -125,11 +126,10 @@ def _add_frames(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: 
         _add_events(batch, plant, delivery, f"{message_id} {snapshot.path}", snapshot.time_us, published)
 
 
-def _record_device(batch: Batch, plant: CachedPlant, device: CachedDevice, status: SubDeviceStatus, sent_at: int) -> None:
+def _record_device(batch: Batch, plant: CachedPlant, device: CachedDevice, status: SubDeviceStatus) -> None:
     """Write the device's presence with the batch if it is due. If the batch fails, the worker clears the cache."""
     presence = device.presence
     plant.noted[device.id] = device
-    presence.note_message(batch.now_ms, sent_at)
     if status is not device.status or presence.is_due(batch.now_ms):
         device.status = status
         presence.written_at = batch.now_ms
