@@ -167,7 +167,7 @@ def test_responses_that_are_not_read_take_little_memory(database_url: str, home:
 def test_a_client_that_leaves_more_than_its_share_unread_is_refused_more(
     service: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridfleet.api.http.large_bodies.MOST_SENT_BYTES_OF_RECEIVER", 1024 * 1024)
+    monkeypatch.setattr("gridfleet.api.http.large_bodies.MOST_SENT_BYTES", 2 * 1024 * 1024)
     statuses: list[int] = []
     with ExitStack() as connections:
         for _ in range(4):

@@ -14,18 +14,23 @@ LARGE_BODY: Final = 16 * 1024
 _MOST_BYTES: Final = 256 * 1024 * 1024
 _MOST_BYTES_OF_SENDER: Final = 32 * 1024 * 1024
 """Bytes of bodies that arrive or wait to be decoded: in a process, and of one address."""
-_MOST_SENT_BYTES: Final = 256 * 1024 * 1024
-MOST_SENT_BYTES_OF_RECEIVER: Final = 128 * 1024 * 1024
+MOST_SENT_BYTES: Final = 256 * 1024 * 1024
 """The same of large responses that are being sent. A single one is always sent."""
 _RETRY_AFTER_SECONDS: Final = 5
 
 
 class _Memory:
-    """Bytes of bodies: of all, and by the address that they come from or go to."""
+    """Bytes of bodies: of all, and by the address that they come from or go to.
+
+    An address may have half of the memory that the others leave, so a few addresses cannot take all of it.
+    """
 
     def __init__(self) -> None:
         self.total = 0
         self.of_addresses = Counter[str]()
+
+    def has_room(self, address: str, size: int, most: int) -> bool:
+        return self.of_addresses[address] + self.total + size <= most
 
     def add(self, address: str, size: int) -> None:
         self.total += size
@@ -43,11 +48,9 @@ def sending(receiver: str, size: int, *, refusable: bool) -> Iterator[None]:
     """Count the bytes that a response occupies while it is sent to an address.
 
     Raises:
-        TooManyRequests: It is refusable, and the responses to this address, or all responses, would take too many bytes.
+        TooManyRequests: It is refusable, and the responses to this address would take too many bytes.
     """
-    own, every = _sent.of_addresses[receiver], _sent.total
-    is_too_much = (own and own + size > MOST_SENT_BYTES_OF_RECEIVER) or (every and every + size > _MOST_SENT_BYTES)
-    if refusable and is_too_much:
+    if refusable and _sent.total and not _sent.has_room(receiver, size, MOST_SENT_BYTES):
         raise TooManyRequests(_RETRY_AFTER_SECONDS)
     _sent.add(receiver, size)
     try:
@@ -77,11 +80,13 @@ class HeldBody:
             return
         if self._sender is None:
             self._sender = self._address()
-        more, self._counted = self._size - self._counted, self._size
-        _memory.add(self._sender, more)
-        if _memory.of_addresses[self._sender] > _MOST_BYTES_OF_SENDER or _memory.total > _MOST_BYTES:
+        more = self._size - self._counted
+        own = _memory.of_addresses[self._sender] + more
+        if own > _MOST_BYTES_OF_SENDER or not _memory.has_room(self._sender, more, _MOST_BYTES):
             self.release()
             raise TooManyRequests(_RETRY_AFTER_SECONDS)
+        self._counted = self._size
+        _memory.add(self._sender, more)
 
     def release(self) -> None:
         """Stop counting the bytes of this body."""

@@ -1,0 +1,57 @@
+"""Large bodies share the memory, and no address takes the share of the others."""
+
+from contextlib import ExitStack
+
+from gridfleet.api.http.large_bodies import HeldBody, sending
+from gridfleet.kernel.errors import TooManyRequests
+
+MEBIBYTE = 1024 * 1024
+
+
+def sent(address: str, stack: ExitStack) -> int:
+    """Begin to send responses of a mebibyte until one is refused; their number."""
+    count = 0
+    while True:
+        try:
+            stack.enter_context(sending(address, MEBIBYTE, refusable=True))
+        except TooManyRequests:
+            return count
+        count += 1
+
+
+def arrived(address: str, stack: ExitStack) -> int:
+    """Begin bodies of a mebibyte until one is refused; their number."""
+    count = 0
+    while True:
+        body = HeldBody(lambda: address)
+        try:
+            body.add(MEBIBYTE)
+        except TooManyRequests:
+            return count
+        stack.callback(body.release)
+        count += 1
+
+
+def test_each_address_gets_responses() -> None:
+    with ExitStack() as stack:
+        assert [sent(address, stack) for address in "abcd"] == [128, 64, 32, 16]
+        assert sent("a", stack) == 0
+    with ExitStack() as stack:
+        assert sent("d", stack) == 128
+
+
+def test_bodies_of_each_address_are_accepted() -> None:
+    with ExitStack() as stack:
+        counts = [arrived(str(number), stack) for number in range(10)]
+        assert counts == [32, 32, 32, 32, 32, 32, 32, 16, 8, 4]
+        assert arrived("0", stack) == 0
+    with ExitStack() as stack:
+        assert arrived("9", stack) == 32
+
+
+def test_a_response_of_any_size_is_sent_alone() -> None:
+    with ExitStack() as stack:
+        stack.enter_context(sending("a", 1024 * MEBIBYTE, refusable=True))
+        assert sent("b", stack) == 0
+    with ExitStack() as stack:
+        assert sent("b", stack) == 128
