@@ -129,7 +129,7 @@ async def test_hidden_records_are_in_no_list(site: Site) -> None:
             assert site.hidden[kind] not in answer.text, path
     for path in ("/plants", "/alerts", "/alert-rules", "/commands"):
         assert (await site.by_key("GET", path)).json()["meta"]["total"] == 1, path
-    for ending in ("", "/plants", "/plants/available"):
+    for ending in ("", "/plants", "/available-plants"):
         for group in (site.seen["group"], site.hidden["group"]):
             answer = await site.by_key("GET", f"/plant-groups/{group}{ending}")
             assert site.hidden["plant"] not in answer.text, ending
