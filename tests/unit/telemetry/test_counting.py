@@ -94,6 +94,27 @@ def test_the_day_begins_with_the_last_reading_within_the_hour_before_midnight() 
     assert state.counted[0] == 0.0
 
 
+@pytest.mark.parametrize(
+    ("before", "zeros", "after", "produced"),
+    [
+        (9_000.0, [1], 9_000.5, 2.0),
+        (9_000.0, [1, 2, 3], 9_000.5, 2.0),
+        (20.0, [1, 2], 0.5, 2.0),
+        (9_000.0, [25], 9_030.0, 1.5),
+    ],
+)
+def test_a_device_that_reads_zero_when_it_wakes_up_continues(
+    before: float, zeros: list[int], after: float, produced: float
+) -> None:
+    """After more than a day without readings, the first positive one adds nothing."""
+    dusk = datetime(2026, 11, 20, 17, tzinfo=UTC)
+    batches = [(dusk, before), *((dusk + 12 * HOUR + n * HOUR, 0.0) for n in zeros)]
+    dawn = batches[-1][0] + MINUTE
+    batches += [(dawn, after), (dawn + 10 * MINUTE, after + 1.5)]
+    state = counted(*((time, {("PV1", "energy_produced"): value}) for time, value in batches))
+    assert state.counted[0] == pytest.approx(produced)
+
+
 def test_a_power_is_cut_at_midnight() -> None:
     midnight = datetime(2026, 11, 21, tzinfo=UTC)
     state = counted((midnight - 6 * MINUTE, {("PV1", "pv_power"): 10.0}), (midnight + 6 * MINUTE, {("PV1", "pv_power"): 10.0}))

@@ -38,7 +38,8 @@ def count_energy(state: EnergyState | None, readings: Sequence[RoleReading], zon
 
     The power of a source is integrated if it has no counter, or if the readings of its counters are a day older. The first
     reading of a counter adds nothing; neither does the first one of a day if the previous one is from more than an hour before
-    the day.
+    the day. If that one is zero, the counter continues from its level; after more than a day its next positive reading adds
+    nothing.
 
     Args:
         state: The state after earlier readings; None if there were none. The count begins again if the zone has changed.
@@ -118,10 +119,16 @@ def _used(meter: EnergyMeter, by_name: Mapping[tuple[int, str], RoleReading]) ->
 def _count(state: CounterState | None, reading: RoleReading, midnight: int) -> tuple[_Parts, CounterState]:
     """Return what a counter's reading changes in the energy of the day, and its state after that."""
     value, moment = reading.value, reading.time
-    if state is None or (state.time < midnight - _BEFORE_MIDNIGHT_US and moment > state.time):
+    if state is None:
         return [], CounterState(value, value, 0.0, moment)
     if moment <= state.time:
         return [], state
+    if state.time < midnight - _BEFORE_MIDNIGHT_US:
+        if value > 0:
+            return [], CounterState(value, value, 0.0, moment)
+        # Devices read zero when they wake up. As a level, it would count the energy of their whole life.
+        if moment - state.time > _DAY_US:
+            return [], state
     if state.time < midnight:  # what the last reading added belongs to the day before
         [last] = steps([state.last], state.level, was_zero=state.was_zero)
         state = CounterState(last.level, last.level, 0.0, state.time)
