@@ -135,8 +135,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "telemetry/energy/store": (
         "energies of all organisations are kept alike; meters and readings belong to plants that the caller named",
-        "dirty_plants postpone accounts readings last_readings had_values_before next_readings past_to_read kept_around"
-        " kept_from falls_before write",
+        "dirty_plants postpone accounts readings last_readings had_values_before former_levels next_readings past_to_read"
+        " kept_around kept_from falls_before write",
     ),
     "telemetry/energy/totals/store": (
         "totals of all organisations are kept alike, and follow their plants",

@@ -352,6 +352,19 @@ async def test_powers_outside_their_limits_are_integrated(site: RecordedPlant) -
     assert column(await of_plant(site, range_of(EnergyBucket.DAY)), "produced") == [6.0]
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_a_device_that_is_registered_again_while_it_is_switched_off_continues(site: RecordedPlant, is_new: bool) -> None:
+    """Its source is new, but that of the former sub-device with its external id had values before the zeros."""
+    if not is_new:
+        before = {MIDNIGHT - n * 10 * MINUTE: 9_000.0 - n for n in range(1, 13)}
+        await counted(site, {**before, MIDNIGHT - 5 * MINUTE: 0.0})
+        await site.delete_device("PV1")
+        await site.add_device("PV1")
+    await counted(site, {MIDNIGHT + n * 10 * MINUTE: 0.0 for n in range(1, 36)})
+    await counted(site, {MIDNIGHT + 6 * HOUR: 9_001.0, MIDNIGHT + 7 * HOUR: 9_003.0})
+    assert sum(energy or 0 for energy in await produced_by_hour(site)) == (9_003 if is_new else 2)
+
+
 @pytest.mark.parametrize("misread", [0.0, 150.0, 300.0])
 @pytest.mark.parametrize("minutes", [60, 10])
 async def test_a_misread_counter_has_the_same_energy_if_each_hour_is_computed_after_its_end(

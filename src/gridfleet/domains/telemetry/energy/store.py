@@ -197,6 +197,25 @@ async def had_values_before(db: Connection, moments: Sequence[tuple[int, int, da
     return [number for (number,) in await cursor.fetchall()]
 
 
+async def former_levels(db: Connection, counters: Sequence[tuple[int, int, str]]) -> list[tuple[int, str, float]]:
+    """Return (number, unit, last positive reading) of the former counters of each (number, source, key).
+
+    They have the same key, and their sub-device, which was deleted, had the same external id.
+    """
+    cursor = await db.execute(
+        "SELECT w.number, l.units[k.place], v.level FROM unnest(%s::int[], %s::int[], %s::text[]) AS w (number, source_id, key)"
+        " JOIN telemetry_source s ON s.id = w.source_id"
+        " JOIN telemetry_source f ON f.plant_id = s.plant_id AND f.external_id = s.external_id AND f.id < s.id"
+        " JOIN telemetry_latest t ON t.source_id = f.id JOIN telemetry_layout l ON l.id = t.layout_id"
+        " CROSS JOIN LATERAL (SELECT array_position(l.metrics, w.key) AS place) AS k CROSS JOIN LATERAL"
+        " (SELECT greatest(t.vals[k.place], (SELECT h.lasts[k.place] FROM telemetry_hour h WHERE h.source_id = f.id"
+        " AND h.layout_id = l.id AND h.lasts[k.place] > 0 ORDER BY h.bucket DESC LIMIT 1)) AS level) AS v"
+        " WHERE v.level > 0",
+        [list(column) for column in zip(*counters, strict=True)],
+    )
+    return await cursor.fetchall()
+
+
 async def next_readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, datetime, float]]:
     """Return (number, time, value) of the first reading of each pick with readings, without those of deleted days."""
     cursor = await db.execute(

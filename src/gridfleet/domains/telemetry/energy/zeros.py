@@ -25,21 +25,27 @@ Counter = tuple[LayoutSource, str, Values]
 async def with_levels(db: Connection, counters: Sequence[Counter]) -> list[Values]:
     """Return the readings of each counter. If they begin with zeros, these get a level unless the counter begins at zero.
 
-    The last positive reading within a day before the first positive one after the zeros is put first. Without one, a source
-    that had values before that day was switched off for longer: the zeros get the value of the first positive reading.
+    The last positive reading within a day before the first positive one after the zeros is put first. Without one, the zeros
+    get the value of the first positive reading in two cases: a source that had values before that day was switched off for
+    longer; and a reading at the level of a deleted sub-device with the same external id shows that it is the same device.
     """
     found = [values for _, _, values in counters]
     risings = {number: rising for number, values in enumerate(found) if (rising := _rising(values)) is not None}
     earlier = await _earlier(db, counters, risings)
     for number, (moment, level) in earlier.items():
         found[number] = Values([moment, *found[number].times], [level, *found[number].values])
+    others = {number: rising for number, rising in risings.items() if number not in earlier}
     moments = [
         (number, counters[number][0].id, to_datetime(found[number].times[rising] - LONGEST_GAP))
-        for number, rising in risings.items()
-        if number not in earlier
+        for number, rising in others.items()
     ]
-    for number in await store.had_values_before(db, moments) if moments else ():
-        rising, (times, readings) = risings[number], found[number]
+    switched_off = set(await store.had_values_before(db, moments)) if moments else set[int]()
+    new = [(number, counters[number][0].id, counters[number][1]) for number in others if number not in switched_off]
+    for number, unit, level in await store.former_levels(db, new) if new else ():
+        if in_kilo(level, size_of(unit)) <= found[number].values[others[number]]:
+            switched_off.add(number)
+    for number in switched_off:
+        rising, (times, readings) = others[number], found[number]
         found[number] = Values(times, [*[readings[rising]] * rising, *readings[rising:]])
     return found
 
