@@ -17,7 +17,7 @@ const ABOUT_SESSIONS = /\/api\/v1\/auth\/(login|refresh|logout)$/;
 const REPEATED_WITHIN = 10 * 60_000;
 
 /** The newest change that got no response, and its key. */
-let unanswered: { content: string; key: string; at: number } | null = null;
+let unanswered: { url: string; content: string; key: string; at: number } | null = null;
 
 /** Client without an organisation: login, own account, administration. */
 export const api: Api = createClient<paths>({ fetch: send });
@@ -52,7 +52,8 @@ export async function dataOf<T>(call: Promise<{ data?: T }>): Promise<T> {
 /**
  * Send a request; renew the session once if it has expired.
  *
- * A change that got no response may have been made. If the same one is sent again, it has the same key.
+ * A change that got no response may have been made. If the same one is sent again, it has the same key, unless another change
+ * at the same address was made in between: after another command to a device, the first one is meant a second time.
  *
  * @throws ApiError The response is an error, or there is none.
  */
@@ -64,11 +65,13 @@ export async function send(request: Request): Promise<Response> {
   request.headers.set("idempotency-key", key);
   try {
     const response = await sendOnce(request);
-    if (before !== null) unanswered = null;
+    if (unanswered?.url === request.url) unanswered = null;
     return response;
   } catch (error) {
     const mayBeMade = error instanceof ApiError && (error.status === 0 || error.status >= 500);
-    if (mayBeMade && content !== null) unanswered = { content, key, at: Date.now() };
+    if (mayBeMade && content !== null) {
+      unanswered = { url: request.url, content, key, at: Date.now() };
+    }
     throw error;
   }
 }

@@ -1,0 +1,46 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { send } from "./client";
+
+const DEVICE = "http://console/api/v1/plants/roof/sub-devices/BAT1/commands";
+
+/** The keys of the requests that reached the service. */
+const keys: (string | null)[] = [];
+let isConnected = true;
+
+beforeEach(() => {
+  keys.length = 0;
+  isConnected = true;
+  vi.stubGlobal("localStorage", { getItem: () => null });
+  vi.stubGlobal("fetch", async (request: Request) => {
+    keys.push(request.headers.get("idempotency-key"));
+    if (!isConnected) throw new TypeError("Failed to fetch");
+    return new Response("{}", { status: 201 });
+  });
+});
+
+afterEach(() => vi.unstubAllGlobals());
+
+async function command(action: string, url = DEVICE): Promise<string | null> {
+  await send(new Request(url, { method: "POST", body: JSON.stringify({ action }) })).catch(() => undefined);
+  return keys.at(-1) ?? null;
+}
+
+async function lost(action: string): Promise<string | null> {
+  isConnected = false;
+  const key = await command(action);
+  isConnected = true;
+  return key;
+}
+
+test("a change whose response was lost has the same key when it is sent again, also after another page's change", async () => {
+  const key = await lost("discharge");
+  await command("rename", "http://console/api/v1/plants/roof");
+  expect(await command("discharge")).toBe(key);
+  expect(await command("discharge")).not.toBe(key);
+});
+
+test("a command that follows another one at the device is a new command", async () => {
+  const key = await lost("discharge");
+  await command("stop");
+  expect(await command("discharge")).not.toBe(key);
+});
