@@ -913,8 +913,9 @@ async def test_what_the_plant_measured_with_a_former_template_displaces_no_devic
     assert await produced_by_hour(site) == pytest.approx([2, 2, 2, 3, 3, 3, 3, 3], abs=0.6)
 
 
-async def test_hours_before_a_signal_is_renamed_keep_their_energy(site: RecordedPlant) -> None:
-    """Also beside a signal that keeps its name."""
+@pytest.mark.parametrize("then", ["kept", "another template", "deleted"])
+async def test_hours_before_a_signal_is_renamed_keep_their_energy(site: RecordedPlant, then: str) -> None:
+    """Also beside a signal that keeps its name, and if the device loses the template before they are computed again."""
     await site.add_device("INV1")
     template_id = await add_template(site.database, total="energy_produced", load="load_power")
     await set_template(site, "INV1", template_id)
@@ -929,6 +930,11 @@ async def test_hours_before_a_signal_is_renamed_keep_their_energy(site: Recorded
     async with site.database.transaction() as db:
         await update_template(db, SYSTEM, template_id, TemplateChanges(signals=signals))
     await site.write("INV1", renamed, {MIDNIGHT + number * HOUR: [100.0 + number, 1.0] for number in range(4, 8)})
+    if then == "another template":
+        await change_template(site, "INV1", await add_template(site.database, other="load_power"))
+    elif then == "deleted":
+        async with site.database.transaction() as db:
+            await delete_sub_device(db, administrator(site.organization_id), site.id, "INV1")
     assert await produced_by_hour(site) == [0, 1, 1, 1.5, 0, 1, 1, 1]
 
 

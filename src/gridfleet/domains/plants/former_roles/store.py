@@ -16,24 +16,36 @@ async def keep(
     plant_id: UUID,
     external_id: str | None,
     roles: Mapping[str, str],
+    template_id: UUID | None,
     successor: DeviceTemplate | None,
 ) -> None:
     """Keep roles by key with the telemetry of a sub-device, or of the plant itself if `external_id` is None.
 
-    Roles of keys that never had a value are left out, so that changes of templates cannot collect roles without end. Roles that
-    were kept before are deleted if `successor`, the next template, declares their keys.
+    Roles of signals that edits have removed from its template are kept too. Roles of keys that never had a value are left out,
+    so that changes of templates cannot collect roles without end, and so are those of keys that the next template declares.
+
+    Args:
+        db: The connection.
+        org: The organisation.
+        plant_id: The plant.
+        external_id: The external id of the sub-device; None for the plant itself.
+        roles: The roles with its template until now.
+        template_id: That template; None if it had none.
+        successor: Its next template; None if it has none, or the device is deleted.
     """
     await db.execute(
-        "UPDATE telemetry_source s SET roles = (coalesce(s.roles, '{}') || coalesce("
-        "(SELECT jsonb_object_agg(r.key, r.value) FROM jsonb_each(%(roles)s) AS r"
-        " WHERE EXISTS (SELECT FROM telemetry_latest t JOIN telemetry_layout l ON l.id = t.layout_id"
-        " WHERE t.source_id = s.id AND r.key = ANY(l.metrics))), '{}')) - %(declared)s::text[]"
+        "UPDATE telemetry_source s SET roles = coalesce((SELECT jsonb_object_agg(r.key, r.value) FROM jsonb_each("
+        "coalesce((SELECT m.former_roles FROM device_template m WHERE m.id = %(template)s), '{}')"
+        " || coalesce(s.roles, '{}') || %(roles)s) AS r WHERE r.key <> ALL (%(declared)s::text[])"
+        " AND EXISTS (SELECT FROM telemetry_latest t JOIN telemetry_layout l ON l.id = t.layout_id"
+        " WHERE t.source_id = s.id AND r.key = ANY(l.metrics))), '{}')"
         " WHERE s.plant_id = %(plant)s AND s.organization_id = %(org)s AND s.external_id IS NOT DISTINCT FROM %(device)s",
         {
             "plant": plant_id,
             "org": org.organization_id,
             "device": external_id,
             "roles": Jsonb(dict(roles)),
+            "template": template_id,
             "declared": [] if successor is None else [signal["key"] for signal in successor.signals],
         },
     )

@@ -167,7 +167,7 @@ async def _keep_roles(db: Connection, org: OrgScope, device: SubDevice, successo
     if device.template_id is not None:
         template = (await templates_by_id(db, [device.template_id])).get(device.template_id)
     roles = former_roles(template, successor, device.external_id)
-    await roles_store.keep(db, org, device.plant_id, device.external_id, roles, successor)
+    await roles_store.keep(db, org, device.plant_id, device.external_id, roles, device.template_id, successor)
 
 
 def _subject(device: SubDevice) -> Subject:
