@@ -192,9 +192,7 @@ class PartnerGateway:
         for link, _ in self._links.values():
             links[link.served.key.organization_id].append(link)
         ready = {organization for organization, own in links.items() if all(link.connected for link in own)}
-        # Newer events would pass those that wait for their next try.
-        failed = {event.organization_id for events in self._sending.values() for event in events if event.id in self._failed}
-        ready -= failed
+        ready -= self._retrying()
         if not ready:
             return 0
         sending = Counter(event.organization_id for events in self._sending.values() for event in events)
@@ -202,7 +200,9 @@ class PartnerGateway:
         self._is_full |= min(most.values()) <= 0  # before the query, during which there may be room again
         claimed = [event.id for events in self._sending.values() for event in events]
         async with self._database.transaction() as db:
-            events = await next_events(db, most, claimed, _BATCH)
+            found = await next_events(db, most, claimed, _BATCH)
+        retrying = self._retrying()  # again: earlier events may have failed during the query
+        events = [event for event in found if event.organization_id not in retrying]
         if events:
             task = asyncio.create_task(self._send(events, {one: links[one] for one in ready}))
             self._sending[task] = events
@@ -210,6 +210,10 @@ class PartnerGateway:
             counts = Counter(event.organization_id for event in events)
             self._is_full |= any(count >= most[one] for one, count in counts.items())
         return len(events)
+
+    def _retrying(self) -> set[UUID]:
+        """Return the organisations with events that wait for their next try. Newer ones would pass them."""
+        return {event.organization_id for events in self._sending.values() for event in events if event.id in self._failed}
 
     def _note_room(self) -> None:
         """Query for events again if the window or a share was full: no notification comes for those that wait since then."""

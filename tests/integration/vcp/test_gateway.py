@@ -482,6 +482,39 @@ async def test_a_next_try_waits_for_no_other_organisation(
     assert failed.is_set()
 
 
+async def test_events_that_are_read_while_earlier_ones_fail_are_published_after_them(
+    market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = await market.add(database)
+    publish, held, fails = PartnerLink.publish, asyncio.Event(), asyncio.Event()
+
+    async def publish_the_first_late(link: PartnerLink, events: Sequence[QueuedEvent]) -> list[bool]:
+        if not held.is_set():
+            held.set()
+            await fails.wait()
+            raise ConnectionError("the connection is lost")
+        return await publish(link, events)
+
+    async def look_for_long(*arguments: Any) -> list[QueuedEvent]:
+        found = await next_events(*arguments)
+        if held.is_set() and found:
+            fails.set()
+            await asyncio.sleep(0.2)
+        return found
+
+    monkeypatch.setattr(PartnerLink, "publish", publish_the_first_late)
+    monkeypatch.setattr("gridfleet.amqp.partner_gateway.next_events", look_for_long)
+    first, second = telemetry(site), telemetry(site)
+    async with market.gateway():
+        async with database.transaction() as db:
+            await queue_events(db, [first])
+        await asyncio.wait_for(held.wait(), 20)
+        async with database.transaction() as db:
+            await queue_events(db, [second])
+        received = await market.received(site, 2, EventKind.TELEMETRY)
+    assert [event["id"] for event in received] == [str(first.event_id), str(second.event_id)]
+
+
 async def test_a_full_share_is_filled_again_although_another_organisation_was_served_meanwhile(
     market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
