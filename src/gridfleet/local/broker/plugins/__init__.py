@@ -66,7 +66,7 @@ def build_plugin(name: str, plugins: Path) -> None:
     target = plugins / f"{name}-1" / "ebin"
     target.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(_SOURCE / f"{name}.app", target / f"{name}.app")
-    command = [compiler, "-o", str(target), str(_SOURCE / f"{name}.erl")]
+    command = [compiler, "-o", str(target), *map(str, sorted(_SOURCE.glob(f"{name}*.erl")))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False)
     if done.returncode != 0:
         raise PrivateBrokerError(f"{name} cannot be compiled: {done.stdout}{done.stderr}".strip())

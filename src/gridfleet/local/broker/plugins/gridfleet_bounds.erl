@@ -38,25 +38,15 @@
 -module(gridfleet_bounds).
 
 -behaviour(rabbit_channel_interceptor).
--behaviour(rabbit_exchange_decorator).
 
 -export([announce/0, withdraw/0, description/0, init/1, applies_to/0, intercept/3, handle_event/2, handle_call/2, shorten/2]).
--export([active_for/1, serialise_events/1, create/2, delete/2, delete/3, policy_changed/2, add_binding/3, remove_bindings/3]).
--export([route/2]).
+-export([is_before_3_12/0, await_subscription/1]).
 
 -rabbit_boot_step({?MODULE, [
     {description, "bounds of clients"},
     {mfa, {rabbit_registry, register, [channel_interceptor, <<"gridfleet bounds">>, ?MODULE]}},
     {cleanup, {rabbit_registry, unregister, [channel_interceptor, <<"gridfleet bounds">>]}},
     {requires, rabbit_registry},
-    {enables, recovery}
-]}).
-
--rabbit_boot_step({gridfleet_bounds_subscriptions, [
-    {description, "bounds of subscriptions"},
-    {mfa, {rabbit_registry, register, [exchange_decorator, <<"gridfleet bounds">>, ?MODULE]}},
-    {cleanup, {rabbit_registry, unregister, [exchange_decorator, <<"gridfleet bounds">>]}},
-    {requires, [rabbit_registry, gridfleet_bounds_tag]},
     {enables, recovery}
 ]}).
 
@@ -400,29 +390,10 @@ refused_for_good(Text, Method) ->
     put(?NO_TURNS, true),
     refused(Text, Method).
 
-%% From RabbitMQ 3.12 on, subscriptions of plants pass no channel. The exchange that they are bound to has this module as its
-%% decorator: it is called after each binding, in the process that reads the plant's connection. Removals need no turns: what is
-%% removed had a turn.
-active_for(Exchange) ->
-    case element(2, Exchange) of
-        {resource, _, exchange, <<"amq.topic">>} ->
-            case is_before_3_12() of
-                true -> none;
-                false -> noroute
-            end;
-        _ ->
-            none
-    end.
-
-add_binding(_, _, Binding) ->
-    case {get('$initial_call'), element(4, Binding)} of
-        {{rabbit_mqtt_reader, init, 1}, {resource, _, queue, <<"mqtt-subscription-", Plant:36/binary, _/binary>>}} ->
-            Wait = time_until_turn(change, Plant),
-            Wait > 0 andalso not is_own_user(Plant) andalso wait_to_subscribe(Plant, Wait);
-        _ ->
-            false
-    end,
-    ok.
+%% Waits for the turn of a plant that has subscribed, in the process that reads its connection.
+await_subscription(Plant) ->
+    Wait = time_until_turn(change, Plant),
+    Wait > 0 andalso not is_own_user(Plant) andalso wait_to_subscribe(Plant, Wait).
 
 %% Ends the connection when that is requested, or after two seconds if there are no turns because the plant has very many
 %% connections.
@@ -439,20 +410,6 @@ wait_to_subscribe(Plant, Wait) ->
 end_subscriber(Plant) ->
     logger:warning("~ts: the plant subscribes too fast, a connection is closed", [Plant]),
     exit({shutdown, too_fast}).
-
-serialise_events(_) -> false.
-
-create(_, _) -> ok.
-
-delete(_, _) -> ok.
-
-delete(_, _, _) -> ok.
-
-policy_changed(_, _) -> ok.
-
-remove_bindings(_, _, _) -> ok.
-
-route(_, _) -> [].
 
 %% The broker counts channels of all nodes, and ended ones until `watch_tracked` removes them. It knows channels by the name of
 %% their connection, and so does not count those of a connection from the port of an earlier one.
