@@ -7,14 +7,18 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gridfleet.domains.device_templates.catalogue import update_template
+from gridfleet.domains.device_templates.models import Signal, TemplateChanges
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.telemetry.frames.lookup import used_layouts
 from gridfleet.domains.telemetry.frames.models import SourceLayout
 from gridfleet.kernel.db import Connection, Database
+from support.builders.signal_roles import SYSTEM
 from support.clients.ingest_bench import Bench, BenchPlant, Values, moment
 
 
@@ -74,6 +78,33 @@ async def test_inverted_bits_other_words_scale_offset_and_limits(bench: Bench) -
             [10, None, None, None, None],
         )
     ]
+
+
+async def test_another_scale_of_a_counter_is_another_layout(bench: Bench) -> None:
+    """Of a counter only: a power has no level that an edit could change."""
+    plant = await bench.plant()
+    total = {"key": "total", "field": "e", "kind": "counter", "unit": "kWh"}
+    power = {"key": "power", "field": "p", "unit": "kW"}
+    edits = [
+        (total, power),
+        (total, {**power, "scale": 2}),
+        ({**total, "label": "Total"}, power),
+        ({**total, "scale": 0.1, "offset": 5}, power),
+        (total, power),
+    ]
+    template_id = await plant.add_device("D", [])
+    assert template_id is not None
+    for second, signals in enumerate(edits):
+        async with bench.database.transaction() as db:
+            changes = TemplateChanges(signals=msgspec.convert(signals, list[Signal]))
+            await update_template(db, SYSTEM, template_id, changes)
+        fields = {"e": 7 + second, "p": 1}
+        await bench.take(plant.message(snapshot(second, D=fields)), pipeline=bench.another_process())
+    assert (await plant.stored())["D.total"] == {moment(n): value for n, value in enumerate([7, 8, 9, 6, 11])}
+    assert await plant.rows(
+        "SELECT scalings, count(*) FROM telemetry_frame f JOIN telemetry_layout l ON l.id = f.layout_id"
+        " JOIN telemetry_source s ON s.id = f.source_id WHERE s.plant_id = %s GROUP BY 1 ORDER BY 1"
+    ) == [(["e 0.1 5.0", None], 1), (["e 1.0 0.0", None], 4)]
 
 
 async def test_own_names_get_places_as_they_come_also_after_a_restart(bench: Bench) -> None:

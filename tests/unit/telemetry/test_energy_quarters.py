@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gridfleet.domains.telemetry.energy.arithmetic import counter_increase, integrate_power
+from gridfleet.domains.telemetry.energy.editions import Readings
 from gridfleet.domains.telemetry.energy.periods import QUARTER, EnergyBucket, buckets_in, edges_of
 from gridfleet.domains.telemetry.energy.quarters import (
     MOST,
@@ -21,7 +22,6 @@ from gridfleet.domains.telemetry.energy.quarters import (
     power_quarters,
     total,
 )
-from gridfleet.domains.telemetry.history.raw import Values
 from gridfleet.kernel.time_zones import time_zone, time_zone_names
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
@@ -206,8 +206,8 @@ def test_extreme_values_are_bounded() -> None:
 def test_a_misread_reading_sets_no_level(
     earlier: list[float], readings: list[float], with_last: bool, found: list[float]
 ) -> None:
-    def timed(values: list[float], start: int) -> Values:
-        return Values(range(start, start + len(values)), values)
+    def timed(values: list[float], start: int) -> Readings:
+        return Readings(range(start, start + len(values)), values)
 
     whole = continued(timed(earlier, 10), timed(readings, 20), with_last=with_last)
     assert whole.values == found

@@ -13,10 +13,11 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from gridfleet.domains.device_templates.models import Signal, SignalKind
+from gridfleet.domains.device_templates.roles import ENERGY_KEYS, is_counter
 from gridfleet.protocol.envelope import FieldValue
 from gridfleet.protocol.scaling import Scaling
 
-__all__ = ["DEFAULT_WORD", "FieldValues", "Metric", "SignalMap"]
+__all__ = ["DEFAULT_WORD", "FieldValues", "Metric", "SignalMap", "scaling_of"]
 
 DEFAULT_WORD: Final = "status"
 MAX_WORD_BITS: Final = 64
@@ -27,13 +28,22 @@ Values = Sequence[float | None]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """The definition of a stored value. A value outside `minimum`…`maximum` is stored and flagged; None is unbounded."""
+    """The definition of a stored value. A value outside `minimum`…`maximum` is stored and flagged; None is unbounded.
+
+    `scaling` says how an energy counter is decoded, as `scaling_of` returns it; None for other metrics, and if it is not known.
+    """
 
     key: str
     unit: str
     counter: bool = False
     minimum: float | None = None
     maximum: float | None = None
+    scaling: str | None = None
+
+
+def scaling_of(field: str, scale: float = 1.0, offset: float = 0.0) -> str:
+    """Return field, scale and offset as one text, separated by blanks."""
+    return f"{field} {float(scale)!r} {float(offset)!r}"
 
 
 class SignalMap:
@@ -53,16 +63,14 @@ class SignalMap:
                     signal.kind is SignalKind.COUNTER,
                     None if signal.min is UNSET else signal.min,
                     None if signal.max is UNSET else signal.max,
+                    scaling_of(field, *_scale_and_offset(signal)) if _counts_energy(signal) else None,
                 )
-                for signal, _ in numeric
+                for signal, field in numeric
             ]
             + [Metric(signal.key, "") for signal in binary]
         )
         self._fields = tuple(field for _, field in numeric)
-        self._scalings = tuple(
-            Scaling.of(1.0 if signal.scale is UNSET else signal.scale, 0.0 if signal.offset is UNSET else signal.offset)
-            for signal, _ in numeric
-        )
+        self._scalings = tuple(Scaling.of(*_scale_and_offset(signal)) for signal, _ in numeric)
         self._scaled = any(scaling != Scaling() for scaling in self._scalings)
         self._scaling_columns = tuple(zip(*self._scalings, strict=True))
         self._positions: dict[str, list[int]] = {}
@@ -128,6 +136,15 @@ class SignalMap:
                 for position, bit, invert in bits:
                     values[position] = float((word >> bit & 1) ^ invert)
         return values
+
+
+def _scale_and_offset(signal: Signal) -> tuple[float, float]:
+    return 1.0 if signal.scale is UNSET else signal.scale, 0.0 if signal.offset is UNSET else signal.offset
+
+
+def _counts_energy(signal: Signal) -> bool:
+    has_role = signal.role is not UNSET and is_counter(signal.role)
+    return signal.kind is SignalKind.COUNTER or has_role or signal.key in ENERGY_KEYS
 
 
 def _word(value: int | float | bool | None) -> int | None:

@@ -5,7 +5,17 @@ from typing import Final
 
 from gridfleet.domains.device_templates.models import DeviceTemplate, SignalRole
 
-__all__ = ["GRID_DEVICE", "GRID_ROLES", "PV_PREFIX", "STANDARD_KEYS", "former_roles", "is_counter", "signal_roles", "units_of"]
+__all__ = [
+    "ENERGY_KEYS",
+    "GRID_DEVICE",
+    "GRID_ROLES",
+    "PV_PREFIX",
+    "STANDARD_KEYS",
+    "former_roles",
+    "is_counter",
+    "signal_roles",
+    "units_of",
+]
 
 GRID_DEVICE: Final = "GRID"
 """External id of a plant's meter at the grid connection."""
@@ -22,6 +32,8 @@ _GRID_KEYS: Final = {
 }
 STANDARD_KEYS: Final = tuple(_PV_KEYS | _GRID_KEYS)
 """The keys that have a role without a template."""
+ENERGY_KEYS: Final = frozenset({"energy_produced", "energy_imported", "energy_exported"})
+"""Those of them that are counters."""
 
 
 def signal_roles(declared: Mapping[str, str] | None, external_id: str | None) -> dict[str, SignalRole]:

@@ -4,8 +4,9 @@ A counter that was reset or misread, or a gap, never creates energy, and no ener
 above the largest double is replaced by the largest double.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice, pairwise, zip_longest
+from math import inf
 from operator import le
 from sys import float_info
 from typing import Final, NamedTuple
@@ -32,20 +33,20 @@ def limited(value: float) -> float:
     return min(max(value, -float_info.max), float_info.max)
 
 
-def counter_increase(readings: Sequence[float], since: int = 0) -> float:
+def counter_increase(readings: Sequence[float], since: int = 0, edits: Collection[int] = ()) -> float:
     """Return how far a counter rose by its readings from position `since` on, in its unit.
 
     A reading below half of the previous level is a reset: counting continues from it. A smaller fall adds nothing until the
     counter is back at its level. A single low or high reading that the next one reverts is ignored, and so are zeros, however
     many, after which the counter is at its level or above: devices read zero while they are switched off. Negative readings
     count as zeros, except that no counter rises from them. The readings before `since` add nothing, but they set the level
-    from which the counter rises.
+    from which the counter rises. At the positions `edits` the counter was edited, and has no level until a positive reading.
     """
     if len(readings) < 2 or since >= len(readings):
         return 0.0
-    if is_undisturbed(readings):
+    if not edits and is_undisturbed(readings):
         return limited(readings[-1] - readings[max(0, since - 1)])
-    return limited(sum(step.rise for step in islice(steps(readings), since, None)))
+    return limited(sum(step.rise for step in islice(steps(readings, edits=edits), since, None)))
 
 
 def is_undisturbed(readings: Sequence[float]) -> bool:
@@ -65,23 +66,30 @@ class CounterStep(NamedTuple):
     was_zero: bool
 
 
-def steps(readings: Sequence[float], level: float | None = None, *, was_zero: bool = False) -> Iterator[CounterStep]:
+def steps(
+    readings: Sequence[float], level: float | None = None, *, was_zero: bool = False, edits: Collection[int] = ()
+) -> Iterator[CounterStep]:
     """Yield the step of each reading by the rules of `counter_increase`.
 
     Args:
         readings: A counter's readings in the order of their times.
         level: The level after earlier readings; if None, the first reading only sets the level.
         was_zero: Whether zeros came before, as in `CounterStep`.
+        edits: As in `counter_increase`.
     """
     if not readings:
         return
     level = readings[0] if level is None else level
-    for reading, following in zip_longest(readings, readings[1:]):
+    for place, (reading, following) in enumerate(zip_longest(readings, readings[1:])):
         rise = 0.0
+        if place in edits:
+            level, was_zero = _EDITED, False
+        if place + 1 in edits:
+            following = None
         if reading <= 0 < level or reading < 0 <= level:
             was_zero = True  # only the reading after the zeros shows whether this is a reset
         elif level < 0:
-            level = reading
+            level = reading if reading > 0 or level > _EDITED else level
         elif following is None or not is_misread(level, reading, following):
             if reading >= level:
                 rise, level = limited(reading - level), reading
@@ -140,6 +148,8 @@ def integrate_power(times: Sequence[int], powers: Sequence[float], start: int) -
     return Energies(limited(positive / _TWICE_AN_HOUR / _SCALE), limited(negative / _TWICE_AN_HOUR / _SCALE))
 
 
+_EDITED: Final = -inf
+"""The level of a counter after an edit. Zeros do not set it: the device may be switched off."""
 _MAX_GAP: Final = MAX_GAP_SECONDS * 1_000_000
 _TWICE_AN_HOUR: Final = 2 * 3_600_000_000
 _SCALE: Final = 2.0**-64

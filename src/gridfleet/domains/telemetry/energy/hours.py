@@ -10,7 +10,7 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from itertools import groupby
@@ -22,6 +22,7 @@ from uuid import UUID
 from gridfleet.domains.telemetry.energy import store
 from gridfleet.domains.telemetry.energy.arithmetic import MAX_GAP_SECONDS, limited
 from gridfleet.domains.telemetry.energy.computing import computed
+from gridfleet.domains.telemetry.energy.editions import Edition, Readings
 from gridfleet.domains.telemetry.energy.models import DirtyHour, KeptHour
 from gridfleet.domains.telemetry.energy.quarters import (
     LONGEST_GAP,
@@ -37,9 +38,8 @@ from gridfleet.domains.telemetry.energy.quarters import (
 from gridfleet.domains.telemetry.energy.zeros import with_levels
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.history.models import LayoutSource, SeriesPosition
-from gridfleet.domains.telemetry.history.raw import Values
 from gridfleet.domains.telemetry.roles import Energy, EnergyMeter, RoleMetric, energy_meters
-from gridfleet.domains.telemetry.units import KILO, in_kilo, size_of
+from gridfleet.domains.telemetry.units import KILO, in_kilo
 from gridfleet.kernel.db import Connection
 
 __all__ = ["TookTooLong", "energies_of_hours"]
@@ -100,11 +100,11 @@ _Name = tuple[int, int, str]
 
 
 class _Part(NamedTuple):
-    """Times and values of a metric in one layout as they were read, and the size of their unit."""
+    """Times and values of a metric in one layout as they were read, and their edition."""
 
     times: bytes
     values: bytes
-    size: int
+    edition: Edition
 
 
 class _Counted(NamedTuple):
@@ -234,19 +234,19 @@ async def _counters(
         for name, earlier in (await _read_earlier(db, unsure, runs)).items():
             last = values[name].values[0] if before[name] else earlier.values[-1]
             values[name] = continued(earlier, values[name], with_last=not before[name])
-            times, readings = values[name]
+            times, readings, _ = values[name]
             if readings[0] < last:
                 hour = to_datetime(times[0]).replace(minute=0, second=0, microsecond=0)
                 misread.add(DirtyHour(runs[name[0]].plant_id, hour))
         levels = await with_levels(db, [(metric.source, metric.key, values[metric.name]) for metric in some])
         values |= dict(zip((metric.name for metric in some), levels, strict=True))
-        for name, (time, value) in (await _read_following(db, some, runs, values)).items():
-            times, readings = values[name]
-            values[name] = Values([*times, time], [*readings, value])
+        for name, following in (await _read_following(db, some, runs, values)).items():
+            values[name] = following.after(values[name])
         for metric in some:
             hours = runs[metric.run].hours
-            times, readings = values[metric.name]
-            count = partial(counter_quarters, times, readings, first[metric.name], QUARTERS * hours)
+            times, readings, _ = values[metric.name]
+            edits = values[metric.name].edits()
+            count = partial(counter_quarters, times, readings, first[metric.name], QUARTERS * hours, edits)
             rises = await computed(count, len(times))
             falls = frozenset(quarter // QUARTERS for quarter in rises.falls)
             found[metric.name] = _Counted(rises.rises, falls, hours_with_counter(times, first[metric.name], hours))
@@ -267,11 +267,10 @@ async def _powers(
     for some in _portions(list(metrics.values()), runs, until):
         values = await _read(db, some, runs)
         for metric in some:
-            run, some_values = runs[metric.run], values[metric.name]
-            integrate = partial(power_quarters, *some_values, microseconds(run.start), QUARTERS * run.hours)
+            run, (times, powers, _) = runs[metric.run], values[metric.name]
+            integrate = partial(power_quarters, times, powers, microseconds(run.start), QUARTERS * run.hours)
             found[metric.name] = {
-                positive: await computed(partial(integrate, positive=positive), len(some_values.times))
-                for positive in (True, False)
+                positive: await computed(partial(integrate, positive=positive), len(times)) for positive in (True, False)
             }
     return found
 
@@ -294,82 +293,96 @@ def _portions(metrics: Sequence[_Metric], runs: Sequence[_Run], until: float) ->
         yield portion
 
 
-def _picks(number: int, metric: _Metric, start: datetime, end: datetime) -> list[tuple[store.Pick, int]]:
-    """Return what to read of a metric, each with the size of its unit; newer layouts come last."""
-    found = []
-    for layout in sorted(metric.source.layouts, key=lambda layout: layout.id):
-        if metric.key in layout.positions:
-            _, _, position, unit, *limits = SeriesPosition.of(metric.source.id, layout, layout.positions[metric.key])
-            pick = store.Pick(number, metric.source.id, layout.id, position, start, end, *limits if metric.is_counter else ())
-            found.append((pick, size_of(unit)))
+_Span = tuple[_Metric, datetime, datetime]
+"""A metric to read between two times."""
+
+
+def _picks(spans: Sequence[_Span]) -> tuple[list[store.Pick], list[tuple[_Name, Edition]]]:
+    """Return what to read of metrics, and the name and edition of each pick; newer layouts of a metric come last."""
+    picks: list[store.Pick] = []
+    owners: list[tuple[_Name, Edition]] = []
+    for metric, start, end in spans:
+        for layout in sorted(metric.source.layouts, key=lambda layout: layout.id):
+            if metric.key in layout.positions:
+                _, _, position, _, *limits = SeriesPosition.of(metric.source.id, layout, layout.positions[metric.key])
+                bounds = limits if metric.is_counter else ()
+                picks.append(store.Pick(len(picks), metric.source.id, layout.id, position, start, end, *bounds))
+                owners.append((metric.name, Edition.of(layout.metrics[position])))
+    return picks, owners
+
+
+async def _read(db: Connection, metrics: Sequence[_Metric], runs: Sequence[_Run]) -> dict[_Name, Readings]:
+    picks, owners = _picks([(metric, runs[metric.run].read_from, runs[metric.run].end + _AFTER) for metric in metrics])
+    parts: dict[_Name, list[_Part]] = {metric.name: [] for metric in metrics}
+    for number, times, values in sorted(await store.readings(db, picks) if picks else []):
+        name, edition = owners[number]
+        parts[name].append(_Part(times, values, edition))
+    found: dict[_Name, Readings] = {}
+    for metric in metrics:
+        some = parts[metric.name]
+        merged = partial(_merged, some, is_edited=_is_edited(metric))
+        found[metric.name] = await computed(merged, sum(len(one.times) for one in some) // 8)
     return found
 
 
-async def _read(db: Connection, metrics: Sequence[_Metric], runs: Sequence[_Run]) -> dict[_Name, Values]:
-    picks: list[tuple[store.Pick, int]] = []
-    owners: list[_Name] = []
-    for metric in metrics:
-        run = runs[metric.run]
-        some = _picks(len(picks), metric, run.read_from, run.end + _AFTER)
-        picks += [(pick._replace(number=len(picks) + place), size) for place, (pick, size) in enumerate(some)]
-        owners += [metric.name] * len(some)
-    parts: dict[_Name, list[_Part]] = {metric.name: [] for metric in metrics}
-    rows = await store.readings(db, [pick for pick, _ in picks]) if picks else []
-    for number, times, values in sorted(rows):
-        parts[owners[number]].append(_Part(times, values, picks[number][1]))
-    return {
-        name: await computed(partial(_merged, some), sum(len(one.times) for one in some) // 8) for name, some in parts.items()
-    }
+def _is_edited(metric: _Metric) -> bool:
+    """Return whether a metric has several editions."""
+    layouts = metric.source.layouts
+    return len({Edition.of(one.metrics[one.positions[metric.key]]) for one in layouts if metric.key in one.positions}) > 1
 
 
-async def _read_earlier(db: Connection, metrics: Collection[_Metric], runs: Sequence[_Run]) -> dict[_Name, Values]:
+async def _read_earlier(db: Connection, metrics: Collection[_Metric], runs: Sequence[_Run]) -> dict[_Name, Readings]:
     """Return the last two readings of each metric that has any before those of its run, within a day before `since`."""
-    picks: list[tuple[store.Pick, int]] = []
-    owners: list[_Name] = []
-    for metric in metrics:
-        run = runs[metric.run]
-        some = _picks(0, metric, run.since - _LONGEST_GAP, run.read_from)
-        picks += [(pick._replace(number=len(picks) + place), size) for place, (pick, size) in enumerate(some)]
-        owners += [metric.name] * len(some)
-    found: dict[_Name, dict[int, float]] = {}
-    rows = await store.last_readings(db, [pick for pick, _ in picks]) if picks else []
-    for number, time, value in sorted(rows):  # newer layouts come last
-        found.setdefault(owners[number], {})[microseconds(time)] = in_kilo(value, picks[number][1])
-    last_two = {name: sorted(readings.items())[-2:] for name, readings in found.items()}
-    return {name: Values([time for time, _ in some], [value for _, value in some]) for name, some in last_two.items()}
+    spans = [(metric, runs[metric.run].since - _LONGEST_GAP, runs[metric.run].read_from) for metric in metrics]
+    found = await _read_some(db, spans, store.last_readings)
+    return {name: readings.part(slice(-2, None)) for name, readings in found.items()}
 
 
 async def _read_following(
-    db: Connection, metrics: Collection[_Metric], runs: Sequence[_Run], values: Mapping[_Name, Values]
-) -> dict[_Name, tuple[int, float]]:
+    db: Connection, metrics: Collection[_Metric], runs: Sequence[_Run], values: Mapping[_Name, Readings]
+) -> dict[_Name, Readings]:
     """Return the next reading of each metric whose last one is in its run, within a day after that."""
-    picks: list[tuple[store.Pick, int]] = []
-    owners: list[_Name] = []
-    for metric in metrics:
-        run, times = runs[metric.run], values[metric.name].times
-        if times and microseconds(run.start) <= times[-1] < microseconds(run.end):
-            some = _picks(0, metric, run.end + _AFTER, to_datetime(times[-1]) + _LONGEST_GAP)
-            picks += [(pick._replace(number=len(picks) + place), size) for place, (pick, size) in enumerate(some)]
-            owners += [metric.name] * len(some)
-    found: dict[_Name, dict[int, float]] = {}
-    rows = await store.next_readings(db, [pick for pick, _ in picks]) if picks else []
-    for number, time, value in sorted(rows):  # newer layouts come last
-        found.setdefault(owners[number], {})[microseconds(time)] = in_kilo(value, picks[number][1])
-    return {name: min(readings.items()) for name, readings in found.items()}
+    spans = [
+        (metric, run.end + _AFTER, to_datetime(times[-1]) + _LONGEST_GAP)
+        for metric in metrics
+        for run, times in [(runs[metric.run], values[metric.name].times)]
+        if times and microseconds(run.start) <= times[-1] < microseconds(run.end)
+    ]
+    found = await _read_some(db, spans, store.next_readings)
+    return {name: readings.part(slice(1)) for name, readings in found.items()}
 
 
-def _unpacked(part: _Part) -> Values:
+async def _read_some(
+    db: Connection,
+    spans: Sequence[_Span],
+    read: Callable[[Connection, Sequence[store.Pick]], Awaitable[list[tuple[int, datetime, float]]]],
+) -> dict[_Name, Readings]:
+    """Return what `read` returns of metrics with any readings in their spans."""
+    picks, owners = _picks(spans)
+    found: dict[_Name, dict[int, tuple[float, Edition]]] = {}
+    for number, time, value in sorted(await read(db, picks) if picks else []):
+        name, edition = owners[number]
+        found.setdefault(name, {})[microseconds(time)] = in_kilo(value, edition.size), edition
+    return {
+        metric.name: Readings.of(dict(sorted(found[metric.name].items())), is_edited=_is_edited(metric))
+        for metric, _, _ in spans
+        if metric.name in found
+    }
+
+
+def _unpacked(part: _Part) -> tuple[Sequence[int], Sequence[float]]:
     when, what = array("q", part.times), array("d", part.values)
     if sys.byteorder == "little":
         when.byteswap()
         what.byteswap()
-    return Values(when, what if part.size == KILO else [in_kilo(value, part.size) for value in what])
+    size = part.edition.size
+    return when, what if size == KILO else [in_kilo(value, size) for value in what]
 
 
-def _merged(parts: Sequence[_Part]) -> Values:
+def _merged(parts: Sequence[_Part], *, is_edited: bool) -> Readings:
     """Return a metric's values from its layouts, of which the newest comes last and takes precedence at the same time."""
-    if len(parts) < 2:
-        return _unpacked(parts[0]) if parts else Values([], [])
+    if len(parts) < 2 and not is_edited:
+        return Readings(*_unpacked(parts[0])) if parts else Readings([], [])
     # Sorted once: a plant decides how many layouts it has.
-    merged = dict(sorted({time: value for part in parts for time, value in zip(*_unpacked(part), strict=True)}.items()))
-    return Values(list(merged), list(merged.values()))
+    merged = {time: (value, part.edition) for part in parts for time, value in zip(*_unpacked(part), strict=True)}
+    return Readings.of(dict(sorted(merged.items())), is_edited=is_edited)

@@ -12,12 +12,12 @@ from gridfleet.domains.device_templates.models import DeviceType
 from gridfleet.domains.plants.sub_devices.registry import list_sub_devices
 from gridfleet.domains.telemetry.energy.arithmetic import CounterStep, limited, steps
 from gridfleet.domains.telemetry.energy.computing import computed
+from gridfleet.domains.telemetry.energy.editions import Readings
 from gridfleet.domains.telemetry.energy.today import read_in_kilo
 from gridfleet.domains.telemetry.energy.zeros import with_levels
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.models import LayoutSource
-from gridfleet.domains.telemetry.history.raw import Values
 from gridfleet.domains.telemetry.history.series import plant_sources
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import measurable
@@ -42,6 +42,13 @@ class MeteredEnergy(NamedTuple):
     start: datetime
     external_id: str
     energy: float
+
+
+class _Last(NamedTuple):
+    """The last step of a counter in a part of a range, and its reading."""
+
+    step: CounterStep
+    reading: Readings
 
 
 async def metered_energy(
@@ -80,7 +87,7 @@ async def _energy_of(
     # A template may declare a counter that the meter does not have.
     reported = await store.reported(db, org, source.id, [counter for counter, _ in _COUNTERS])
     counters = [one for one in _COUNTERS if one[0] in reported]
-    last_steps: dict[str, CounterStep] = {}
+    last_steps: dict[str, _Last] = {}
     while start < end:
         part_end = min(end, start + max(width, _PART // width * width))
         for bucket in await _read(db, source, counters, start, part_end, width, last_steps):
@@ -100,7 +107,7 @@ async def _read(
     start: datetime,
     end: datetime,
     width: timedelta,
-    last_steps: dict[str, CounterStep],
+    last_steps: dict[str, _Last],
 ) -> Iterator[tuple[datetime, float]]:
     """Return the whole buckets of one part of the range.
 
@@ -128,13 +135,19 @@ async def _read(
 
 
 def _count(
-    readings: Values, last: CounterStep | None, boundaries: Sequence[datetime], width: timedelta, until: datetime
-) -> tuple[list[float | None], CounterStep | None]:
+    readings: Readings, last: _Last | None, boundaries: Sequence[datetime], width: timedelta, until: datetime
+) -> tuple[list[float | None], _Last | None]:
     """Return the energy between boundaries, and the counter's last step before `until`; None without a reading before it."""
-    counted = list(steps(readings.values, last and last.level, was_zero=last is not None and last.was_zero))
-    known = counted[: bisect_left(readings.times, microseconds(until))]
+    edits = readings.edits()
+    if last is None:
+        counted = list(steps(readings.values, edits=edits))
+    else:
+        if readings.part(slice(1)).after(last.reading).edits():
+            edits |= {0}
+        counted = list(steps(readings.values, last.step.level, was_zero=last.step.was_zero, edits=edits))
+    known = bisect_left(readings.times, microseconds(until))
     energies = energy_between(readings.times, counted, [microseconds(moment) for moment in boundaries], width // _MICROSECOND)
-    return energies, known[-1] if known else None
+    return energies, _Last(counted[known - 1], readings.part(slice(known - 1, known))) if known else None
 
 
 def _sums(boundaries: Sequence[datetime], parts: Sequence[Sequence[float | None]]) -> Iterator[tuple[datetime, float]]:

@@ -5,7 +5,7 @@ hours add up to days and plants to fleets.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -17,7 +17,7 @@ from gridfleet.domains.telemetry.energy.arithmetic import (
     limited,
     steps,
 )
-from gridfleet.domains.telemetry.history.raw import Values
+from gridfleet.domains.telemetry.energy.editions import Readings
 
 __all__ = [
     "HOUR",
@@ -68,20 +68,23 @@ def total(parts: Sequence[Quarters]) -> Quarters:
     ]
 
 
-def continued(earlier: Values, readings: Values, *, with_last: bool) -> Values:
+def continued(earlier: Readings, readings: Readings, *, with_last: bool) -> Readings:
     """Return a counter's readings after earlier ones, of which the last one is kept if `with_last`.
 
     The first reading sets the level. If it was misread, it gets the value of the one before: otherwise a device that reads zero
     when it is switched off would have counted its whole life at its next reading.
     """
-    times, values = [*earlier.times, *readings.times], [*earlier.values, *readings.values]
+    whole = readings.after(earlier)
     first = max(0, len(earlier.times) - with_last)
-    if 0 < first < len(times) - 1 and is_misread(*values[first - 1 : first + 2]):
-        values[first] = values[first - 1]
-    return Values(times[first:], values[first:])
+    around, found = whole.part(slice(max(0, first - 1), first + 2)), whole.part(slice(first, None))
+    if 0 < first < len(whole.times) - 1 and is_misread(*around.values) and not around.edits():
+        return found._replace(values=[around.values[0], *found.values[1:]])
+    return found
 
 
-def counter_quarters(times: Sequence[int], readings: Sequence[float], start: int, count: int) -> Rises:
+def counter_quarters(
+    times: Sequence[int], readings: Sequence[float], start: int, count: int, edits: Collection[int] = ()
+) -> Rises:
     """Return the rise of a counter in each of `count` quarters from `start` on.
 
     A rise belongs to the quarter of the higher reading. The first reading after `LONGEST_GAP` adds nothing.
@@ -91,16 +94,17 @@ def counter_quarters(times: Sequence[int], readings: Sequence[float], start: int
         readings: Readings in kWh. Those before `start` set the level; those after the last quarter reveal misread ones.
         start: The start of an hour in microseconds.
         count: Number of quarters.
+        edits: Positions of readings before which the counter was edited.
     """
     if place := _index_after_gap(times, start, count // QUARTERS):
-        earlier, later = (
-            counter_quarters(times[part], readings[part], start, count) for part in (slice(place), slice(place, None))
-        )
+        earlier = counter_quarters(times[:place], readings[:place], start, count, edits)
+        following = {edit - place for edit in edits if edit >= place}
+        later = counter_quarters(times[place:], readings[place:], start, count, following)
         # Of an hour, all readings are before the gap or all after it.
         rises = [one if other is None else other for one, other in zip(earlier.rises, later.rises, strict=True)]
         return Rises(rises, earlier.falls | later.falls)
     edges = [bisect_left(times, start + number * QUARTER) for number in range(count + 1)]
-    if is_undisturbed(readings):
+    if not edits and is_undisturbed(readings):
         return Rises(
             [
                 limited(readings[last - 1] - readings[max(first - 1, 0)]) if last > first else None
@@ -108,7 +112,7 @@ def counter_quarters(times: Sequence[int], readings: Sequence[float], start: int
             ],
             frozenset(),
         )
-    counted = list(steps(readings))
+    counted = list(steps(readings, edits=edits))
     rises = [
         limited(sum(step.rise for step in counted[first:last])) if last > first else None for first, last in pairwise(edges)
     ]

@@ -20,6 +20,7 @@ from gridfleet.domains.telemetry.energy.arithmetic import (
     self_consumption_percent,
 )
 from gridfleet.domains.telemetry.energy.computing import computed
+from gridfleet.domains.telemetry.energy.editions import Edition, Readings
 from gridfleet.domains.telemetry.energy.hours import TookTooLong
 from gridfleet.domains.telemetry.energy.models import EnergyOfDay
 from gridfleet.domains.telemetry.energy.periods import EnergyBucket
@@ -30,7 +31,7 @@ from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.models import LayoutSource, SeriesPosition
 from gridfleet.domains.telemetry.history.raw import Values, read_values
 from gridfleet.domains.telemetry.history.series import plant_sources
-from gridfleet.domains.telemetry.units import KILO, in_kilo, size_of
+from gridfleet.domains.telemetry.units import KILO, in_kilo
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection, savepoint
 from gridfleet.kernel.time_zones import UTC_NAME
@@ -107,14 +108,14 @@ class _Device:
             of_day = _from_the_hour_before(readings, self._midnight)
             [of_day] = await with_levels(self._db, [(self._source, counter, of_day)])
             since = bisect_left(of_day.times, microseconds(self._midnight))
-            return await computed(partial(counter_increase, of_day.values, since), len(of_day.times))
+            return await computed(partial(counter_increase, of_day.values, since, of_day.edits()), len(of_day.times))
         if self._integral is None:
             powers = await self._read(_POWER, _BEFORE_MIDNIGHT)
-            integrate = partial(integrate_power, *powers, microseconds(self._midnight))
+            integrate = partial(integrate_power, powers.times, powers.values, microseconds(self._midnight))
             self._integral = await computed(integrate, len(powers.times))
         return self._integral[direction]
 
-    async def _read(self, key: str, before: timedelta) -> Values:
+    async def _read(self, key: str, before: timedelta) -> Readings:
         """Return the metric's values of the day and of some time before, in kW or kWh."""
         if monotonic() > self._until:
             raise TookTooLong
@@ -122,41 +123,40 @@ class _Device:
         return await read_in_kilo(self._db, self._source, key, start, end)
 
 
-def _from_the_hour_before(readings: Values, midnight: datetime) -> Values:
+def _from_the_hour_before(readings: Readings, midnight: datetime) -> Readings:
     """Return a counter's readings from the hour before midnight on, which set its level.
 
     Earlier ones show whether the first of them was misread.
     """
     place = bisect_left(readings.times, microseconds(midnight - _BEFORE_MIDNIGHT))
-    earlier, later = (Values(readings.times[part], readings.values[part]) for part in (slice(place), slice(place, None)))
-    return continued(earlier, later, with_last=False)
+    return continued(readings.part(slice(place)), readings.part(slice(place, None)), with_last=False)
 
 
-async def read_in_kilo(db: Connection, source: LayoutSource, key: str, start: datetime, end: datetime) -> Values:
+async def read_in_kilo(db: Connection, source: LayoutSource, key: str, start: datetime, end: datetime) -> Readings:
     """Return a source's values of one metric with `start` <= time < `end` in kW or kWh, each by the unit of its layout.
 
     Readings of a counter outside the limits of its layout are negative: they count as no value.
     A metric without a known unit is assumed to be in kW or kWh, like the standard keys. If an edited template gave the metric
     another unit, both layouts may have values of the same time; the value of the newer layout is used.
     """
-    picks: dict[int, list[SeriesPosition]] = {}
+    picks: dict[Edition, list[SeriesPosition]] = {}
     for layout in sorted(source.layouts, key=lambda layout: layout.id):
         if key in layout.positions:
             position = SeriesPosition.of(source.id, layout, layout.positions[key])
-            size = size_of(position.unit)
-            # The size of the newest layout comes last.
-            picks[size] = [*picks.pop(size, ()), position if key != _POWER else position._replace(low=-inf, high=inf)]
-    read = [(await read_values(db, source.id, chosen, start, end), size) for size, chosen in picks.items()]
+            edition = Edition.of(layout.metrics[position.number])
+            # The edition of the newest layout comes last.
+            picks[edition] = [*picks.pop(edition, ()), position if key != _POWER else position._replace(low=-inf, high=inf)]
+    read = [(await read_values(db, source.id, chosen, start, end), edition) for edition, chosen in picks.items()]
     return await computed(partial(_merged, read), sum(len(values.times) for values, _ in read))
 
 
-def _merged(read: Sequence[tuple[Values, int]]) -> Values:
-    """Return all values in kW or kWh, each read in a unit of its size. Of values of the same time, the last one counts."""
-    parts = [_scaled(values, size) for values, size in read]
+def _merged(read: Sequence[tuple[Values, Edition]]) -> Readings:
+    """Return all values in kW or kWh, each read in its edition. Of values of the same time, the last one counts."""
+    parts = [(_scaled(values, edition.size), edition) for values, edition in read]
     if len(parts) < 2:
-        return parts[0] if parts else Values([], [])
-    merged = dict(sorted({time: value for part in parts for time, value in zip(*part, strict=True)}.items()))
-    return Values(list(merged), list(merged.values()))
+        return Readings(*parts[0][0]) if parts else Readings([], [])
+    merged = {time: (value, edition) for part, edition in parts for time, value in zip(*part, strict=True)}
+    return Readings.of(dict(sorted(merged.items())), is_edited=True)
 
 
 def _scaled(values: Values, size: int) -> Values:

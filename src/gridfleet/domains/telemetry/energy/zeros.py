@@ -9,31 +9,32 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 from gridfleet.domains.telemetry.energy import store
+from gridfleet.domains.telemetry.energy.editions import Edition, Readings
 from gridfleet.domains.telemetry.energy.quarters import LONGEST_GAP
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.history.models import LayoutSource, SeriesPosition
-from gridfleet.domains.telemetry.history.raw import Values
 from gridfleet.domains.telemetry.units import in_kilo, size_of
 from gridfleet.kernel.db import Connection
 
 __all__ = ["with_levels"]
 
-Counter = tuple[LayoutSource, str, Values]
+Counter = tuple[LayoutSource, str, Readings]
 """A counter's source, its key, and some of its readings in kWh."""
 
 
-async def with_levels(db: Connection, counters: Sequence[Counter]) -> list[Values]:
+async def with_levels(db: Connection, counters: Sequence[Counter]) -> list[Readings]:
     """Return the readings of each counter. If they begin with zeros, these get a level unless the counter begins at zero.
 
     The last positive reading within a day before the first positive one after the zeros is put first. Without one, the zeros
     get the value of the first positive reading in two cases: a source that had values before that day was switched off for
     longer; and a reading at the level of a deleted sub-device with the same external id shows that it is the same device.
     """
-    found = [values for _, _, values in counters]
+    found = [readings for _, _, readings in counters]
     risings = {number: rising for number, values in enumerate(found) if (rising := _rising(values)) is not None}
     earlier = await _earlier(db, counters, risings)
-    for number, (moment, level) in earlier.items():
-        found[number] = Values([moment, *found[number].times], [level, *found[number].values])
+    for number, (moment, level, edition) in earlier.items():
+        first = Readings.of({moment: (level, edition)}, is_edited=bool(found[number].editions))
+        found[number] = found[number].after(first)
     others = {number: rising for number, rising in risings.items() if number not in earlier}
     moments = [
         (number, counters[number][0].id, to_datetime(found[number].times[rising] - LONGEST_GAP))
@@ -45,34 +46,37 @@ async def with_levels(db: Connection, counters: Sequence[Counter]) -> list[Value
         if in_kilo(level, size_of(unit)) <= found[number].values[others[number]]:
             switched_off.add(number)
     for number in switched_off:
-        rising, (times, readings) = others[number], found[number]
-        found[number] = Values(times, [*[readings[rising]] * rising, *readings[rising:]])
+        rising, values = others[number], found[number].values
+        found[number] = found[number]._replace(values=[*[values[rising]] * rising, *values[rising:]])
     return found
 
 
-def _rising(values: Values) -> int | None:
+def _rising(readings: Readings) -> int | None:
     """Return the index of the first positive reading after zeros; None without zeros at the beginning, or without one."""
-    if not values.values or values.values[0] > 0:
+    if not readings.values or readings.values[0] > 0:
         return None
-    return next((place for place, reading in enumerate(values.values) if reading > 0), None)
+    return next((place for place, reading in enumerate(readings.values) if reading > 0), None)
 
 
-async def _earlier(db: Connection, counters: Sequence[Counter], risings: Mapping[int, int]) -> dict[int, tuple[int, float]]:
-    """Return time and value of the last positive reading before the zeros of each counter that has one within a day."""
+async def _earlier(
+    db: Connection, counters: Sequence[Counter], risings: Mapping[int, int]
+) -> dict[int, tuple[int, float, Edition]]:
+    """Return the last positive reading before the zeros of each counter that has one within a day: time, value and edition."""
     picks: list[store.Pick] = []
-    owners: list[tuple[int, int]] = []
-    """The counter of each pick, and the size of its unit."""
+    owners: list[tuple[int, Edition]] = []
+    """The counter of each pick, and its edition."""
     for number, rising in risings.items():
-        source, key, (times, _) = counters[number]
+        source, key, (times, _, _) = counters[number]
         start, end = to_datetime(times[rising] - LONGEST_GAP), to_datetime(times[0])
         for layout in sorted(source.layouts, key=lambda layout: layout.id):
             if key in layout.positions and start < end:
-                _, _, position, unit, low, high = SeriesPosition.of(source.id, layout, layout.positions[key])
+                _, _, position, _, low, high = SeriesPosition.of(source.id, layout, layout.positions[key])
                 picks.append(store.Pick(len(picks), source.id, layout.id, position, start, end, low, high))
-                owners.append((number, size_of(unit)))
+                owners.append((number, Edition.of(layout.metrics[position])))
     rows = await store.last_readings(db, picks, positive=True) if picks else []
-    newest: dict[int, tuple[int, float]] = {}
+    newest: dict[int, tuple[int, float, Edition]] = {}
     for number, time, value in sorted(rows):  # newer layouts come last
-        owner, size = owners[number]
-        newest[owner] = max((microseconds(time), in_kilo(value, size)), newest.get(owner, (0, 0.0)), key=itemgetter(0))
+        owner, edition = owners[number]
+        one = microseconds(time), in_kilo(value, edition.size), edition
+        newest[owner] = max(one, newest.get(owner, one), key=itemgetter(0))
     return newest

@@ -76,8 +76,20 @@ class FrameLayout(msgspec.Struct, frozen=True):
     @property
     def digest(self) -> bytes:
         """Hash of the content. Devices with equal metrics share a layout."""
+        scalings = self.scalings
+        return self.plain_digest if scalings is None else sha256(self.plain_digest + msgspec.json.encode(scalings)).digest()
+
+    @property
+    def plain_digest(self) -> bytes:
+        """Hash of the content without the scalings, which earlier releases did not store."""
         content = [(m.key, m.unit, m.counter, m.minimum, m.maximum) for m in self.metrics]
         return sha256(msgspec.json.encode(content)).digest()
+
+    @property
+    def scalings(self) -> list[str | None] | None:
+        """The scaling of each metric; None if no metric has one."""
+        scalings = [metric.scaling for metric in self.metrics]
+        return scalings if any(scalings) else None
 
 
 def frame_layouts(metrics: Sequence[Metric]) -> list[FrameLayout]:

@@ -119,17 +119,31 @@ async def count_own_names(db: Connection, plant_id: UUID, since: datetime) -> in
 
 
 async def ensure_layout(db: Connection, layout: FrameLayout) -> int:
-    """Return the id of the layout with this content; create it if it does not exist."""
+    """Return the id of the layout with this content; create it if it does not exist.
+
+    Of layouts that differ in their scalings only, the first one has the digest without them, by which earlier releases find it.
+    A layout of an earlier release gets the scalings of the first template that uses it.
+    """
     metrics = layout.metrics
     cursor = await db.execute(
         # An insertion takes an id even if the layout exists. Ids have 32 bits, and without a free one no layout could be found.
-        "WITH made AS (INSERT INTO telemetry_layout (digest, metrics, units, counters, minimums, maximums)"
-        " SELECT %(digest)s, %(metrics)s::text[], %(units)s::text[], %(counters)s::boolean[], %(minimums)s::float8[],"
-        " %(maximums)s::float8[] WHERE NOT EXISTS (SELECT FROM telemetry_layout WHERE digest = %(digest)s)"
+        "WITH plain AS (SELECT id, scalings FROM telemetry_layout WHERE digest = %(plain)s),"
+        " taken AS (UPDATE telemetry_layout SET scalings = %(scalings)s WHERE digest = %(plain)s AND scalings IS NULL"
+        " AND %(scalings)s::text[] IS NOT NULL RETURNING id),"
+        " wanted AS (SELECT CASE WHEN EXISTS (SELECT FROM plain) THEN %(digest)s ELSE %(plain)s END AS digest"
+        " WHERE NOT EXISTS (SELECT FROM plain WHERE scalings IS NULL OR scalings = %(scalings)s::text[])"
+        " AND NOT EXISTS (SELECT FROM telemetry_layout WHERE digest = %(digest)s)),"
+        " made AS (INSERT INTO telemetry_layout (digest, metrics, units, counters, minimums, maximums, scalings)"
+        " SELECT digest, %(metrics)s::text[], %(units)s::text[], %(counters)s::boolean[], %(minimums)s::float8[],"
+        " %(maximums)s::float8[], %(scalings)s::text[] FROM wanted"
         " ON CONFLICT ON CONSTRAINT telemetry_layout_digest_key DO NOTHING RETURNING id)"
-        " SELECT id FROM made UNION ALL SELECT id FROM telemetry_layout WHERE digest = %(digest)s LIMIT 1",
+        " SELECT id FROM taken UNION ALL SELECT id FROM made UNION ALL SELECT id FROM plain"
+        " WHERE scalings = %(scalings)s::text[] OR %(scalings)s::text[] IS NULL"
+        " UNION ALL SELECT id FROM telemetry_layout WHERE digest = %(digest)s AND digest <> %(plain)s LIMIT 1",
         {
             "digest": layout.digest,
+            "plain": layout.plain_digest,
+            "scalings": layout.scalings,
             "metrics": [metric.key for metric in metrics],
             "units": [metric.unit for metric in metrics],
             "counters": [metric.counter for metric in metrics],

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from itertools import repeat
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -14,7 +15,10 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_value
 
-__all__ = ["RoleSourceRow", "SourceRow"]
+__all__ = ["DIGEST", "RoleSourceRow", "SourceRow"]
+
+DIGEST: Final = "l.digest || coalesce(sha256(array_to_string(l.scalings, ',', '')::bytea), '')"
+"""The identity of a layout's content. Scalings are apart: layouts of earlier releases get them later."""
 
 
 class SourceRow(NamedTuple):
@@ -44,6 +48,7 @@ class RoleSourceRow(NamedTuple):
     layout_id: int
     keys: list[str]
     units: list[str]
+    scalings: list[str | None]
     positions: list[int]
     minimums: list[float | None]
     maximums: list[float | None]
@@ -70,7 +75,7 @@ async def sources(
     named = None if external_ids is None else list(external_ids)
     cursor = db.cursor(row_factory=class_row(SourceRow), binary=True)
     await cursor.execute(
-        "SELECT s.id, s.external_id, l.id AS layout_id, l.digest, cardinality(t.vals) AS size"
+        f"SELECT s.id, s.external_id, l.id AS layout_id, {DIGEST} AS digest, cardinality(t.vals) AS size"
         " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
         " WHERE s.plant_id = %s AND s.organization_id = %s"
         " AND (%s::text[] IS NULL OR array_position(%s::text[], s.external_id) IS NOT NULL)"
@@ -110,11 +115,12 @@ async def role_sources(db: Connection, plant_ids: Sequence[UUID]) -> list[RoleSo
         " THEN '{}' ELSE coalesce(m.former_roles, '{}') || coalesce(s.roles, '{}') END AS former OFFSET 0) AS k"
         " CROSS JOIN LATERAL (SELECT CASE WHEN k.former ?| l.metrics THEN k.former || k.present ELSE k.present END AS roles"
         " OFFSET 0) AS r CROSS JOIN LATERAL"
-        " (SELECT array_agg(u.key) AS keys, array_agg(u.unit) AS units, array_agg(u.number::int - 1) AS positions,"
+        " (SELECT array_agg(u.key) AS keys, array_agg(u.unit) AS units, array_agg(u.scaling) AS scalings,"
+        " array_agg(u.number::int - 1) AS positions,"
         " array_agg(l.minimums[u.number]) AS minimums, array_agg(l.maximums[u.number]) AS maximums,"
         " array_agg(CASE WHEN (s.external_id IS NOT NULL AND s.sub_device_id IS NULL)"
         " OR (r.roles ? u.key AND NOT k.present ? u.key) THEN t.time END) AS ends"
-        " FROM unnest(l.metrics, l.units, t.vals) WITH ORDINALITY AS u (key, unit, value, number)"
+        " FROM unnest(l.metrics, l.units, t.vals, l.scalings) WITH ORDINALITY AS u (key, unit, value, scaling, number)"
         " WHERE u.value IS NOT NULL AND CASE WHEN r.roles <> '{}' THEN r.roles ? u.key"
         " ELSE u.key = ANY(%(standard)s::text[]) END) AS v"
         " WHERE p.id = ANY(%(wanted)s::uuid[]) AND CASE WHEN r.roles <> '{}'"
@@ -134,7 +140,8 @@ async def layouts(db: Connection, layout_ids: Sequence[int]) -> list[tuple[bytes
     """Return the layouts with their digests."""
     cursor = db.cursor(binary=True)
     await cursor.execute(
-        "SELECT id, digest, metrics, units, counters, minimums, maximums FROM telemetry_layout WHERE id = ANY(%s::int[])",
+        f"SELECT l.id, {DIGEST}, metrics, units, counters, minimums, maximums, scalings FROM telemetry_layout l"
+        " WHERE l.id = ANY(%s::int[])",
         (list(layout_ids),),
     )
     return [(row[1], _layout(row[0], *row[2:])) for row in await cursor.fetchall()]
@@ -147,10 +154,11 @@ def _layout(
     counters: list[bool],
     minimums: list[float | None],
     maximums: list[float | None],
+    scalings: list[str | None] | None,
 ) -> LayoutIndex:
     return LayoutIndex(
         layout_id,
-        tuple(map(Metric, metrics, units, counters, minimums, maximums)),
+        tuple(map(Metric, metrics, units, counters, minimums, maximums, scalings or repeat(None))),
         {key: position for position, key in enumerate(metrics)},
     )
 

@@ -4,12 +4,12 @@ from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from gridfleet.domains.telemetry.history.store import SourceRow
+from gridfleet.domains.telemetry.history.store import DIGEST, SourceRow
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count, fetch_value
 
-_LATEST: Final = "s.id, s.external_id, l.id, l.digest, t.time, t.vals, t.times"
+_LATEST: Final = f"s.id, s.external_id, l.id, {DIGEST}, t.time, t.vals, t.times"
 
 
 class LatestRow(NamedTuple):

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 from gridfleet.domains.telemetry.energy.arithmetic import integrate_power, steps
+from gridfleet.domains.telemetry.energy.editions import is_continued
 from gridfleet.domains.telemetry.energy.periods import start_of_day
 from gridfleet.domains.telemetry.energy.quarters import HOUR, QUARTER, QUARTERS
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
@@ -37,9 +38,9 @@ def count_energy(state: EnergyState | None, readings: Sequence[RoleReading], zon
     """Return the state after the newest readings; `state` itself if none of them measures energy.
 
     The power of a source is integrated if it has no counter, or if the readings of its counters are a day older. The first
-    reading of a counter adds nothing; neither does the first one of a day if the previous one is from more than an hour before
-    the day. If that one is zero, the counter continues from its level; after more than a day its next positive reading adds
-    nothing.
+    reading of a counter adds nothing, also after an edit of its scale; neither does the first one of a day if the previous one
+    is from more than an hour before the day. If that one is zero, the counter continues from its level; after more than a day
+    its next positive reading adds nothing.
 
     Args:
         state: The state after earlier readings; None if there were none. The count begins again if the zone has changed.
@@ -118,14 +119,17 @@ def _used(meter: EnergyMeter, by_name: Mapping[tuple[int, str], RoleReading]) ->
 
 def _count(state: CounterState | None, reading: RoleReading, midnight: int) -> tuple[_Parts, CounterState]:
     """Return what a counter's reading changes in the energy of the day, and its state after that."""
-    value, moment = reading.value, reading.time
+    value, moment, edition = reading.value, reading.time, reading.edition
+    first = CounterState(value, value, 0.0, moment, edition=edition)
     if state is None:
-        return [], CounterState(value, value, 0.0, moment)
+        return [], first
     if moment <= state.time:
         return [], state
+    if state.edition and edition and not is_continued(state.edition, state.last, edition, value):
+        return [], first if value > 0 else state
     if state.time < midnight - _BEFORE_MIDNIGHT_US:
         if value > 0:
-            return [], CounterState(value, value, 0.0, moment)
+            return [], first
         # Devices read zero when they wake up. As a level, it would count the energy of their whole life.
         if moment - state.time > _DAY_US:
             return [], state
@@ -136,7 +140,7 @@ def _count(state: CounterState | None, reading: RoleReading, midnight: int) -> t
     added = min(newest.rise, _MOST_RISE)
     corrected = (state.time, min(confirmed.rise, _MOST_RISE) - state.added)
     rise = _spread(added, max(midnight, state.time), moment)
-    return [corrected, *rise], CounterState(confirmed.level, value, added, moment, confirmed.was_zero)
+    return [corrected, *rise], CounterState(confirmed.level, value, added, moment, confirmed.was_zero, edition)
 
 
 def _spread(energy: float, start: int, end: int) -> _Parts:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from gridfleet.domains.device_templates.models import SignalRole
+from gridfleet.domains.telemetry.energy.editions import Edition
 from gridfleet.kernel.time_zones import UTC_NAME
 
 __all__ = ["NO_ENERGY", "CounterState", "Energies", "EnergyState", "NewestPower", "PowerState", "RoleReading"]
@@ -29,6 +30,7 @@ class RoleReading(NamedTuple):
     key: str
     value: float
     time: int
+    edition: Edition | None = None
 
 
 class NewestPower(NamedTuple):
@@ -57,6 +59,7 @@ class CounterState(msgspec.Struct, frozen=True, array_like=True):
         added: What the last reading added to the energy of the day.
         time: The time of the last reading in microseconds since 2000-01-01 UTC.
         was_zero: Whether zeros came before the last reading, as in `arithmetic.CounterStep`.
+        edition: How the last reading was decoded; None if an earlier release has counted it.
     """
 
     level: float
@@ -64,6 +67,7 @@ class CounterState(msgspec.Struct, frozen=True, array_like=True):
     added: float
     time: int
     was_zero: bool = False
+    edition: Edition | None = None
 
 
 class PowerState(msgspec.Struct, frozen=True, array_like=True):

@@ -10,9 +10,11 @@ from uuid import UUID
 
 import structlog
 
+from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.device_templates.models import SignalRole
 from gridfleet.domains.device_templates.roles import is_counter, signal_roles, units_of
 from gridfleet.domains.telemetry.energy import store as energies
+from gridfleet.domains.telemetry.energy.editions import Edition
 from gridfleet.domains.telemetry.energy.periods import start_of_day
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.power import store
@@ -191,13 +193,16 @@ async def _with_kept_hours(db: Connection, rows: Sequence[PowerRow]) -> list[Pow
 def _readings(row: ReadingRow) -> Iterator[RoleReading]:
     roles = signal_roles(None, row.external_id) if row.roles in (None, "{}") else _declared(row.roles)
     has_capacity = SignalRole.SOC in roles.values()
-    for key, unit, value, is_outside, time in zip(row.keys, row.units, row.values, row.are_outside, row.times, strict=True):
+    columns = zip(row.keys, row.units, row.scalings, row.values, row.are_outside, row.times, strict=True)
+    for key, unit, scaling, value, is_outside, time in columns:
         role = roles.get(key)
         if is_outside and role is not None and is_counter(role):
             value = -1.0  # no value; without a reading, the state of its count would be lost
         if role is not None or (has_capacity and key == CAPACITY_KEY and unit in _CAPACITY_UNITS):
             size = KILO if role in (SignalRole.SOC, SignalRole.SOH) else size_of(unit)
-            yield RoleReading(role, row.source_id, row.external_id, key, exactly_in_kilo(value, size), microseconds(time))
+            edition = Edition.of(Metric(key, unit, scaling=scaling))
+            reading = exactly_in_kilo(value, size)
+            yield RoleReading(role, row.source_id, row.external_id, key, reading, microseconds(time), edition)
 
 
 @lru_cache(maxsize=1_000)

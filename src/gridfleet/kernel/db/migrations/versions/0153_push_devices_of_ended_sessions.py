@@ -8,7 +8,7 @@ from typing import Final
 from alembic import op
 
 revision = "0153"
-down_revision = "0151"
+down_revision = "0152"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,89 @@
+"""Editions of counters: how their readings were decoded, and whether a counter continues from one edition to the next.
+
+After an edit of the scale, the offset or the field of a counter, or of its unit, its level may be any other one.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from math import sqrt
+from typing import NamedTuple
+
+from gridfleet.domains.device_templates.decoder import Metric, scaling_of
+from gridfleet.domains.telemetry.units import size_of
+
+__all__ = ["Edition", "Readings", "is_continued"]
+
+
+class Edition(NamedTuple):
+    """The size of a counter's unit in Wh, and its scaling as in `Metric`; None if it is not known."""
+
+    size: int
+    scaling: str | None
+
+    @classmethod
+    def of(cls, metric: Metric) -> "Edition":
+        """Return the edition of a layout's metric."""
+        if metric.scaling is None and not metric.unit:  # a device without a template, which sends the counter by its key
+            return cls(size_of(metric.unit), scaling_of(metric.key))
+        return cls(size_of(metric.unit), metric.scaling)
+
+
+def is_continued(earlier: Edition, reading: float, later: Edition, following: float) -> bool:
+    """Return whether a counter with `reading` in one edition continues with `following` in a later one, both in kWh.
+
+    If only the unit was edited, either its name was wrong or the device counts in another unit since then. Of the two, the one
+    with the smaller change of the counter is assumed. Zeros and negative readings show neither.
+    """
+    is_known = earlier.scaling is not None and later.scaling is not None
+    if earlier == later or (earlier.size == later.size and not is_known):
+        return True
+    if is_known and earlier.scaling != later.scaling:
+        return _in_watt_hours(earlier) == _in_watt_hours(later)
+    if reading <= 0 or following <= 0:
+        return False
+    middle = reading * sqrt(later.size / earlier.size)
+    return following < middle if later.size > earlier.size else following > middle
+
+
+@lru_cache(maxsize=1_000)
+def _in_watt_hours(edition: Edition) -> tuple[str, Fraction, Fraction]:
+    """Return the field of an edition, and its scale and offset for a result in Wh."""
+    assert edition.scaling is not None
+    field, scale, offset = edition.scaling.split()
+    return field, Fraction(scale) * edition.size, Fraction(offset) * edition.size
+
+
+class Readings(NamedTuple):
+    """Times (microseconds since 2000-01-01 UTC, ascending, distinct) and readings of one counter, in kWh.
+
+    `editions` has the edition of each reading by its time; it is empty if the counter has one edition.
+    """
+
+    times: Sequence[int]
+    values: Sequence[float]
+    editions: Mapping[int, Edition] = {}
+
+    @classmethod
+    def of(cls, readings: Mapping[int, tuple[float, Edition]], *, is_edited: bool) -> "Readings":
+        """Return readings by their times, with their editions if there are several."""
+        editions = {time: edition for time, (_, edition) in readings.items()} if is_edited else {}
+        return cls(list(readings), [value for value, _ in readings.values()], editions)
+
+    def part(self, places: slice) -> "Readings":
+        """Return the readings at these places."""
+        return Readings(self.times[places], self.values[places], self.editions)
+
+    def after(self, earlier: "Readings") -> "Readings":
+        """Return all readings after earlier ones."""
+        return Readings([*earlier.times, *self.times], [*earlier.values, *self.values], {**earlier.editions, **self.editions})
+
+    def edits(self) -> frozenset[int]:
+        """Return the places of the readings at which the counter does not continue from the one before."""
+        return frozenset(self._edits()) if self.editions else frozenset()
+
+    def _edits(self) -> Iterator[int]:
+        for place, ((time, reading), (next_time, following)) in enumerate(pairwise(zip(self.times, self.values, strict=True))):
+            if not is_continued(self.editions[time], reading, self.editions[next_time], following):
+                yield place + 1
