@@ -79,7 +79,10 @@ async def race(fleet: Fleet, method: str) -> tuple[int, int]:
                     let_in.append(await open_ones.enter_async_context(connection))
 
         async def revoke() -> None:
-            await asyncio.sleep(random.uniform(0.05, 0.3))
+            async with asyncio.timeout(60):
+                while not let_in:
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(random.uniform(0, 0.3))
             await asyncio.to_thread(fleet.call, "POST", f"/plants/{plant.id}/revoke")
             revoked.set()
 

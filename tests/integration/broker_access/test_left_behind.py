@@ -80,7 +80,7 @@ async def test_nothing_is_left_for_another_plant(
     fleet: Fleet, plants: dict[str, Plant], victim: Plant, method: str, channel: str
 ) -> None:
     plant, topic = plants[method], victim.topic(channel)
-    victim.update(status="ONLINE")
+    victim.set_online()
     for qos in (0, 1):
         async with await plant.connect() as connection:
             await connection.start_publish(topic, b'{"status":"OFFLINE"}', qos=qos, retain=True)
@@ -108,14 +108,14 @@ async def test_a_delayed_will_reaches_no_other_plant(
 ) -> None:
     """The broker keeps such a will in a queue of the plant and dead-letters it to the will's topic when its time has come."""
     plant = plants[method]
-    plant.update(status="ONLINE")
+    plant.set_online()
     await die_with_will(plant, plant.topic("status"), delay_seconds=0)
     await asyncio.to_thread(wait_for, lambda: plant.status() == "OFFLINE")
-    plant.update(status="ONLINE")
+    plant.set_online()
     await die_with_will(plant, plant.topic("status"), delay_seconds=1)
     await asyncio.sleep(3)
     assert plant.status() == "ONLINE", "docs/mqtt.md says that it does not arrive"
-    victim.update(status="ONLINE")
+    victim.set_online()
     async with await victim.connect() as connection:
         assert await connection.subscribe(victim.topic("commands")) == [1]
         for channel in CHANNELS:

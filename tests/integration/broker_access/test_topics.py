@@ -170,7 +170,7 @@ async def test_a_plants_own_second_connection_replaces_the_first(plants: dict[st
 async def test_others_topics_cannot_be_published_to(
     plants: dict[str, Plant], victim: Plant, victims_connection: Connection, method: str, channel: str
 ) -> None:
-    victim.update(status="ONLINE")
+    victim.set_online()
     assert await is_cut_off_publishing(plants[method], victim.topic(channel))
     await victims_connection.ping()
     assert victims_connection.received.empty()
@@ -300,7 +300,7 @@ async def test_subscriptions_take_turns_that_end_with_the_plants_access(fleet: F
 async def test_a_will_on_a_foreign_topic_is_not_sent(
     plants: dict[str, Plant], victim: Plant, victims_connection: Connection, method: str
 ) -> None:
-    victim.update(status="ONLINE")
+    victim.set_online()
     plant = plants[method]
     for topic, body in [(victim.topic("status"), b'{"status":"OFFLINE"}'), (victim.topic("commands"), b"evil")]:
         try:

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -128,6 +129,10 @@ class Plant:
     def update(self, **columns: object) -> None:
         """Write columns of the plant's row, for states that no endpoint produces."""
         self.fleet.update("plant", "id", self.id, columns)
+
+    def set_online(self) -> None:
+        """Set the plant to ONLINE as if a message of it had just arrived: a plant that is silent is soon set to OFFLINE."""
+        self.update(status="ONLINE", last_seen_at=datetime.now(UTC))
 
     def update_secret(self, **columns: object) -> None:
         """Write columns of the plant's secrets."""

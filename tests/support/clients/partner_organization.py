@@ -1,6 +1,7 @@
 """An organisation with partners at a running service, and the partners' connections over AMQPS."""
 
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -27,8 +28,13 @@ EVERYTHING = [
 
 
 def vhosts_at(management_url: str) -> set[str]:
-    """Return the names of a broker's vhosts. The broker lists one that is deleted meanwhile as an empty list."""
-    return {vhost["name"] for vhost in httpx.get(f"{management_url}/api/vhosts", timeout=30).json() if vhost}
+    """Return the names of a broker's vhosts.
+
+    The broker lists one that is deleted meanwhile as an empty list, or fails.
+    """
+    while (response := httpx.get(f"{management_url}/api/vhosts", timeout=30)).is_server_error:
+        time.sleep(0.2)
+    return {vhost["name"] for vhost in response.json() if vhost}
 
 
 class Organization(Fleet):
