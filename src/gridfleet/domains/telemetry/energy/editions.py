@@ -51,7 +51,7 @@ def is_continued(earlier: Edition, reading: float, later: Edition, following: fl
 def _in_watt_hours(edition: Edition) -> tuple[str, Fraction, Fraction]:
     """Return the field of an edition, and its scale and offset for a result in Wh."""
     assert edition.scaling is not None
-    field, scale, offset = edition.scaling.split()
+    field, scale, offset = edition.scaling.rsplit(" ", 2)
     return field, Fraction(scale) * edition.size, Fraction(offset) * edition.size
 
 

@@ -31,6 +31,7 @@ class RoleReading(NamedTuple):
     value: float
     time: int
     edition: Edition | None = None
+    """How the reading of a counter was decoded; None for other roles."""
 
 
 class NewestPower(NamedTuple):

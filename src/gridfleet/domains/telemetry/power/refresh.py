@@ -196,11 +196,12 @@ def _readings(row: ReadingRow) -> Iterator[RoleReading]:
     columns = zip(row.keys, row.units, row.scalings, row.values, row.are_outside, row.times, strict=True)
     for key, unit, scaling, value, is_outside, time in columns:
         role = roles.get(key)
-        if is_outside and role is not None and is_counter(role):
+        counts = role is not None and is_counter(role)
+        if counts and is_outside:
             value = -1.0  # no value; without a reading, the state of its count would be lost
         if role is not None or (has_capacity and key == CAPACITY_KEY and unit in _CAPACITY_UNITS):
             size = KILO if role in (SignalRole.SOC, SignalRole.SOH) else size_of(unit)
-            edition = Edition.of(Metric(key, unit, scaling=scaling))
+            edition = Edition.of(Metric(key, unit, scaling=scaling)) if counts else None
             reading = exactly_in_kilo(value, size)
             yield RoleReading(role, row.source_id, row.external_id, key, reading, microseconds(time), edition)
 
