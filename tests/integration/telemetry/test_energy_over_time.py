@@ -288,6 +288,24 @@ async def by_the_hour(site: RecordedPlant, start: datetime, hours: int) -> None:
         await keep_energy(site.database)
 
 
+async def check_interrupted(site: RecordedPlant, since: int, until: int, produced: int) -> None:
+    """Check the energy of a counter that rises by one each ten minutes, but has no value between two hours of the day.
+
+    Args:
+        since: The hour without values that comes first, counted from midnight.
+        until: The hour of the next value.
+        produced: What the return of the values adds.
+    """
+    await work(site.database)
+    day_before = MIDNIGHT - timedelta(days=1)
+    together = column(await of_plant(site, range_of(EnergyBucket.HOUR, days=2, start=day_before)), "produced")
+    expected = {since - 2: 5, since - 1: 6, until: produced + 5, until + 1: 6}
+    assert {n - 24: energy for n, energy in enumerate(together) if energy} == expected
+    await check_totals(site.database, site.organization_id)
+    await by_the_hour(site, day_before, 48)
+    assert column(await of_plant(site, range_of(EnergyBucket.HOUR, days=2, start=day_before)), "produced") == together
+
+
 @pytest.mark.parametrize(
     ("reading", "since", "asleep", "produced"),
     [
@@ -304,22 +322,11 @@ async def test_a_counter_that_reads_nothing_while_its_device_is_switched_off_con
     site: RecordedPlant, reading: float, since: int, asleep: int, produced: int
 ) -> None:
     """For a night it continues from its level. After more than a day, as after any gap of this length, it adds nothing."""
-    day_before = MIDNIGHT - timedelta(days=1)
     readings = {MIDNIGHT + since * HOUR - n * 10 * MINUTE: 9_000.0 - n for n in range(1, 13)}
     readings |= {MIDNIGHT + since * HOUR + n * 10 * MINUTE: reading for n in range(asleep * 6)}
     readings |= {MIDNIGHT + (since + asleep) * HOUR + n * 10 * MINUTE: 9_001.0 + n for n in range(12)}
     await counted(site, readings)
-    await work(site.database)
-    together = column(await of_plant(site, range_of(EnergyBucket.HOUR, days=2, start=day_before)), "produced")
-    assert {n - 24: energy for n, energy in enumerate(together) if energy} == {
-        since - 2: 5,
-        since - 1: 6,
-        since + asleep: produced + 5,
-        since + asleep + 1: 6,
-    }
-    await check_totals(site.database, site.organization_id)
-    await by_the_hour(site, day_before, 48)
-    assert column(await of_plant(site, range_of(EnergyBucket.HOUR, days=2, start=day_before)), "produced") == together
+    await check_interrupted(site, since, since + asleep, produced)
 
 
 @pytest.mark.parametrize("reading", [4_294_967_295.0, 99.0])
@@ -328,22 +335,11 @@ async def test_a_counter_continues_after_readings_outside_its_limits(
     site: RecordedPlant, reading: float, since: int, without: int, produced: int
 ) -> None:
     """For up to a day, as after zeros."""
-    day_before = MIDNIGHT - timedelta(days=1)
     readings = {MIDNIGHT + since * HOUR - n * 10 * MINUTE: 9e6 - n * 1e3 for n in range(1, 13)}
     readings |= {MIDNIGHT + since * HOUR + n * 10 * MINUTE: reading for n in range(without * 6)}
     readings |= {MIDNIGHT + (since + without) * HOUR + n * 10 * MINUTE: 9.001e6 + n * 1e3 for n in range(12)}
     await site.write("PV1", LIMITED, {time: [None, value] for time, value in readings.items()})
-    await work(site.database)
-    together = column(await of_plant(site, range_of(EnergyBucket.HOUR, days=2, start=day_before)), "produced")
-    assert {n - 24: energy for n, energy in enumerate(together) if energy} == {
-        since - 2: 5,
-        since - 1: 6,
-        since + without: produced + 5,
-        since + without + 1: 6,
-    }
-    await check_totals(site.database, site.organization_id)
-    await by_the_hour(site, day_before, 48)
-    assert column(await of_plant(site, range_of(EnergyBucket.HOUR, days=2, start=day_before)), "produced") == together
+    await check_interrupted(site, since, since + without, produced)
 
 
 async def test_powers_outside_their_limits_are_integrated(site: RecordedPlant) -> None:

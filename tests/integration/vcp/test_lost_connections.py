@@ -23,7 +23,7 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.tasks import supervise
 from gridfleet.protocol.partner_routes import EventKind, event_queue
 from support.builders.partner_site import PartnerSite, partner_site
-from support.servers.broker_line import broker_line
+from support.servers.broker_line import BrokerLine, broker_line
 from support.servers.broker_node import BrokerNode
 from support.servers.running_task import running
 
@@ -44,6 +44,21 @@ async def until_published(site: PartnerSite) -> None:
             await asyncio.sleep(0.05)
 
 
+@asynccontextmanager
+async def over_line(broker: BrokerNode, site: PartnerSite) -> AsyncIterator[BrokerLine]:
+    """Publish the site's events over a line that the test breaks, after the first ones have arrived."""
+    key = site.sender.key
+    async with open_management(broker.management_url) as management, broker_line(broker.url) as line:
+        await ensure_partner_vhost(management, broker.url, key.vhost, PartnerQueues(key.slug, key.slug))
+        settings = broker.settings.model_copy(update={"broker_url": SecretStr(line.url(broker.url))})
+        gateway = PartnerGateway(settings, site.database, site.plant.bench.keyring)
+        async with running(supervise("partners", gateway.run)):
+            await queue_alerts(site, 0)
+            await until_published(site)
+            yield line
+            await until_published(site)
+
+
 @pytest.mark.parametrize("way", ["reset", "hang"])
 async def test_no_event_is_lost_with_a_connection(
     database: Database, broker: BrokerNode, monkeypatch: pytest.MonkeyPatch, way: str
@@ -51,19 +66,12 @@ async def test_no_event_is_lost_with_a_connection(
     if way == "hang":
         monkeypatch.setattr(connection, "HEARTBEAT_SECONDS", 2)
     site = await partner_site(database)
-    key = site.sender.key
-    async with open_management(broker.management_url) as management, broker_line(broker.url) as line:
-        await ensure_partner_vhost(management, broker.url, key.vhost, PartnerQueues(key.slug, key.slug))
-        settings = broker.settings.model_copy(update={"broker_url": SecretStr(line.url(broker.url))})
-        gateway = PartnerGateway(settings, database, site.plant.bench.keyring)
-        async with running(supervise("partners", gateway.run)):
-            await queue_alerts(site, 0)
-            await until_published(site)
-            line.hang() if way == "hang" else line.reset_at_next_data()
-            await queue_alerts(site, EVENTS)
-            await until_published(site)
-        found = await arrived(broker, site)
-        await management.delete_vhost(key.vhost)
+    async with over_line(broker, site) as line:
+        line.hang() if way == "hang" else line.reset_at_next_data()
+        await queue_alerts(site, EVENTS)
+    found = await arrived(broker, site)
+    async with open_management(broker.management_url) as management:
+        await management.delete_vhost(site.sender.key.vhost)
     assert await site.rows("SELECT reason FROM set_aside") == []
     assert set(found) == set(range(2 * EVENTS))
 
@@ -71,21 +79,14 @@ async def test_no_event_is_lost_with_a_connection(
 async def test_events_keep_their_order_when_a_connection_is_lost(database: Database, broker: BrokerNode) -> None:
     """Otherwise a partner would see a plant OFFLINE that has come back, until its next status."""
     site = await partner_site(database)
-    key = site.sender.key
-    async with open_management(broker.management_url) as management, broker_line(broker.url) as line:
-        await ensure_partner_vhost(management, broker.url, key.vhost, PartnerQueues(key.slug, key.slug))
-        settings = broker.settings.model_copy(update={"broker_url": SecretStr(line.url(broker.url))})
-        gateway = PartnerGateway(settings, database, site.plant.bench.keyring)
-        async with running(supervise("partners", gateway.run)):
-            await queue_alerts(site, 0)
-            await until_published(site)
-            line.reset_at_next_data()
-            for number in range(EVENTS, 2 * EVENTS):
-                await queue_alerts(site, number, 1)
-                await asyncio.sleep(0.05)
-            await until_published(site)
-        found = await arrived(broker, site)
-        await management.delete_vhost(key.vhost)
+    async with over_line(broker, site) as line:
+        line.reset_at_next_data()
+        for number in range(EVENTS, 2 * EVENTS):
+            await queue_alerts(site, number, 1)
+            await asyncio.sleep(0.05)
+    found = await arrived(broker, site)
+    async with open_management(broker.management_url) as management:
+        await management.delete_vhost(site.sender.key.vhost)
     assert list(dict.fromkeys(found)) == list(range(2 * EVENTS))
 
 

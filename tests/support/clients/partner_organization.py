@@ -1,7 +1,6 @@
 """An organisation with partners at a running service, and the partners' connections over AMQPS."""
 
 import ssl
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +13,7 @@ from aiormq.abc import AbstractChannel, AbstractConnection
 
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.local.secrets import local_secret
-from support.clients.fleet_under_test import Fleet, JsonObject
+from support.clients.fleet_under_test import Fleet, JsonObject, wait_for
 from support.servers.running_stack import RunningStack
 
 EVERYTHING = [
@@ -32,9 +31,12 @@ def vhosts_at(management_url: str) -> set[str]:
 
     The broker lists one that is deleted meanwhile as an empty list, or fails.
     """
-    while (response := httpx.get(f"{management_url}/api/vhosts", timeout=30)).is_server_error:
-        time.sleep(0.2)
-    return {vhost["name"] for vhost in response.json() if vhost}
+
+    def listed() -> list[JsonObject] | None:
+        response = httpx.get(f"{management_url}/api/vhosts", timeout=30)
+        return None if response.is_server_error else response.json()
+
+    return {str(vhost["name"]) for vhost in wait_for(listed) if vhost}
 
 
 class Organization(Fleet):
