@@ -61,10 +61,11 @@ async def lock(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, EnergySt
 
 
 async def reading_rows(db: Connection, plant_ids: Sequence[UUID]) -> list[ReadingRow]:
-    """Return the newest values of plants and their existing sub-devices, of each source the oldest layout first.
+    """Return the newest values of plants and their existing sub-devices.
 
-    Of a plant with more than `MOST_OF_PLANT` rows the oldest ones are returned. The metrics are chosen here, because a plant
-    decides how many others are beside them: 200 in each layout, each with a name of its own.
+    Of a plant with more than `MOST_OF_PLANT` rows, the newest row of each source is returned before any older one: an edit of a
+    template gives each of its devices another layout. The metrics are chosen here, because a plant decides how many others are
+    beside them: 200 in each layout, each with a name of its own.
     """
     cursor = db.cursor(row_factory=class_row(ReadingRow), binary=True)
     await cursor.execute(
@@ -77,7 +78,8 @@ async def reading_rows(db: Connection, plant_ids: Sequence[UUID]) -> list[Readin
         " LEFT JOIN device_template m ON m.id = CASE WHEN s.external_id IS NULL THEN p.template_id ELSE d.template_id END"
         " WHERE s.plant_id = p.id AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL) AND CASE WHEN m.roles <> '{}'"
         " THEN m.roles ?| l.metrics ELSE (s.external_id = %(grid)s OR starts_with(s.external_id, %(pv)s))"
-        " AND l.metrics && %(standard)s::text[] END ORDER BY s.id, l.id LIMIT %(most)s) AS r CROSS JOIN LATERAL"
+        " AND l.metrics && %(standard)s::text[] END"
+        " ORDER BY row_number() OVER (PARTITION BY s.id ORDER BY t.time DESC), s.id LIMIT %(most)s) AS r CROSS JOIN LATERAL"
         " (SELECT array_agg(u.key) AS keys, array_agg(u.unit) AS units, array_agg(u.scaling) AS scalings,"
         " array_agg(u.value) AS values,"
         " array_agg((u.value NOT BETWEEN r.minimums[u.number] AND r.maximums[u.number]) IS TRUE) AS are_outside,"
