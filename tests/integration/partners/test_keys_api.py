@@ -184,6 +184,27 @@ async def test_keys_that_may_use_the_broker_are_bounded(people: People, admin: P
     refused(answer, 500, "INTERNAL_SERVER_ERROR")
 
 
+async def test_creations_of_keys_for_the_broker_are_bounded(people: People, admin: Person, org: Organization) -> None:
+    """What the vhost and its quorum queues leave in the broker's memory stays there after the key was revoked."""
+    name_missing_broker(people)
+    await make(people, admin, org)
+    await people.execute(
+        "INSERT INTO partner_key (id, organization_id, name, partner_id, key_prefix, key_hash, scopes, allowed_ips, vhost,"
+        " created_by, created_at, activated_at, revoked_at)"
+        " SELECT gen_random_uuid(), organization_id, name, partner_id, key_prefix, sha256(n::text::bytea), '{vcp:connect}',"
+        " allowed_ips, 'partner-' || n, created_by, now() - interval '23 hours', now(), now()"
+        " FROM partner_key, generate_series(1, 200) AS n"
+    )
+    body = {**WANTED, "scopes": ["plants:read", "trading:connect"]}
+    answer = await people.call("POST", "/partner/api-keys", body, who=admin, org=org.id)
+    refused(answer, 429, "TOO_MANY_REQUESTS")
+    assert 3_000 < int(answer.headers["retry-after"]) <= 3_600
+    await make(people, admin, org)
+    await people.execute("UPDATE partner_key SET created_at = now() - interval '25 hours' WHERE vhost = 'partner-7'")
+    answer = await people.call("POST", "/partner/api-keys", body, who=admin, org=org.id)
+    refused(answer, 500, "INTERNAL_SERVER_ERROR")
+
+
 async def test_revoking_is_for_ever_and_at_once(people: People, admin: Person, org: Organization) -> None:
     created = await make(people, admin, org)
     path = f"/partner/api-keys/{created['apiKey']['id']}"

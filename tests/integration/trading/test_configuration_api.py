@@ -203,6 +203,18 @@ async def test_trading_is_switched_on_and_off(strict: Fleet) -> None:
     ]
 
 
+async def test_trading_is_enabled_twenty_times_a_day(strict: Fleet) -> None:
+    """Each time makes queues at the broker, and what a quorum queue leaves in its memory stays there."""
+    await strict.call("POST", CONFIG, COMPLETE)
+    for _ in range(20):
+        assert (await strict.call("POST", f"{CONFIG}/enable"))[0] == 200
+        assert (await strict.call("POST", f"{CONFIG}/enable"))[0] == 200  # repairs what is there
+        assert (await strict.call("POST", f"{CONFIG}/disable"))[0] == 200
+    status, answer = await strict.call("POST", f"{CONFIG}/enable")
+    assert (status, answer["code"]) == (429, "TOO_MANY_REQUESTS")
+    assert (await strict.call("GET", CONFIG))[1]["status"] == "DISABLED"
+
+
 async def test_a_slug_that_is_reserved_cannot_name_queues(strict: Fleet) -> None:
     await strict.sql("UPDATE organization SET slug = 'vcp' WHERE id = %s", strict.admin["x-org-id"])
     await strict.call("POST", CONFIG, COMPLETE)

@@ -10,7 +10,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page, Paging
 from gridfleet.kernel.rate_limit import refuse_within_a_day
 
-__all__ = ["limit_a_day", "list_events"]
+__all__ = ["limit_a_day", "limit_a_day_in", "list_events"]
 
 
 async def limit_a_day(
@@ -24,6 +24,17 @@ async def limit_a_day(
         TooManyRequests: There were as many.
     """
     refuse_within_a_day(await store.nth_newest(db, event, subject.id, details or {}, most))
+
+
+async def limit_a_day_in(db: Connection, org: OrgScope, event: Event, most: int) -> None:
+    """Check that fewer than `most` events of the organisation were recorded within 24 hours.
+
+    Transactions that commit at the same time may exceed the limit slightly.
+
+    Raises:
+        TooManyRequests: There were as many.
+    """
+    refuse_within_a_day(await store.nth_newest_in(db, org, event, most))
 
 
 async def list_events(db: Connection, scope: OrgScope | PlatformScope, wanted: AuditFilter, paging: Paging) -> Page[AuditEvent]:

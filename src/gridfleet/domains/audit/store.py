@@ -77,6 +77,16 @@ async def nth_newest(db: Connection, event: str, subject_id: UUID, details: Mapp
     )
 
 
+async def nth_newest_in(db: Connection, org: OrgScope, event: str, n: int) -> datetime | None:
+    """Return the time of the organisation's `n`-th newest event of a kind within 24 hours; None if there are fewer."""
+    return await fetch_value(
+        db,
+        "SELECT created_at FROM audit_event WHERE organization_id = %s AND event = %s AND created_at > now() - interval '1 day'"
+        " ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
+        (org.organization_id, event, n - 1),
+    )
+
+
 async def list_of_organization(db: Connection, org: OrgScope, wanted: AuditFilter, paging: Paging) -> list[AuditEvent]:
     """Return one page of an organisation's events, newest first."""
     cursor = db.cursor(row_factory=class_row(AuditEvent))

@@ -28,6 +28,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.rate_limit import refuse_within_a_day
 from gridfleet.kernel.security.keyring import Keyring
 
 __all__ = ["PreparedKey", "activate", "prepare", "withdraw"]
@@ -35,6 +36,10 @@ __all__ = ["PreparedKey", "activate", "prepare", "withdraw"]
 _MOST_COMPLAINTS: Final = 1_000
 _MOST_AT_BROKER: Final = 100
 """Maximum number of an organisation's keys that may use the broker: each has a vhost there (docs/decisions/0251)."""
+
+_MOST_AT_BROKER_A_DAY: Final = 200
+"""Maximum number of such keys that an organisation creates within 24 hours: what the broker keeps of a deleted vhost and its
+quorum queues is never freed (docs/decisions/0430)."""
 
 
 class PreparedKey(NamedTuple):
@@ -47,8 +52,15 @@ class PreparedKey(NamedTuple):
 
 
 async def prepare(db: Connection, keyring: Keyring, org: OrgScope, wanted: NewKey) -> PreparedKey:
-    """Store a new, inactive key. Raises ValidationFailed with all errors."""
+    """Store a new, inactive key.
+
+    Raises:
+        ValidationFailed: With all errors.
+        TooManyRequests: The organisation created too many keys for the broker within a day.
+    """
     await _check(db, org, wanted)
+    if AMQP_SCOPES & set(wanted.scopes):
+        refuse_within_a_day(await store.nth_newest_at_broker(db, org, _MOST_AT_BROKER_A_DAY))
     key_id, text = new_id(), make_key()
     signing_key = secrets.token_bytes(32) if WRITE_SCOPES & set(wanted.scopes) else None
     encrypted = version = None

@@ -8,10 +8,11 @@ from psycopg.rows import class_row, kwargs_row
 
 from gridfleet.domains.partners.broker_keys.store import AMQP, LIVES, amqp_key
 from gridfleet.domains.partners.models import AmqpAddress, AmqpKey, LiveKey, NewKey
+from gridfleet.domains.partners.scopes import AMQP_SCOPES
 from gridfleet.kernel.addresses import IPNetwork
 from gridfleet.kernel.caller import KeyCaller, OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count
+from gridfleet.kernel.db.queries import fetch_count, fetch_value
 from gridfleet.kernel.pagination import Paging
 
 _SHOWN = (
@@ -142,6 +143,17 @@ async def page(db: Connection, org: OrgScope, paging: Paging) -> list[KeyRow]:
 async def count(db: Connection, org: OrgScope) -> int:
     """Return the number of the organisation's keys."""
     return await fetch_count(db, f"SELECT count(*) FROM partner_key WHERE {_OURS}", {"org": org.organization_id})
+
+
+async def nth_newest_at_broker(db: Connection, org: OrgScope, n: int) -> datetime | None:
+    """Return when the `n`-th newest of the organisation's keys of 24 hours with a scope for the broker was created, also if it
+    was revoked; None if there are fewer."""
+    return await fetch_value(
+        db,
+        "SELECT created_at FROM partner_key WHERE organization_id = %s AND scopes && %s"
+        " AND created_at > now() - interval '1 day' ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
+        (org.organization_id, list(AMQP_SCOPES), n - 1),
+    )
 
 
 async def find(db: Connection, org: OrgScope, key_id: UUID) -> KeyRow | None:

@@ -6,6 +6,7 @@ from uuid import UUID
 import httpx
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.queries import limit_a_day_in
 from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.partners.queues import amqp_address, set_queues
 from gridfleet.domains.trading import store
@@ -38,6 +39,9 @@ __all__ = [
     "request_sync",
 ]
 
+MOST_ENABLED_A_DAY: Final = 20
+"""How often an organisation enables trading within 24 hours: what the broker keeps of a deleted quorum queue is never freed
+(docs/decisions/0430)."""
 _VHOST_PATTERN: Final = "partner-{keyId}"
 _HIDDEN_ERROR: Final = "The last sync had errors."
 """Shown to a caller that is limited to some plants, because the error names others."""
@@ -100,7 +104,8 @@ async def change_config(db: Connection, org: OrgScope, keyring: Keyring, setting
 async def enable(db: Connection, org: OrgScope) -> TradingConfig:
     """Enable trading: partners get their queues, plants are synced automatically. Enabling again repairs the queues.
 
-    Raises TradingConfigIncomplete, and Forbidden for a caller that is limited to some plants.
+    Raises TradingConfigIncomplete, Forbidden for a caller that is limited to some plants, and TooManyRequests if trading was
+    enabled too often within a day.
     """
     row = await _lock(db, org)
     required = {"esmApiUrl": row.esm_api_url, "esmClientId": row.esm_client_id, "esmClientSecret": row.esm_client_secret}
@@ -109,6 +114,8 @@ async def enable(db: Connection, org: OrgScope) -> TradingConfig:
         missing.append(f"queuePrefix: must be set, because the organisation's slug is {row.queue_prefix}, which is reserved")
     if missing:
         raise TradingConfigIncomplete(details=missing)
+    if row.status is not TradingStatus.ENABLED:
+        await limit_a_day_in(db, org, Event.TRADING_ENABLED, MOST_ENABLED_A_DAY)
     return await _turn(db, org, row, TradingStatus.ENABLED)
 
 
