@@ -42,4 +42,4 @@ echo "GRIDFLEET_DATABASE_URL=postgresql://gridfleet_owner:$owner@postgresql/grid
 # The containers' users are not the one who runs this: files are shown to all of them, the folder to nobody else.
 chmod -R a+rX filled/rabbitmq filled/postgresql filled/redis
 chmod a+r filled/database_password filled/owner_password
-echo "made deploy/containers/filled: keep a copy of gridfleet.env where backups are"
+echo "made deploy/containers/filled: keep a copy of gridfleet.env in a safe place, apart from the backups"

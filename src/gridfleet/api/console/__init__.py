@@ -74,4 +74,4 @@ def _why_missing() -> str:
     if failure.is_file():
         end = failure.read_text(errors="replace")[-_MOST_OF_FAILURE:]
         return f"The console could not be built. `make up` tries again. The build ended with:\n\n{end}"
-    return "The console was not built. `make up` builds it; a released package contains it."
+    return "The console was not built. `make up` and `make console` build it; a released package contains it."
