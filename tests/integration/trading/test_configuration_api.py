@@ -203,13 +203,17 @@ async def test_trading_is_switched_on_and_off(strict: Fleet) -> None:
     ]
 
 
-async def test_trading_is_enabled_twenty_times_a_day(strict: Fleet) -> None:
+async def test_enabling_trading_is_bounded(strict: Fleet) -> None:
     """Each time makes queues at the broker, and what a quorum queue leaves in its memory stays there."""
     await strict.call("POST", CONFIG, COMPLETE)
-    for _ in range(20):
-        assert (await strict.call("POST", f"{CONFIG}/enable"))[0] == 200
-        assert (await strict.call("POST", f"{CONFIG}/enable"))[0] == 200  # repairs what is there
-        assert (await strict.call("POST", f"{CONFIG}/disable"))[0] == 200
+    assert (await strict.call("POST", f"{CONFIG}/enable"))[0] == 200
+    await strict.sql(
+        "INSERT INTO audit_event SELECT (jsonb_populate_record(e, jsonb_build_object('id', gen_random_uuid()))).*"
+        " FROM audit_event e, generate_series(2, 2000) WHERE event = 'trading.enabled' AND organization_id = %s",
+        strict.admin["x-org-id"],
+    )
+    assert (await strict.call("POST", f"{CONFIG}/enable"))[0] == 200  # repairs what is there
+    assert (await strict.call("POST", f"{CONFIG}/disable"))[0] == 200
     status, answer = await strict.call("POST", f"{CONFIG}/enable")
     assert (status, answer["code"]) == (429, "TOO_MANY_REQUESTS")
     assert (await strict.call("GET", CONFIG))[1]["status"] == "DISABLED"

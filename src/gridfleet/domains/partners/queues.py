@@ -13,7 +13,7 @@ from gridfleet.domains.partners.topology import PartnerQueues, inbound_queue
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
-__all__ = ["amqp_address", "queue_prefix", "queue_prefixes", "set_queues"]
+__all__ = ["amqp_address", "count_vhosts", "queue_prefix", "queue_prefixes", "set_queues"]
 
 
 async def set_queues(db: Connection, org: OrgScope, prefix: str, *, enabled: bool) -> None:
@@ -28,6 +28,11 @@ async def set_queues(db: Connection, org: OrgScope, prefix: str, *, enabled: boo
     for key in await broker_keys.list_amqp_of(db, org):
         own = PartnerQueues(key.slug, prefix).names
         await vhosts.queue_vhost_update(db, key, unwanted=gone if enabled else [*gone, *own])
+
+
+async def count_vhosts(db: Connection, org: OrgScope) -> int:
+    """Return how many of the organisation's keys have a vhost, in each of which trading makes queues."""
+    return await broker_keys.count_amqp_of(db, org)
 
 
 async def queue_prefix(db: Connection, organization_id: UUID) -> str:

@@ -8,7 +8,7 @@ import httpx
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.queries import limit_a_day_in
 from gridfleet.domains.audit.recorder import record_in
-from gridfleet.domains.partners.queues import amqp_address, set_queues
+from gridfleet.domains.partners.queues import amqp_address, count_vhosts, set_queues
 from gridfleet.domains.trading import store
 from gridfleet.domains.trading.errors import EsmNotConfigured, TradingConfigIncomplete
 from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient
@@ -39,9 +39,9 @@ __all__ = [
     "request_sync",
 ]
 
-MOST_ENABLED_A_DAY: Final = 20
-"""How often an organisation enables trading within 24 hours: what the broker keeps of a deleted quorum queue is never freed
-(docs/decisions/0430)."""
+_MOST_MADE_A_DAY: Final = 2_000
+"""How often enabling trading makes the queues of a vhost within 24 hours, in all vhosts of an organisation together: what the
+broker keeps of a deleted quorum queue is never freed (docs/decisions/0430)."""
 _VHOST_PATTERN: Final = "partner-{keyId}"
 _HIDDEN_ERROR: Final = "The last sync had errors."
 """Shown to a caller that is limited to some plants, because the error names others."""
@@ -115,7 +115,7 @@ async def enable(db: Connection, org: OrgScope) -> TradingConfig:
     if missing:
         raise TradingConfigIncomplete(details=missing)
     if row.status is not TradingStatus.ENABLED:
-        await limit_a_day_in(db, org, Event.TRADING_ENABLED, MOST_ENABLED_A_DAY)
+        await limit_a_day_in(db, org, Event.TRADING_ENABLED, _MOST_MADE_A_DAY // max(1, await count_vhosts(db, org)))
     return await _turn(db, org, row, TradingStatus.ENABLED)
 
 
