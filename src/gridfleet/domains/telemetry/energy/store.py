@@ -143,15 +143,17 @@ async def readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, byt
     """
     cursor = db.cursor(binary=True)
     await cursor.execute(
-        f"SELECT w.number, string_agg(timestamptz_send(f.time), ''::bytea), string_agg(float8send({_VALUE}), ''::bytea)"
-        f" FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL (SELECT time, value FROM"
-        " (SELECT time, value, lead(time) OVER (ORDER BY time) AS next"
+        # Each pick is aggregated by itself: a GROUP BY over all of them may sort, and then changes the order of the readings.
+        f"SELECT w.number, f.times, f.vals FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL"
+        " (SELECT string_agg(timestamptz_send(f.time), ''::bytea) AS times,"
+        f" string_agg(float8send({_VALUE}), ''::bytea) AS vals"
+        " FROM (SELECT time, value FROM (SELECT time, value, lead(time) OVER (ORDER BY time) AS next"
         " FROM (SELECT time, vals[w.place + 1] AS value FROM telemetry_frame WHERE source_id = w.source_id"
         " AND time >= greatest(w.start, s.raw_from) AND time < w.finish AND layout_id = w.layout_id"
         " AND time >= %s::timestamptz AND time < %s::timestamptz) AS every"
         " WHERE value IS NOT NULL) AS valued"
-        " WHERE next IS NULL OR date_trunc('second', next) > date_trunc('second', time) ORDER BY time OFFSET 0) AS f"
-        " GROUP BY w.number",
+        " WHERE next IS NULL OR date_trunc('second', next) > date_trunc('second', time) ORDER BY time) AS f) AS f"
+        " WHERE f.times IS NOT NULL",
         (*_columns(picks), min(pick.start for pick in picks), max(pick.end for pick in picks)),
         prepare=False,
     )
