@@ -3,6 +3,7 @@
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from itertools import chain, pairwise
 from typing import Any
 from uuid import UUID
@@ -626,6 +627,23 @@ async def test_hours_from_before_an_upgrade_are_computed_from_their_frames(site:
 
     found = await of_plant(site, range_of(EnergyBucket.HOUR))
     assert found.buckets == expected.buckets
+    await check_totals(site.database, site.organization_id)
+    assert await keep_energy(site.database) == 0
+
+
+async def test_wrong_energies_of_the_past_are_corrected_after_the_upgrade(site: RecordedPlant) -> None:
+    await counted(site, {MIDNIGHT + n * HOUR: float(n) for n in range(24)})
+    await work(site.database)
+    expected = await of_plant(site, range_of(EnergyBucket.HOUR))
+    step = import_module("gridfleet.kernel.db.migrations.versions.0154_energies_computed_again").STEP
+    async with site.database.transaction() as db:
+        await db.execute("UPDATE plant_energy SET energies = array_fill(NULL::bigint, '{20}'), falls = true")
+        await db.execute("UPDATE fleet_energy SET energies = array_fill(NULL::bigint, '{28}')")
+        await db.execute(step)
+
+    await keep_energy(site.database)
+
+    assert (await of_plant(site, range_of(EnergyBucket.HOUR))).buckets == expected.buckets
     await check_totals(site.database, site.organization_id)
     assert await keep_energy(site.database) == 0
 
