@@ -144,7 +144,7 @@ async def readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, byt
     cursor = db.cursor(binary=True)
     await cursor.execute(
         # Each pick is aggregated by itself: a GROUP BY over all of them may sort, and then changes the order of the readings.
-        f"SELECT w.number, f.times, f.vals FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL"
+        f"SELECT w.number, r.times, r.vals FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL"
         " (SELECT string_agg(timestamptz_send(f.time), ''::bytea) AS times,"
         f" string_agg(float8send({_VALUE}), ''::bytea) AS vals"
         " FROM (SELECT time, value FROM (SELECT time, value, lead(time) OVER (ORDER BY time) AS next"
@@ -152,8 +152,8 @@ async def readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, byt
         " AND time >= greatest(w.start, s.raw_from) AND time < w.finish AND layout_id = w.layout_id"
         " AND time >= %s::timestamptz AND time < %s::timestamptz) AS every"
         " WHERE value IS NOT NULL) AS valued"
-        " WHERE next IS NULL OR date_trunc('second', next) > date_trunc('second', time) ORDER BY time) AS f) AS f"
-        " WHERE f.times IS NOT NULL",
+        " WHERE next IS NULL OR date_trunc('second', next) > date_trunc('second', time) ORDER BY time) AS f) AS r"
+        " WHERE r.times IS NOT NULL",
         (*_columns(picks), min(pick.start for pick in picks), max(pick.end for pick in picks)),
         prepare=False,
     )
