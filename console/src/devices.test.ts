@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { valuesOf } from "./devices";
+import { type SubDevice, subDeviceChanges, valuesOf } from "./devices";
 
 function form(values: Record<string, string>): FormData {
   const made = new FormData();
@@ -25,4 +25,15 @@ test("an empty optional field is not sent, a box without a tick is false", () =>
     { name: "force", type: "boolean", required: false },
   ] as const;
   expect(valuesOf([...parameters], form({ note: "", limit: "" }))).toEqual({ force: false });
+});
+
+test("only what differs from a device is changed, and a template can be given once", () => {
+  const device = { name: "Battery", serialNumber: null, templateId: null } as SubDevice;
+  const shown = { name: "Battery", serialNumber: "", templateId: "" };
+  expect(subDeviceChanges(device, form(shown))).toEqual({});
+  expect(subDeviceChanges(device, form({ ...shown, serialNumber: "B-1", templateId: "t" }))).toEqual({
+    serialNumber: "B-1",
+    templateId: "t",
+  });
+  expect(subDeviceChanges({ ...device, serialNumber: "B-1" }, form(shown))).toEqual({ serialNumber: "" });
 });

@@ -1,31 +1,37 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { api, apiOf, dataOf } from "./api/client";
+import { api, apiOf, dataOf, given } from "./api/client";
 import type { components } from "./api/schema";
+import { fieldText } from "./form-data";
 import type { Range } from "./plants";
+import type { ListSearch } from "./searches/list";
 
 export type SubDevice = components["schemas"]["SubDevice"];
 export type DeviceTemplate = components["schemas"]["DeviceTemplate"];
 export type DeviceType = components["schemas"]["DeviceType"];
 export type Parameter = components["schemas"]["ActionParameter"];
 export type Action = components["schemas"]["Action"];
+export type SubDeviceChanges = components["schemas"]["SubDevicePatch"];
 export type PlantCommand = components["schemas"]["PlantCommand"];
 
 export const DEVICE_TYPES: readonly DeviceType[] = ["BATTERY", "INVERTER", "METER", "CABINET"];
 
 /** The most that the service returns on a page. */
 const MOST = 100;
+const PAGE = 50;
 
-/** The sub-devices of a plant, the first hundred by name. */
-export function subDevicesQuery(organizationId: string, plantId: string) {
+/** A page of the sub-devices of a plant, newest first. */
+export function subDevicesQuery(organizationId: string, plantId: string, { q, page }: ListSearch = {}) {
+  const query = given({ search: q, page: page ?? 1, limit: PAGE });
   return queryOptions({
-    queryKey: [organizationId, "sub-devices", plantId],
+    queryKey: [organizationId, "sub-devices", plantId, query],
     queryFn: ({ signal }) =>
       dataOf(
         apiOf(organizationId).GET("/api/v1/plants/{plantId}/sub-devices", {
-          params: { path: { plantId }, query: { limit: MOST } },
+          params: { path: { plantId }, query },
           signal,
         }),
       ),
+    placeholderData: keepPreviousData,
   });
 }
 
@@ -37,17 +43,12 @@ export const templatesQuery = queryOptions({
   staleTime: 60_000,
 });
 
-/** The newest commands to a sub-device. */
-export function commandsQuery(organizationId: string, plantId: string, externalId: string) {
+/** The newest commands to the sub-devices of a plant. */
+export function commandsQuery(organizationId: string, plantId: string) {
+  const query = { plantId, type: ["DEVICE_COMMAND" as const], limit: 20 };
   return queryOptions({
-    queryKey: [organizationId, "commands", plantId, externalId],
-    queryFn: ({ signal }) =>
-      dataOf(
-        apiOf(organizationId).GET("/api/v1/plants/{plantId}/sub-devices/{externalId}/commands", {
-          params: { path: { plantId, externalId }, query: { limit: 20 } },
-          signal,
-        }),
-      ),
+    queryKey: [organizationId, "commands", plantId, query],
+    queryFn: ({ signal }) => dataOf(apiOf(organizationId).GET("/api/v1/commands", { params: { query }, signal })),
   });
 }
 
@@ -75,4 +76,16 @@ export function valuesOf(parameters: Parameter[], form: FormData): Record<string
     else if (text !== null && text !== "") values[name] = type === "number" || type === "integer" ? Number(text) : text;
   }
   return values;
+}
+
+/** Return the fields of a form that differ from the sub-device. A template can be changed, but not taken away. */
+export function subDeviceChanges(device: SubDevice, form: FormData): SubDeviceChanges {
+  const [name, serialNumber, templateId] = ["name", "serialNumber", "templateId"].map((field) =>
+    fieldText(form, field),
+  );
+  return {
+    ...(name !== device.name && { name }),
+    ...(serialNumber !== (device.serialNumber ?? "") && { serialNumber }),
+    ...(templateId !== (device.templateId ?? "") && { templateId }),
+  };
 }

@@ -1,7 +1,8 @@
-import { queryOptions } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, apiOf, dataOf, given, inOrganization } from "./api/client";
 import type { components } from "./api/schema";
 import type { AuditSubject } from "./searches/audit";
+import type { ListSearch } from "./searches/list";
 import type { Role } from "./session";
 
 export type Member = components["schemas"]["Member"];
@@ -10,21 +11,23 @@ export type Channel = components["schemas"]["Channel"];
 export const ROLES: readonly Role[] = ["VIEWER", "OPERATOR", "ORG_ADMIN"];
 const MOST = 100;
 
-/** The members of an organisation whose name or address contains `q`, the first hundred. */
-export function membersQuery(organizationId: string, q: string) {
+/** A page of the members of an organisation whose name or address contains `q`. */
+export function membersQuery(organizationId: string, { q, page }: ListSearch) {
+  const query = given({ q, page: page ?? 1, limit: MOST });
   return queryOptions({
-    queryKey: [organizationId, "members", q],
+    queryKey: [organizationId, "members", query],
     queryFn: ({ signal }) =>
       dataOf(
         api.GET("/api/v1/organizations/{orgId}/members", {
           params: {
             header: inOrganization(organizationId),
             path: { orgId: organizationId },
-            query: { limit: MOST, ...(q !== "" && { q }) },
+            query,
           },
           signal,
         }),
       ),
+    placeholderData: keepPreviousData,
   });
 }
 

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 import httpx
+import psycopg
 import pytest
 from playwright.sync_api import Page, expect
 
+from gridfleet.kernel.ids import new_id
 from support.clients.console_user import PASSWORD, ConsoleUser
 from support.clients.watched_page import Watched
 from support.servers.served import Served
@@ -46,6 +48,29 @@ def test_a_person_is_invited_and_the_invitation_revoked(watched: Watched, admini
     watched.check_accessibility()
     page.get_by_label("What was changed").select_option("Invitations")
     expect(page.get_by_role("row").filter(has_text="invitation.revoked")).to_have_count(1)
+
+
+def test_members_beyond_a_page_are_reached(watched: Watched, administrator: ConsoleUser, database_url: str) -> None:
+    ids = [new_id() for _ in range(110)]
+    with psycopg.connect(database_url) as db, db.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO user_account (id, email, name, password_hash) VALUES (%s, %s, %s, %s)",
+            [(user_id, f"{user_id}@example.com", f"Member {number:03}", "none") for number, user_id in enumerate(ids)],
+        )
+        cursor.executemany(
+            "INSERT INTO membership (id, organization_id, user_id, role)"
+            " SELECT %s, id, %s, 'VIEWER' FROM organization WHERE slug = %s",
+            [(new_id(), user_id, administrator.slugs[0]) for user_id in ids],
+        )
+    page = watched.page
+    open_screen(page, "People", "People")
+    members = page.get_by_role("region", name="Members")
+    expect(members.get_by_role("rowheader")).to_have_count(100)
+    shown = set(members.get_by_role("rowheader").all_inner_texts())
+    members.get_by_role("button", name="Older").click()
+    expect(members.get_by_role("rowheader")).to_have_count(11)
+    assert shown.isdisjoint(members.get_by_role("rowheader").all_inner_texts())
+    watched.check_accessibility()
 
 
 def test_members_are_found_change_roles_and_leave(

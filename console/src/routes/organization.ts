@@ -2,9 +2,9 @@ import { createRoute, lazyRouteComponent, redirect } from "@tanstack/react-route
 import { alertSearch } from "../searches/alerts";
 import { auditSearch } from "../searches/audit";
 import { fleetSearch } from "../searches/fleet";
+import { listSearch } from "../searches/list";
 import { newPlantSearch } from "../searches/new-plant";
 import { newTemplateSearch } from "../searches/new-template";
-import { peopleSearch } from "../searches/people";
 import { rulesSearch } from "../searches/rules";
 import { sitesSearch } from "../searches/trading";
 import { organization } from "./frames";
@@ -110,7 +110,7 @@ const partners = createRoute({
 const people = createRoute({
   getParentRoute: () => organization,
   path: "/people",
-  validateSearch: peopleSearch,
+  validateSearch: listSearch,
   component: lazyRouteComponent(() => import("../screens/people"), "PeopleScreen"),
 });
 

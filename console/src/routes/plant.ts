@@ -3,6 +3,7 @@ import { alertSearch } from "../searches/alerts";
 import { auditSearch } from "../searches/audit";
 import { energySearch } from "../searches/energy";
 import { historySearch } from "../searches/history";
+import { listSearch } from "../searches/list";
 import { siteSearch } from "../searches/trading";
 import { organization } from "./frames";
 
@@ -43,6 +44,7 @@ const plantEnergy = createRoute({
 const plantDevices = createRoute({
   getParentRoute: () => plant,
   path: "/devices",
+  validateSearch: listSearch,
   component: lazyRouteComponent(() => import("../screens/plant-devices"), "PlantDevicesScreen"),
 });
 

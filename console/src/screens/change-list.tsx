@@ -27,7 +27,7 @@ export function ChangeList({ plantId, search: { subject, page = 1 }, onSearch, c
   const locale = useLocale();
   const { organization } = route.useRouteContext();
   // Of SuperAdmins and former members, the id is shown.
-  const members = useQuery(membersQuery(organization.id, ""));
+  const members = useQuery(membersQuery(organization.id, {}));
   const nameOf = (id: string | null) => members.data?.data.find(({ userId }) => userId === id)?.user.name ?? id;
   const timeZone = useTimeZone(organization.id, plantId);
   const events = useQuery(auditQuery(organization.id, subject, page, plantId));

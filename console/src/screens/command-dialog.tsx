@@ -33,7 +33,7 @@ export function CommandDialog({ device, actions, onClose }: Props) {
         }),
       ),
     onSuccess: async () => {
-      await queryClient.invalidateQueries(commandsQuery(organizationId, plantId, externalId));
+      await queryClient.invalidateQueries(commandsQuery(organizationId, plantId));
       onClose();
     },
   });

@@ -43,7 +43,7 @@ function Found({ onClose }: { onClose: () => void }) {
   const q = text.trim();
   const plants = useQuery(foundPlantsQuery(organization.id, q));
   const people = useQuery({
-    ...membersQuery(organization.id, q),
+    ...membersQuery(organization.id, { q }),
     enabled: q !== "" && mayAct(user, organization, "ORG_ADMIN"),
   });
   const pages = menuOf(texts, user, organization).filter(({ label }) => label.toLowerCase().includes(q.toLowerCase()));

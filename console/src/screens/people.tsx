@@ -13,6 +13,7 @@ import { Options } from "../ui/fields";
 import { Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { PageHead } from "../ui/page-head";
+import { Pager } from "../ui/pager";
 import { Saved } from "../ui/saved";
 import { SearchField } from "../ui/search-field";
 import { Section } from "../ui/section";
@@ -47,10 +48,10 @@ function Members() {
   const texts = useTexts();
   const queryClient = useQueryClient();
   const { user, organization } = route.useRouteContext();
-  const { q = "" } = route.useSearch();
+  const search = route.useSearch();
   const navigate = route.useNavigate();
   const [removing, setRemoving] = useState<Member | null>(null);
-  const members = useQuery(membersQuery(organization.id, q));
+  const members = useQuery(membersQuery(organization.id, search));
   // A member who may no longer invite loses their open invitations.
   const reload = () =>
     Promise.all(
@@ -75,14 +76,14 @@ function Members() {
           <Saved change={change} />
           <SearchField
             label={texts.people.search}
-            value={q}
-            onSearch={(text) => navigate({ search: { q: text }, replace: true })}
+            value={search.q}
+            onSearch={(q) => navigate({ search: { q }, replace: true })}
           />
         </>
       }
     >
       <Failure error={members.error ?? change.error} />
-      {q === "" && members.data?.data.length === 0 ? (
+      {search.q === undefined && members.data?.data.length === 0 ? (
         <p className="fine">{texts.people.noMembers}</p>
       ) : (
         <Table headings={[texts.people.name, texts.people.role, { label: texts.people.remove, kind: "hidden" }]}>
@@ -113,6 +114,7 @@ function Members() {
           ))}
         </Table>
       )}
+      <Pager meta={members.data?.meta} onPage={(page) => navigate({ search: ({ q }) => ({ q, page }) })} />
       {removing !== null && (
         <Confirm
           title={texts.people.removeTitle(removing.user.name)}

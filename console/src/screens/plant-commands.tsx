@@ -1,10 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
-import { commandsQuery, type PlantCommand, type SubDevice } from "../devices";
+import { commandsQuery, type PlantCommand } from "../devices";
 import { clock } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
+import { Section } from "../ui/section";
 import { CommandState } from "../ui/state";
 
 /** While a command waits for the plant's answer, its state is asked for this often, in milliseconds. */
@@ -12,24 +13,28 @@ const SOON = 1_000;
 const LATER = 10_000;
 const WAITING: readonly PlantCommand["status"][] = ["PENDING", "SENT", "RECEIVED"];
 
-/** The newest commands to a device, with the time of each step until the plant's own answer. */
-export function Commands({ device, timeZone }: { device: SubDevice; timeZone: string }) {
+interface Props {
+  organizationId: string;
+  plantId: string;
+  timeZone: string;
+}
+
+/** The newest commands to a plant's devices, with the time of each step until the plant's own answer. */
+export function Commands({ organizationId, plantId, timeZone }: Props) {
   const texts = useTexts();
   const now = useNow(1);
-  const { organizationId, plantId, externalId } = device;
   const commands = useQuery({
-    ...commandsQuery(organizationId, plantId, externalId),
+    ...commandsQuery(organizationId, plantId),
     refetchInterval: ({ state }) => (state.data?.data.some(({ status }) => WAITING.includes(status)) ? SOON : LATER),
   });
   if (commands.data?.data.length === 0) return null;
   return (
-    <section aria-label={texts.devices.commandsOf(device.name)} className="block">
-      <h2>{texts.devices.commandsOf(device.name)}</h2>
+    <Section title={texts.devices.commands}>
       <Failure error={commands.error} />
       {commands.data?.data.map((command) => (
         <article key={command.id} className="card refusal">
           <div className="toolbar">
-            <h3>{command.action}</h3>
+            <h3>{`${command.externalId}: ${command.action}`}</h3>
             <CommandState status={command.status} />
             <span className="fine">
               <Age time={command.issuedAt} now={now} timeZone={timeZone} />
@@ -48,7 +53,7 @@ export function Commands({ device, timeZone }: { device: SubDevice; timeZone: st
           {command.reason !== null && <p className="hint">{command.reason.message}</p>}
         </article>
       ))}
-    </section>
+    </Section>
   );
 }
 

@@ -1,13 +1,17 @@
-import { useQuery } from "@tanstack/react-query";
-import { getRouteApi } from "@tanstack/react-router";
-import { useState } from "react";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, useNavigate, useSearch } from "@tanstack/react-router";
+import { lazy, Suspense, useState } from "react";
+import { apiOf, dataOf } from "../api/client";
 import { actionsOf, type SubDevice, subDevicesQuery, templatesQuery } from "../devices";
 import { useTexts } from "../i18n";
 import { unregisteredQuery, useTimeZone } from "../plants";
 import { mayAct } from "../session";
 import { Age } from "../ui/age";
+import { Confirm } from "../ui/dialog";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
+import { Pager } from "../ui/pager";
+import { SearchField } from "../ui/search-field";
 import { Section } from "../ui/section";
 import { DeviceState } from "../ui/state";
 import { ListTable } from "../ui/table";
@@ -16,6 +20,7 @@ import { Commands } from "./plant-commands";
 import { RegisterDialog } from "./register-dialog";
 
 const route = getRouteApi("/inside/o/$slug");
+const DeviceDialog = lazy(async () => ({ default: (await import("./device-dialog")).DeviceDialog }));
 const plantRoute = getRouteApi("/inside/o/$slug/plants/$plantId");
 
 /** The tab of a plant with its sub-devices. */
@@ -29,14 +34,19 @@ export function PlantDevices({ plantId }: { plantId: string }) {
   const now = useNow(1);
   const { user, organization } = route.useRouteContext();
   const timeZone = useTimeZone(organization.id, plantId);
-  const devices = useQuery({ ...subDevicesQuery(organization.id, plantId), refetchInterval: 10_000 });
+  const navigate = useNavigate();
+  const queryClient = useQueryClient();
+  // Both pages with devices have these in their URL.
+  const { q, page } = useSearch({ strict: false });
+  const devices = useQuery({ ...subDevicesQuery(organization.id, plantId, { q, page }), refetchInterval: 10_000 });
   const unregistered = useQuery({ ...unregisteredQuery(organization.id, plantId), refetchInterval: 10_000 });
   const templates = useQuery(templatesQuery);
   // An external id: that of the device that is registered; "" for one that has sent nothing yet.
   const [registering, setRegistering] = useState<string | null>(null);
   const [commanding, setCommanding] = useState<SubDevice | null>(null);
-  const mayRegister = mayAct(user, organization, "ORG_ADMIN");
-  const mayCommand = mayAct(user, organization, "OPERATOR");
+  const [changing, setChanging] = useState<SubDevice | null>(null);
+  const [deleting, setDeleting] = useState<SubDevice | null>(null);
+  const isOperator = mayAct(user, organization, "OPERATOR");
   const templateOf = (device: SubDevice) => templates.data?.find(({ id }) => id === device.templateId);
   return (
     <>
@@ -44,7 +54,7 @@ export function PlantDevices({ plantId }: { plantId: string }) {
       {unregistered.data?.map((device) => (
         <div className="hint toolbar" key={device.externalId}>
           <span className="grow">{texts.devices.unknown(device.externalId, device.count)}</span>
-          {mayRegister && (
+          {isOperator && (
             <button type="button" onClick={() => setRegistering(device.externalId)}>
               {texts.devices.registerNamed(device.externalId)}
             </button>
@@ -54,29 +64,40 @@ export function PlantDevices({ plantId }: { plantId: string }) {
       <Section
         title={texts.devices.title}
         tools={
-          mayRegister && (
+          isOperator && (
             <button type="button" onClick={() => setRegistering("")}>
               {texts.devices.register}
             </button>
           )
         }
       >
+        {(q !== undefined || (devices.data?.meta.totalPages ?? 0) > 1) && (
+          <search className="toolbar">
+            <SearchField
+              label={texts.devices.search}
+              value={q}
+              onSearch={(text) =>
+                navigate({ to: ".", search: (before) => ({ ...before, q: text, page: undefined }), replace: true })
+              }
+            />
+          </search>
+        )}
         <ListTable
           rows={devices.data?.data}
-          none={texts.devices.none}
+          none={q === undefined ? texts.devices.none : texts.devices.noneFound}
           headings={[
             texts.devices.device,
             texts.devices.template,
             texts.fleet.status,
             texts.fleet.lastSeen,
-            { label: texts.devices.command, kind: "hidden" },
+            { label: texts.admin.actions, kind: "hidden" },
           ]}
         >
           {(device) => (
             <tr key={device.id}>
               <th scope="row">
                 {device.name}
-                <span className="fine">{device.externalId}</span>
+                <span className="fine">{[device.externalId, device.serialNumber].filter(Boolean).join(" · ")}</span>
               </th>
               <td>{templateOf(device)?.name ?? texts.devices.types[device.type]}</td>
               <td>
@@ -86,27 +107,54 @@ export function PlantDevices({ plantId }: { plantId: string }) {
                 <Age time={device.lastSeenAt} now={now} timeZone={timeZone} />
               </td>
               <td className="number">
-                {mayCommand && actionsOf(templateOf(device)).length > 0 && (
-                  <button type="button" onClick={() => setCommanding(device)}>
-                    {texts.devices.command}
-                  </button>
+                {isOperator && (
+                  <div className="toolbar actions">
+                    {actionsOf(templateOf(device)).length > 0 && (
+                      <button type="button" onClick={() => setCommanding(device)}>
+                        {texts.devices.command}
+                      </button>
+                    )}
+                    <button type="button" onClick={() => setChanging(device)}>
+                      {texts.admin.change}
+                    </button>
+                    <button type="button" onClick={() => setDeleting(device)}>
+                      {texts.groups.delete}
+                    </button>
+                  </div>
                 )}
               </td>
             </tr>
           )}
         </ListTable>
+        <Pager
+          meta={devices.data?.meta}
+          onPage={(next) => navigate({ to: ".", search: (before) => ({ ...before, page: next }) })}
+        />
       </Section>
-      {devices.data?.data
-        .filter((device) => actionsOf(templateOf(device)).length > 0)
-        .map((device) => (
-          <Commands key={device.id} device={device} timeZone={timeZone} />
-        ))}
+      <Commands organizationId={organization.id} plantId={plantId} timeZone={timeZone} />
       {registering !== null && (
         <RegisterDialog
           organizationId={organization.id}
           plantId={plantId}
           externalId={registering}
           onClose={() => setRegistering(null)}
+        />
+      )}
+      <Suspense>{changing !== null && <DeviceDialog device={changing} onClose={() => setChanging(null)} />}</Suspense>
+      {deleting !== null && (
+        <Confirm
+          title={texts.groups.deleteTitle(deleting.name)}
+          consequence={texts.devices.deleteConsequence}
+          name={deleting.name}
+          action={texts.groups.delete}
+          run={async () => {
+            const params = { path: { plantId, externalId: deleting.externalId } };
+            await dataOf(
+              apiOf(organization.id).DELETE("/api/v1/plants/{plantId}/sub-devices/{externalId}", { params }),
+            );
+            await queryClient.invalidateQueries({ queryKey: [organization.id] });
+          }}
+          onClose={() => setDeleting(null)}
         />
       )}
       {commanding !== null && (

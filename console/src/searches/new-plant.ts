@@ -1,6 +1,8 @@
+import { type ListSearch, listSearch } from "./list";
 import { numberOf } from "./values";
 
-export interface NewPlantSearch {
+/** What the URL says about the page; the list is that of the devices. */
+export interface NewPlantSearch extends ListSearch {
   /** Id of the plant that was registered in the first step. */
   plant?: string | undefined;
   /** The step that is shown: devices, package, first message. */
@@ -8,8 +10,8 @@ export interface NewPlantSearch {
 }
 
 /** Return the step of the page; the first one for a link without a plant. */
-export function newPlantSearch({ plant, step }: Record<string, unknown>): NewPlantSearch {
+export function newPlantSearch({ plant, step, ...list }: Record<string, unknown>): NewPlantSearch {
   if (typeof plant !== "string" || !/^[0-9a-f-]{36}$/.test(plant)) return {};
   const shown = numberOf(step);
-  return { plant, step: shown === 3 || shown === 4 ? shown : 2 };
+  return { plant, step: shown === 3 || shown === 4 ? shown : 2, ...listSearch(list) };
 }

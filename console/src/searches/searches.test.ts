@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { alertSearch } from "./alerts";
 import { auditSearch } from "./audit";
+import { listSearch } from "./list";
 import { loginSearch } from "./login";
 import { newPlantSearch } from "./new-plant";
-import { peopleSearch } from "./people";
 import { rulesSearch } from "./rules";
 import { siteSearch, sitesSearch } from "./trading";
 import { textOf } from "./values";
@@ -14,7 +14,7 @@ test("a later step needs a plant", () => {
   expect(newPlantSearch({ step: 3 })).toEqual({});
   expect(newPlantSearch({ plant: "../x", step: 3 })).toEqual({});
   expect(newPlantSearch({ plant: PLANT, step: "3" })).toEqual({ plant: PLANT, step: 3 });
-  expect(newPlantSearch({ plant: PLANT, step: 9 })).toEqual({ plant: PLANT, step: 2 });
+  expect(newPlantSearch({ plant: PLANT, step: 9, page: 2 })).toEqual({ plant: PLANT, step: 2, page: 2 });
 });
 
 test("a link to changes keeps what exists", () => {
@@ -22,11 +22,10 @@ test("a link to changes keeps what exists", () => {
   expect(auditSearch({ subject: "NOTHING", page: -1 })).toEqual({});
 });
 
-test("a link to people keeps a text of a possible length", () => {
-  expect(peopleSearch({ q: "otto" })).toEqual({ q: "otto" });
-  expect(peopleSearch({ q: "" })).toEqual({});
-  expect(peopleSearch({ q: "x".repeat(101) })).toEqual({});
-  expect(peopleSearch({ q: 5 })).toEqual({});
+test("a link to a list keeps a text and a page that may exist", () => {
+  expect(listSearch({ q: " otto ", page: "2" })).toEqual({ q: "otto", page: 2 });
+  expect(listSearch({ q: "", page: 1 })).toEqual({});
+  expect(listSearch({ q: 5, page: "x" })).toEqual({});
 });
 
 test("a link to alerts keeps what exists", () => {

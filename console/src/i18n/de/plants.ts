@@ -49,7 +49,11 @@ export const plants: typeof english = {
       `Die Anlage sendet Werte von ${externalId}, das nicht registriert ist (${count} Nachrichten).`,
     command: "Befehl senden",
     commandTo: (name) => `Befehl an ${name}`,
-    commandsOf: (name) => `Befehle an ${name}`,
+    commands: "Befehle",
+    search: "Name, Name in Nachrichten oder Seriennummer suchen",
+    noneFound: "Kein Gerät passt zu dieser Suche.",
+    deleteConsequence:
+      "Werte, die die Anlage von dem Gerät sendet, werden nicht mehr gespeichert, und seine offenen Befehle enden. Was gespeichert ist, bleibt lesbar. Das lässt sich nicht rückgängig machen.",
     action: "Aktion",
     send: "Senden",
     expires: (seconds) => `Der Befehl läuft ab, wenn die Anlage nicht innerhalb von ${seconds} Sekunden antwortet.`,

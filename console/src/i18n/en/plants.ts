@@ -47,7 +47,11 @@ export const plants = {
       `The plant sends values of ${externalId}, which is not registered (${count} messages).`,
     command: "Send a command",
     commandTo: (name: string) => `Command to ${name}`,
-    commandsOf: (name: string) => `Commands to ${name}`,
+    commands: "Commands",
+    search: "Search name, name in messages or serial number",
+    noneFound: "No device matches this search.",
+    deleteConsequence:
+      "Values that the plant sends of the device are no longer stored, and its open commands end. What was stored stays readable. This cannot be undone.",
     action: "Action",
     send: "Send",
     expires: (seconds: number) => `The command expires if the plant does not answer within ${seconds} seconds.`,

@@ -1,0 +1,61 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { apiOf, dataOf } from "../api/client";
+import { type SubDevice, type SubDeviceChanges, subDeviceChanges, templatesQuery } from "../devices";
+import { useTexts } from "../i18n";
+import { Dialog } from "../ui/dialog";
+import { Failure } from "../ui/failure";
+import { Field } from "../ui/fields";
+import { Buttons, Form } from "../ui/form";
+
+/** The form of a sub-device's names and template. Its external id and its type stay: values and rules refer to them. */
+export function DeviceDialog({ device, onClose }: { device: SubDevice; onClose: () => void }) {
+  const texts = useTexts();
+  const queryClient = useQueryClient();
+  const templates = useQuery(templatesQuery);
+  // The device is read again while the form is open. Compared with that, fields left as they are would undo changes by others.
+  const [shown] = useState(device);
+  const { organizationId, plantId, externalId, templateId } = shown;
+  const save = useMutation({
+    mutationFn: async (body: SubDeviceChanges) => {
+      if (Object.keys(body).length === 0) return;
+      const params = { path: { plantId, externalId } };
+      await dataOf(apiOf(organizationId).PATCH("/api/v1/plants/{plantId}/sub-devices/{externalId}", { params, body }));
+    },
+    onSuccess: async () => {
+      await queryClient.invalidateQueries({ queryKey: [organizationId] });
+      onClose();
+    },
+  });
+  return (
+    <Dialog title={texts.admin.changeNamed(shown.name)} onClose={onClose}>
+      <Form onSubmit={(values) => save.mutate(subDeviceChanges(shown, values))}>
+        <Field label={texts.devices.name} name="name" required maxLength={255} defaultValue={shown.name} />
+        <Field
+          label={texts.newPlant.serialNumber}
+          name="serialNumber"
+          maxLength={64}
+          defaultValue={shown.serialNumber ?? ""}
+        />
+        {/* Without the list, the field would show another template than the device has. */}
+        {templates.data !== undefined && (
+          <label>
+            {texts.devices.template}
+            <select name="templateId" defaultValue={templateId ?? ""}>
+              {templateId === null && <option value="">{texts.devices.noTemplate}</option>}
+              {templates.data
+                .filter(({ id, type }) => type === shown.type || id === templateId)
+                .map(({ id, name }) => (
+                  <option key={id} value={id}>
+                    {name}
+                  </option>
+                ))}
+            </select>
+          </label>
+        )}
+        <Failure error={templates.error ?? save.error} />
+        <Buttons action={texts.save} disabled={templates.data === undefined || save.isPending} onCancel={onClose} />
+      </Form>
+    </Dialog>
+  );
+}

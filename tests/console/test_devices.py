@@ -1,0 +1,90 @@
+"""The devices of a plant: found among many, changed, commanded and deleted."""
+
+from collections.abc import Callable
+
+import psycopg
+from playwright.sync_api import Page, expect
+
+from gridfleet.kernel.ids import new_id
+from support.clients.console_data import add_system_templates
+from support.clients.console_user import ConsoleUser, add_plants
+from support.clients.watched_page import Watched
+
+User = Callable[..., ConsoleUser]
+DEVICES = 60
+
+
+def add_batteries(database_url: str, plant_id: str) -> None:
+    """Register BAT01 to BAT60 of a plant, in this order, and activate it."""
+    with psycopg.connect(database_url) as db, db.cursor() as cursor:
+        cursor.execute("UPDATE plant SET lifecycle_status = 'ACTIVE' WHERE id = %s", (plant_id,))
+        cursor.executemany(
+            "INSERT INTO sub_device (id, organization_id, plant_id, external_id, name, type)"
+            " SELECT %s, organization_id, id, %s, %s, 'BATTERY' FROM plant WHERE id = %s",
+            [(new_id(), f"BAT{number:02}", f"Battery {number:02}", plant_id) for number in range(1, DEVICES + 1)],
+        )
+
+
+def devices_of(page: Page) -> list[str]:
+    return page.get_by_role("rowheader").all_inner_texts()
+
+
+def test_a_device_is_found_changed_commanded_and_deleted(watched: Watched, user: User, database_url: str) -> None:
+    add_system_templates(database_url)
+    operator = user(role="OPERATOR")
+    [plant_id] = add_plants(database_url, operator.slugs[0], "Barn")
+    add_batteries(database_url, plant_id)
+    page = watched.page
+    operator.log_in(page, f"/console/o/{operator.slugs[0]}/plants/{plant_id}/devices")
+    expect(page.get_by_role("rowheader")).to_have_count(50)
+    page.get_by_role("button", name="Older").click()
+    expect(page.get_by_role("rowheader")).to_have_count(DEVICES - 50)
+    assert devices_of(page)[-1].startswith("Battery 01")
+    watched.check_accessibility()
+    page.reload()
+    expect(page.get_by_role("rowheader")).to_have_count(DEVICES - 50)
+
+    page.get_by_label("Search name, name in messages or serial number").fill("bat07")
+    expect(page.get_by_role("rowheader")).to_have_count(1)
+    row = page.get_by_role("row").filter(has_text="BAT07")
+    expect(row.get_by_role("button", name="Send a command")).to_have_count(0)
+    row.get_by_role("button", name="Change").click()
+    dialog = page.get_by_role("dialog", name="Change Battery 07")
+    dialog.get_by_label("Name").fill("Cellar")
+    dialog.get_by_label("Serial number").fill("C-7")
+    assert "Gridfleet inverter" not in dialog.get_by_label("Template").inner_text()
+    dialog.get_by_label("Template").select_option("Gridfleet battery")
+    watched.check_accessibility()
+    dialog.get_by_role("button", name="Save").click()
+    expect(row).to_contain_text("Cellar")
+    expect(row).to_contain_text("BAT07 · C-7")
+    expect(row).to_contain_text("Gridfleet battery")
+
+    row.get_by_role("button", name="Send a command").click()
+    page.get_by_role("dialog").get_by_label("Action").select_option("Stop")
+    page.get_by_role("dialog").get_by_role("button", name="Send", exact=True).click()
+    expect(page.get_by_role("region", name="Commands").get_by_role("heading", level=3)).to_have_text("BAT07: stop")
+    watched.check_accessibility()
+    page.set_viewport_size({"width": 390, "height": 844})
+    watched.check_width(390)
+
+    row.get_by_role("button", name="Delete").click()
+    dialog = page.get_by_role("dialog", name="Delete Cellar?")
+    dialog.get_by_label("Type “Cellar” to confirm").fill("Cellar")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("No device matches this search.")).to_be_visible()
+    watched.check_accessibility()
+    with psycopg.connect(database_url) as db:
+        rows = db.execute("SELECT external_id FROM sub_device WHERE plant_id = %s", (plant_id,)).fetchall()
+    assert len(rows) == DEVICES - 1
+    assert ("BAT07",) not in rows
+
+
+def test_who_may_only_see_devices_gets_no_buttons(watched: Watched, user: User, database_url: str) -> None:
+    viewer = user(role="VIEWER")
+    [plant_id] = add_plants(database_url, viewer.slugs[0], "Barn")
+    add_batteries(database_url, plant_id)
+    viewer.log_in(watched.page, f"/console/o/{viewer.slugs[0]}/plants/{plant_id}/devices")
+    expect(watched.page.get_by_role("rowheader")).to_have_count(50)
+    for name in ("Register a device", "Change", "Delete"):
+        expect(watched.page.get_by_role("button", name=name)).to_have_count(0)
