@@ -19,7 +19,7 @@ from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.sub_devices.models import SubDeviceChanges
 from gridfleet.domains.plants.sub_devices.registry import delete_sub_device, update_sub_device
-from gridfleet.domains.telemetry.energy import hours, recomputation, series
+from gridfleet.domains.telemetry.energy import hours, readings, recomputation, series
 from gridfleet.domains.telemetry.energy import store as energy_store
 from gridfleet.domains.telemetry.energy.models import DirtyHour, EnergyOverTime
 from gridfleet.domains.telemetry.energy.periods import EnergyBucket
@@ -800,7 +800,7 @@ async def test_many_values_of_several_layouts_are_merged_in_a_thread(
         return in_kilo(value, size)
 
     own = threading.get_ident()
-    monkeypatch.setattr(hours, "in_kilo", noted)
+    monkeypatch.setattr(readings, "in_kilo", noted)
     counter = Metric("energy_produced", "Wh", counter=True)
     for first, metrics in enumerate(([counter], [counter, Metric("voltage", "V")])):
         times = [MIDNIGHT + second * timedelta(seconds=2) for second in range(first, 3_000, 2)]

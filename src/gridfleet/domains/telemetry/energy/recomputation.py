@@ -15,8 +15,9 @@ from uuid import UUID
 
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.telemetry.energy import store
-from gridfleet.domains.telemetry.energy.hours import TookTooLong, energies_of_hours
+from gridfleet.domains.telemetry.energy.hours import energies_of_hours
 from gridfleet.domains.telemetry.energy.models import DirtyHour, KeptHour
+from gridfleet.domains.telemetry.energy.readings import TookTooLong
 from gridfleet.domains.telemetry.energy.totals import store as totals
 from gridfleet.domains.telemetry.roles import role_metrics
 from gridfleet.domains.telemetry.rollups import store as rollups

@@ -12,10 +12,11 @@ from psycopg.errors import QueryCanceled
 
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.telemetry.energy import store
-from gridfleet.domains.telemetry.energy.hours import TookTooLong, energies_of_hours
+from gridfleet.domains.telemetry.energy.hours import energies_of_hours
 from gridfleet.domains.telemetry.energy.models import BucketOfEnergy, DirtyHour, EnergyAmounts, EnergyOverTime, KeptHour
 from gridfleet.domains.telemetry.energy.periods import QUARTER, EnergyBucket, buckets_in, edges_of
 from gridfleet.domains.telemetry.energy.quarters import QUARTERS
+from gridfleet.domains.telemetry.energy.readings import TookTooLong
 from gridfleet.domains.telemetry.energy.totals import store as totals
 from gridfleet.domains.telemetry.roles import role_metrics
 from gridfleet.kernel.caller import OrgScope

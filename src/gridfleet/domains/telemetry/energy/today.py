@@ -21,10 +21,10 @@ from gridfleet.domains.telemetry.energy.arithmetic import (
 )
 from gridfleet.domains.telemetry.energy.computing import computed
 from gridfleet.domains.telemetry.energy.editions import Edition, Readings
-from gridfleet.domains.telemetry.energy.hours import TookTooLong
 from gridfleet.domains.telemetry.energy.models import EnergyOfDay
 from gridfleet.domains.telemetry.energy.periods import EnergyBucket
 from gridfleet.domains.telemetry.energy.quarters import continued
+from gridfleet.domains.telemetry.energy.readings import TookTooLong
 from gridfleet.domains.telemetry.energy.series import MOST_SECONDS, EnergyQuery, energy_of_plant
 from gridfleet.domains.telemetry.energy.zeros import with_levels
 from gridfleet.domains.telemetry.frames.models import microseconds
