@@ -13,15 +13,15 @@ def compared(*values: float) -> tuple[str, ...]:
     """Return the texts of values that one sentence compares. Different values have different texts.
 
     A text has six significant digits, more if these do not show a difference, and always all digits before the decimal point.
-    Trailing zeros are left out.
+    Trailing zeros are left out, and -0 is 0.
     """
     for digits in _DIGITS:
         texts = tuple(_text(value, digits) for value in values)
         if len(set(texts)) >= len(set(values)):
             return texts
-    return tuple(map(repr, values))
+    return tuple(repr(value + 0.0) for value in values)
 
 
 def _text(value: float, digits: int) -> str:
     whole = len(f"{abs(value):.0f}") if abs(value) < _LONGEST else 0
-    return f"{value:.{max(digits, whole)}g}"
+    return f"{value + 0.0:.{max(digits, whole)}g}"

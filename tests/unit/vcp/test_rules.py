@@ -59,6 +59,12 @@ def test_setpoints_are_bound_by_the_limit_of_their_sign(power: float) -> None:
         assert found == "CONSTRAINT_VIOLATED"
 
 
+def test_a_refusal_shows_in_what_power_and_limit_differ() -> None:
+    verified = Verified(heading(CommandKind.SETPOINT, powerKw=1_234_567.5), CommandType.SITE_SETPOINT, None)
+    with pytest.raises(Rejection, match=r"powerKw: 1234568 kW is beyond importLimitKw of 1234567 kW"):
+        instruct(verified, site(constraints=Constraints(import_limit_kw=1_234_567)), NOW)
+
+
 @given(powers)
 def test_without_limits_everything_fits(power: float) -> None:
     assert power_fits(Constraints(), power)

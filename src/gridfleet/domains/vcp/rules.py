@@ -16,6 +16,7 @@ from gridfleet.domains.device_templates.parameters import find_action, parameter
 from gridfleet.domains.plants.commands.models import LONGEST_WAIT
 from gridfleet.domains.vcp.models import Device, Instruction, Rejection, Verified
 from gridfleet.domains.vcp.sites.models import Constraints, Fallback, ScheduleInterval, Site
+from gridfleet.kernel.numbers import compared
 from gridfleet.protocol.envelope import format_time
 from gridfleet.protocol.partner_messages import (
     MAX_INTERVALS,
@@ -119,16 +120,21 @@ def _end(command: Heading, now: datetime, life: timedelta) -> datetime:
 
 def power_fits(constraints: Constraints, power_kw: float) -> bool:
     """Return whether the site's limits allow this power: positive is import, negative export."""
-    limit = constraints.import_limit_kw if power_kw > 0 else constraints.export_limit_kw
+    _, limit = _limit_of(constraints, power_kw)
     return limit is None or abs(power_kw) <= limit
 
 
+def _limit_of(constraints: Constraints, power_kw: float) -> tuple[str, float | None]:
+    if power_kw > 0:
+        return "importLimitKw", constraints.import_limit_kw
+    return "exportLimitKw", constraints.export_limit_kw
+
+
 def _check_power(constraints: Constraints, power_kw: float, path: str) -> None:
-    if not power_fits(constraints, power_kw):
-        name, limit = (
-            ("importLimitKw", constraints.import_limit_kw) if power_kw > 0 else ("exportLimitKw", constraints.export_limit_kw)
-        )
-        raise Rejection(RejectionReason.CONSTRAINT_VIOLATED, f"{path}: {power_kw:g} kW is beyond {name} of {limit:g} kW")
+    name, limit = _limit_of(constraints, power_kw)
+    if limit is not None and abs(power_kw) > limit:
+        power, allowed = compared(power_kw, limit)
+        raise Rejection(RejectionReason.CONSTRAINT_VIOLATED, f"{path}: {power} kW is beyond {name} of {allowed} kW")
 
 
 def _check_mode(constraints: Constraints, command: ModeCommand) -> None:
@@ -145,7 +151,7 @@ def _check_mode(constraints: Constraints, command: ModeCommand) -> None:
     if power_kw and (power_kw > 0) != (command.mode is Mode.CHARGE):
         raise Rejection(RejectionReason.PARAMS_INVALID, "powerKw: must be positive for CHARGE and negative for DISCHARGE")
     if limit is not None and (limit == 0 or abs(power_kw) > limit):
-        raise Rejection(RejectionReason.CONSTRAINT_VIOLATED, f"{command.mode}: is beyond {name} of {limit:g} kW")
+        raise Rejection(RejectionReason.CONSTRAINT_VIOLATED, f"{command.mode}: is beyond {name} of {compared(limit)[0]} kW")
     _check_power(constraints, power_kw, "powerKw")
 
 
@@ -196,7 +202,7 @@ def changed_constraints(old: Constraints, changes: ConstraintChanges) -> Constra
     for field in msgspec.structs.fields(new):
         value, name = getattr(new, field.name), field.encode_name
         if value is not None and (value < 0 or (name.startswith("soc") and value > 100)):
-            raise Rejection(RejectionReason.PARAMS_INVALID, f"constraints.{name}: {value:g} is out of range")
+            raise Rejection(RejectionReason.PARAMS_INVALID, f"constraints.{name}: {compared(value)[0]} is out of range")
     if new.soc_min_pct is not None and new.soc_max_pct is not None and new.soc_min_pct > new.soc_max_pct:
         raise Rejection(RejectionReason.PARAMS_INVALID, "constraints: socMinPct is above socMaxPct")
     return new
