@@ -15,6 +15,7 @@ from gridfleet.domains.telemetry.history import columns
 from gridfleet.domains.telemetry.history.models import ColumnBucket
 from gridfleet.domains.telemetry.history.values import store
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import format_time
@@ -22,7 +23,8 @@ from support.builders.accounts import add_user
 from support.builders.telemetry_records import RecordedPlant, add_plant
 from support.clients.plant_reader import PlantReader
 
-DAY = datetime(2026, 3, 1, tzinfo=UTC)
+DAY = utc_now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=30)
+"""Not long ago: a roll-up closes every hour since then."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -287,10 +289,10 @@ async def test_many_times_with_values_of_two_layouts_take_few_statements(
     reader: Reader, database: Database, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
     """A plant that sent its past again after its template was edited has two layouts in each minute of it."""
-    plant = reader.plant
+    plant, day = reader.plant, DAY + timedelta(days=29)
     async with database.transaction() as db:
-        await db.execute("UPDATE telemetry_seal SET sealed_before = %s", (DAY,))
-    minutes = [DAY + number * MINUTE for number in range(0, 300, every)]
+        await db.execute("UPDATE telemetry_seal SET sealed_before = %s", (day,))
+    minutes = [day + number * MINUTE for number in range(0, 300, every)]
     await plant.write(None, ["a"], {time: [1.0] for time in minutes})
     await plant.write(None, ["a", "b"], {time: [3.0, 0.0] for time in minutes[1:]})
     for _ in range(6):
@@ -305,7 +307,7 @@ async def test_many_times_with_values_of_two_layouts_take_few_statements(
         return await buckets(*arguments)
 
     monkeypatch.setattr(store, "buckets", counted)
-    found = await reader.columns("a", end=DAY + 5 * HOUR, bucket="10 minutes")
+    found = await reader.columns("a", start=day, end=day + 5 * HOUR, bucket="10 minutes")
     assert found["columns"][0]["min"] == [1.0, *([3.0] * 29)]
     assert found["columns"][0]["max"] == [3.0] * 30
     assert statements < 60
