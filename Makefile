@@ -1,7 +1,7 @@
 # Gridfleet: `make` lists what there is to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-debian13 check check-types check-style check-imports check-architecture check-console console console-shots docs bench faults soak audit lock clean
+.PHONY: help up test test-debian13 check check-types check-style check-imports check-architecture check-console test-programs console console-shots docs bench faults soak audit lock clean
 .DELETE_ON_ERROR:
 
 RUN := .venv/bin
@@ -29,18 +29,24 @@ console-shots: $(DEVELOPMENT) ## Write screenshots of every screen of the consol
 	@scripts/build_console.sh --required
 	PYTHONPATH=tests $(RUN)/python scripts/console_shots.py $(ARGS)
 
-test: $(DEVELOPMENT) check ## Run the checks and every test (ARGS="-k name" for some)
-	@scripts/ensure_rabbitmq.sh $(RUN)/python
-	@scripts/ensure_redis.sh
-	@scripts/ensure_test_tools.sh
+test: $(DEVELOPMENT) ## Run the checks and every test (ARGS="-k name" for some)
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-programs $(CHECKS)
 	@scripts/build_console.sh --required
 	$(RUN)/python -m pytest -n 4 --ignore=tests/architecture $(ARGS)
 
 test-debian13: ## Run `make test` in a Debian 13 root, as root (ARGS as for test)
 	@ARGS='$(ARGS)' scripts/test_debian13.sh
 
+CHECKS := check-types check-style check-imports check-architecture check-console
+
 check: $(DEVELOPMENT) ## Lint, formatting, types, import contracts, architecture, the console
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-types check-style check-imports check-architecture check-console
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(CHECKS)
+
+# Beside the checks, because it mostly waits for downloads.
+test-programs:
+	@scripts/ensure_rabbitmq.sh $(RUN)/python
+	@scripts/ensure_redis.sh
+	@scripts/ensure_test_tools.sh
 
 check-types:
 	$(RUN)/mypy
