@@ -86,7 +86,7 @@ def test_the_service_keeps_to_it(service: Served) -> None:
             continue
 
         @settings(
-            max_examples=12,
+            max_examples=8,
             database=None,
             derandomize=True,
             phases=[Phase.generate],

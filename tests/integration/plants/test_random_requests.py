@@ -82,7 +82,7 @@ def ask(service: Served, records: Records, operation: Any) -> set[int]:
     cases = operation.as_strategy() | operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE)
 
     @settings(
-        max_examples=20,
+        max_examples=14,
         database=None,
         derandomize=True,
         phases=[Phase.generate],
