@@ -1,7 +1,8 @@
 """Write screenshots of every screen of the console with a living fleet: `make console-shots` (ARGS="plant-live" for some).
 
-They are written to build/console-shots, for a person to look at: 1280 pixels wide in light and dark, and 390. Those that the
-docs show go to docs/images.
+They are written to build/console-shots, for a person to look at: 1280 pixels wide in light and dark, and 390. With
+ARGS=--docs, the pictures of the docs are written to docs/images instead, of a fleet without refused messages. By day: at night
+it produces nothing.
 """
 
 import json
@@ -22,6 +23,7 @@ from support.servers.running_stack import RunningStack
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "build" / "console-shots"
+IMAGES = ROOT / "docs" / "images"
 IN_DOCS = ("fleet", "plant-history")
 SLUG = "demo"
 BATTERY_TEMPLATE = "00000000-0000-7000-8000-000000000005"
@@ -36,9 +38,10 @@ SIMULATION = (
     "2",
     "--history-interval",
     "120",
-    "--faults",
-    "bad-signature",
 )
+REFUSED = ("--faults", "bad-signature")
+LATE_ENERGIES_SECONDS = 240
+"""The energies of values that arrive late are computed every two minutes."""
 
 
 def screens(plant_id: str) -> dict[str, str]:
@@ -78,10 +81,10 @@ def screens(plant_id: str) -> dict[str, str]:
 
 
 @contextmanager
-def simulated(stack: RunningStack, folder: Path) -> Iterator[str]:
+def simulated(stack: RunningStack, folder: Path, faults: tuple[str, ...]) -> Iterator[str]:
     """Simulate a fleet with two days of history until the end of the block. Yields the id of one plant."""
     ledger = folder / "ledger.jsonl"
-    command = [sys.executable, "-m", "gridfleet", "simulate", *SIMULATION, "--organization", SLUG]
+    command = [sys.executable, "-m", "gridfleet", "simulate", *SIMULATION, *faults, "--organization", SLUG]
     command += ["--state", str(folder), "--ledger", str(ledger)]
     with (folder / "simulation.log").open("wb") as log, subprocess.Popen(command, env=stack.environment, stdout=log) as running:
         try:
@@ -124,19 +127,22 @@ def add_rules(stack: RunningStack) -> None:
 
 def main() -> None:
     """Start the service, simulate a fleet, and write every screen, or those of the arguments, in every view."""
-    wanted = sys.argv[1:]
-    shutil.rmtree(TARGET, ignore_errors=True)
-    TARGET.mkdir(parents=True)
-    (ROOT / "docs" / "images").mkdir(exist_ok=True)
+    is_for_docs = sys.argv[1:] == ["--docs"]
+    wanted = IN_DOCS if is_for_docs else sys.argv[1:]
+    target = IMAGES if is_for_docs else TARGET
+    if not is_for_docs:
+        shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gridfleet-shots-") as name:
         folder = Path(name)
         stack = RunningStack(folder / "home").start()
         try:
-            with simulated(stack, folder) as plant_id, sync_playwright() as playwright:
+            faults = () if is_for_docs else REFUSED
+            with simulated(stack, folder, faults) as plant_id, sync_playwright() as playwright:
                 browser = playwright.chromium.launch(
                     executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
                 )
-                for view, (width, colours) in VIEWS.items():
+                for view, (width, colours) in ({"light": VIEWS["light"]} if is_for_docs else VIEWS).items():
                     context = browser.new_context(
                         base_url=stack.base_url,
                         viewport={"width": width, "height": 844},
@@ -146,27 +152,28 @@ def main() -> None:
                     page = context.new_page()
                     page.goto("/console/login")
                     page.get_by_role("heading", level=1).wait_for()
-                    page.screenshot(path=TARGET / f"login-{view}.png")
+                    if not is_for_docs:
+                        page.screenshot(path=target / f"login-{view}.png")
                     log_in(page, stack)
                     if view == "light":
                         add_rules(stack)
                     # All plants are online, and their powers are summed up.
                     expect(page.get_by_role("link", name=re.compile("^Online"))).to_contain_text("12", timeout=300_000)
                     expect(page.get_by_text("too old")).to_have_count(0, timeout=300_000)
+                    if is_for_docs:
+                        page.wait_for_timeout(1_000 * LATE_ENERGIES_SECONDS)
                     for screen, path in screens(plant_id).items():
                         if wanted and screen not in wanted:
                             continue
                         page.goto(f"/console/{path}")
                         page.wait_for_load_state("networkidle")
                         page.wait_for_timeout(500)
-                        page.screenshot(path=TARGET / f"{screen}-{view}.png")
-                        if view == "light" and screen in IN_DOCS:
-                            page.screenshot(path=ROOT / "docs" / "images" / f"console-{screen}.png")
+                        page.screenshot(path=target / (f"console-{screen}.png" if is_for_docs else f"{screen}-{view}.png"))
                     context.close()
                 browser.close()
         finally:
             stack.destroy()
-    sys.stdout.write(f"{TARGET}\n")
+    sys.stdout.write(f"{target}\n")
 
 
 if __name__ == "__main__":
