@@ -1,5 +1,6 @@
 """The devices of a plant: found among many, changed, commanded and deleted."""
 
+import re
 from collections.abc import Callable
 
 import psycopg
@@ -72,8 +73,12 @@ def test_a_device_is_found_changed_commanded_and_deleted(watched: Watched, user:
     dialog = page.get_by_role("dialog", name="Delete Cellar?")
     dialog.get_by_label("Type “Cellar” to confirm").fill("Cellar")
     dialog.get_by_role("button", name="Delete").click()
-    expect(page.get_by_text("No device matches this search.")).to_be_visible()
+    expect(page.get_by_text("No device found.")).to_be_visible()
     watched.check_accessibility()
+    page.goto(f"/console/o/{operator.slugs[0]}/plants/{plant_id}/devices?page=9")
+    page.get_by_role("button", name="Newer").click()
+    expect(page).to_have_url(re.compile("page=2"))
+    expect(page.get_by_role("rowheader")).to_have_count(DEVICES - 51)
     with psycopg.connect(database_url) as db:
         rows = db.execute("SELECT external_id FROM sub_device WHERE plant_id = %s", (plant_id,)).fetchall()
     assert len(rows) == DEVICES - 1

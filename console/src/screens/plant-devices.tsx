@@ -84,7 +84,7 @@ export function PlantDevices({ plantId }: { plantId: string }) {
         )}
         <ListTable
           rows={devices.data?.data}
-          none={q === undefined ? texts.devices.none : texts.devices.noneFound}
+          none={q === undefined && page === undefined ? texts.devices.none : texts.devices.noneFound}
           headings={[
             texts.devices.device,
             texts.devices.template,

@@ -51,7 +51,7 @@ export const plants: typeof english = {
     commandTo: (name) => `Befehl an ${name}`,
     commands: "Befehle",
     search: "Name, Name in Nachrichten oder Seriennummer suchen",
-    noneFound: "Kein Gerät passt zu dieser Suche.",
+    noneFound: "Kein Gerät gefunden.",
     deleteConsequence:
       "Werte, die die Anlage von dem Gerät sendet, werden nicht mehr gespeichert, und seine offenen Befehle enden. Was gespeichert ist, bleibt lesbar. Das lässt sich nicht rückgängig machen.",
     action: "Aktion",

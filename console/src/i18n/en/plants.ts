@@ -49,7 +49,7 @@ export const plants = {
     commandTo: (name: string) => `Command to ${name}`,
     commands: "Commands",
     search: "Search name, name in messages or serial number",
-    noneFound: "No device matches this search.",
+    noneFound: "No device found.",
     deleteConsequence:
       "Values that the plant sends of the device are no longer stored, and its open commands end. What was stored stays readable. This cannot be undone.",
     action: "Action",
