@@ -43,7 +43,7 @@ export const alerts: typeof english = {
     },
     threshold: "Schwelle",
     unit: "Einheit",
-    unitOfValues: "die der neuesten Werte",
+    unitOfValues: "des neuesten Werts",
     forSeconds: "Muss gelten für, Sekunden",
     cooldown: "Ruhezeit, Minuten",
     clear: "Schwelle der Entwarnung",

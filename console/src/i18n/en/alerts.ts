@@ -41,7 +41,7 @@ export const alerts = {
     },
     threshold: "Threshold",
     unit: "Unit",
-    unitOfValues: "that of the newest values",
+    unitOfValues: "of the newest value",
     forSeconds: "Must hold for, seconds",
     cooldown: "Cooldown, minutes",
     clear: "Clear threshold",
