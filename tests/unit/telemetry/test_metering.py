@@ -119,3 +119,23 @@ def test_a_bucket_whose_readings_do_not_cover_it_is_left_out(minutes: list[int])
 def test_a_reading_that_is_listed_twice_counts_once() -> None:
     (row,) = in_buckets(PLANT, [reading(minute, 5, 1) for minute in (10, 0, 5, 5)], 15)
     assert (row.time, row.energy) == (START, 3)
+
+
+@pytest.mark.parametrize(("interval", "width"), [(10, 15), (5, 7), (5, 12), (2.5, 6)])
+def test_a_reading_across_two_buckets_counts_in_both_by_time(interval: float, width: int) -> None:
+    readings = [EsmReading(START + timedelta(minutes=interval * number), "M1", interval, number) for number in range(200)]
+    rows = sorted(in_buckets(PLANT, readings, width), key=lambda row: row.time)
+
+    def counted(end: datetime) -> float:
+        whole, part = divmod((end - START) / timedelta(minutes=interval), 1)
+        return whole * (whole - 1) / 2 + part * whole
+
+    assert len(rows) >= 200 * interval // width - 1
+    assert all(later.time - row.time == timedelta(minutes=width) for row, later in pairwise(rows))
+    for row in rows:
+        assert row.energy == pytest.approx(counted(row.time + timedelta(minutes=width)) - counted(row.time), abs=1e-5)
+
+
+def test_readings_that_overlap_at_the_edge_of_a_bucket_hide_it() -> None:
+    readings = [reading(0, 10, 1), reading(10, 10, 1), reading(15, 10, 1), reading(25, 5, 1)]
+    assert [row.time for row in in_buckets(PLANT, readings, 15)] == [START]

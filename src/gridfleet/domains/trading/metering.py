@@ -1,6 +1,6 @@
 """A plant's metered energy, from its ESM if it is linked to one, else from its own meters."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -72,31 +72,44 @@ async def esm_meters(
 def in_buckets(plant_id: UUID, readings: Iterable[EsmReading], bucket_minutes: float) -> Iterator[MeterRow]:
     """Add readings up to buckets that are aligned to the epoch. Only buckets that are covered completely are returned.
 
-    Readings that are not finer than the buckets are returned unchanged. Of several readings of a meter with the same time, the
-    last one is used.
+    The energy of a reading across two buckets is divided between them by time. Readings that are not finer than the buckets are
+    returned unchanged. Of several readings of a meter with the same time, the last one is used.
     """
     width = timedelta(minutes=bucket_minutes)
-    buckets: dict[tuple[str, datetime], dict[datetime, EsmReading]] = {}
+    buckets: dict[tuple[str, datetime], list[EsmReading]] = {}
     for (meter_id, time), reading in {(one.meter_id, one.time.astimezone(UTC)): one for one in readings}.items():
         if reading.interval >= bucket_minutes:
             yield MeterRow(time, plant_id, meter_id, _plain(reading.interval), reading.energy)
-        else:
-            buckets.setdefault((meter_id, time - (time - _EPOCH) % width), {})[time] = reading
+            continue
+        for part in _divided(reading, time, width - (time - _EPOCH) % width):
+            buckets.setdefault((meter_id, part.time - (part.time - _EPOCH) % width), []).append(part)
     for (meter_id, start), parts in buckets.items():
         if _cover(parts, start, bucket_minutes):
             energy = 0.0
-            for part in parts.values():
+            for part in parts:
                 energy = limited(energy + part.energy)
             yield MeterRow(start, plant_id, meter_id, _plain(bucket_minutes), round(energy, 6))
 
 
-def _cover(parts: Mapping[datetime, EsmReading], start: datetime, minutes: float) -> bool:
+def _divided(reading: EsmReading, time: datetime, rest: timedelta) -> Iterator[EsmReading]:
+    """Yield the part of a reading in its bucket, which ends after `rest`, and the part beyond unless it is negligible."""
+    before = rest / _MINUTE
+    beyond = reading.interval - before
+    if beyond <= _TOLERANCE_MINUTES:
+        yield EsmReading(time, reading.meter_id, reading.interval, reading.energy)
+        return
+    later = reading.energy * (beyond / reading.interval)
+    yield EsmReading(time, reading.meter_id, before, reading.energy - later)
+    yield EsmReading(time + rest, reading.meter_id, beyond, later)
+
+
+def _cover(parts: Iterable[EsmReading], start: datetime, minutes: float) -> bool:
     """Return whether the readings cover exactly `minutes` minutes from `start`, without gaps or overlaps."""
     covered = 0.0
-    for time in sorted(parts):
-        if abs((time - start) / _MINUTE - covered) > _TOLERANCE_MINUTES:
+    for part in sorted(parts, key=lambda part: part.time):
+        if abs((part.time - start) / _MINUTE - covered) > _TOLERANCE_MINUTES:
             return False
-        covered += parts[time].interval
+        covered += part.interval
     return abs(covered - minutes) <= _TOLERANCE_MINUTES
 
 
