@@ -49,8 +49,9 @@ async def open_connection(url: str, transport: TransportFactory | None = None) -
         async with asyncio.timeout(CONNECT_SECONDS):
             await connection.connect()
     except InvalidFrameError as error:
-        # aiormq drops the broker's text, which names the vhost.
-        raise ConnectionError("the broker refused the connection: the vhost is missing, or has too many connections") from error
+        # aiormq drops the broker's text, which names the vhost. With the right to the vhost, the client's address is checked.
+        reasons = "the address is not allowed, or the vhost is missing or has too many connections"
+        raise ConnectionError(f"the broker refused the connection: {reasons}") from error
     except TimeoutError as error:
         raise ConnectionError(f"the broker did not open the connection within {CONNECT_SECONDS:g} s") from error
     return connection

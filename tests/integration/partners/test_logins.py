@@ -153,6 +153,7 @@ async def test_a_key_can_be_tried(acme: Organization, created: JsonObject) -> No
     far = acme.key(allowedIps=["192.0.2.0/24"])
     trial = acme.call("POST", f"/partner/api-keys/{far['apiKey']['id']}/test-connection", {"key": far["key"]})
     assert trial["ok"] is False
+    assert "the address is not allowed" in trial["error"]
     assert far["key"] not in trial["error"]
 
 
