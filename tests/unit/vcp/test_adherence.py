@@ -85,6 +85,12 @@ def test_a_quarter_has_the_mean_of_its_orders() -> None:
     assert [one.deviation_kw for one in found] == [pytest.approx(-2), None, -2, None]
 
 
+def test_means_show_no_errors_of_binary_fractions() -> None:
+    orders = [PowerOrder(START, START + 4 * MINUTE, 2.9), PowerOrder(START + 4 * MINUTE, START + 20 * MINUTE, 2.9)]
+    [row] = compared([START], orders, {START: 0.7})
+    assert (row.ordered_kw, row.measured_kw, row.deviation_kw) == (2.9, 2.8, -0.1)
+
+
 def test_the_largest_powers_stay_finite() -> None:
     quarters = quarters_between(START, START + 60 * MINUTE)
     orders = orders_of([setpoint(0, 1.7e308)], START + 60 * MINUTE)

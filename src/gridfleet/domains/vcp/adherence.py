@@ -14,7 +14,7 @@ from gridfleet.domains.plants.commands.models import AppliedPower
 from gridfleet.domains.telemetry.energy.arithmetic import limited
 from gridfleet.domains.vcp.sites.models import AdherenceQuarter
 
-__all__ = ["PowerOrder", "compared", "orders_of", "quarters_between"]
+__all__ = ["PowerOrder", "compared", "orders_of", "quarters_between", "rounded"]
 
 _QUARTER: Final = timedelta(minutes=15)
 _HOUR: Final = timedelta(hours=1)
@@ -71,10 +71,18 @@ def quarters_between(start: datetime, end: datetime) -> list[datetime]:
     return [first + number * _QUARTER for number in range(max(0, (end - first) // _QUARTER))]
 
 
+def rounded(value: float) -> float:
+    """Return `value` with six decimals; the largest finite number of its sign in place of an infinite one."""
+    return round(limited(value), 6)
+
+
 def compared(
     quarters: Sequence[datetime], orders: Sequence[PowerOrder], measured_kwh: Mapping[datetime, float]
 ) -> list[AdherenceQuarter]:
-    """Return ordered and measured mean power of each quarter. `quarters` and `orders` are sorted by time."""
+    """Return ordered and measured mean power of each quarter, in kW with six decimals.
+
+    `quarters` and `orders` are sorted by time.
+    """
     found = []
     first = 0
     for quarter in quarters:
@@ -88,9 +96,9 @@ def compared(
             covered += part
             ordered_kwh += order.power_kw * (part / _HOUR)
             number += 1
-        ordered = limited(ordered_kwh / (covered / _HOUR)) if covered >= _QUARTER - _TOLERANCE else None
+        ordered = rounded(ordered_kwh / (covered / _HOUR)) if covered >= _QUARTER - _TOLERANCE else None
         energy = measured_kwh.get(quarter)
-        measured = None if energy is None else limited(energy / (_QUARTER / _HOUR))
-        deviation = None if ordered is None or measured is None else limited(measured - ordered)
+        measured = None if energy is None else rounded(energy / (_QUARTER / _HOUR))
+        deviation = None if ordered is None or measured is None else rounded(measured - ordered)
         found.append(AdherenceQuarter(quarter, ordered, measured, deviation))
     return found

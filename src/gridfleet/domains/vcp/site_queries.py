@@ -10,11 +10,10 @@ import msgspec
 from gridfleet.domains.plants.commands.listing.powers import applied_powers
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.registry import get_plant
-from gridfleet.domains.telemetry.energy.arithmetic import limited
 from gridfleet.domains.telemetry.energy.metering import metered_energy
 from gridfleet.domains.trading.plans import accepted_before
 from gridfleet.domains.vcp import store
-from gridfleet.domains.vcp.adherence import PowerOrder, compared, orders_of, quarters_between
+from gridfleet.domains.vcp.adherence import PowerOrder, compared, orders_of, quarters_between, rounded
 from gridfleet.domains.vcp.models import LogEntry
 from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.domains.vcp.sites.models import (
@@ -205,9 +204,9 @@ async def read_adherence(
         start=start,
         end=end,
         compared_quarters=len(deviations),
-        mean_deviation_kw=limited(sum(map(abs, deviations)) / len(deviations)) if deviations else None,
-        ordered_kwh=limited(sum(ordered for ordered, _ in both) * hours),
-        delivered_kwh=limited(sum(delivered for _, delivered in both) * hours),
+        mean_deviation_kw=rounded(sum(map(abs, deviations)) / len(deviations)) if deviations else None,
+        ordered_kwh=rounded(sum(ordered for ordered, _ in both) * hours),
+        delivered_kwh=rounded(sum(delivered for _, delivered in both) * hours),
         quarters=found,
     )
 
