@@ -8,7 +8,7 @@ import pytest
 
 from gridfleet.kernel.clock import utc_now
 from support.clients.fleet_under_test import Fleet, Plant, wait_for
-from support.clients.lean_mqtt import Lost
+from support.clients.lean_mqtt import SUBSCRIBE, Lost, packet, text
 from support.servers.broker_version import broker_version
 
 SECONDS = 5.0
@@ -97,6 +97,27 @@ async def test_a_packet_that_the_broker_cannot_read_is_not_logged_as_a_whole(fle
             connection.writer.write(content + b"\xff" * (MIB - 1_000))
             await connection.wait_lost(30)
     assert written() - before < MIB // 4
+    await assert_is_received(plant)
+
+
+@pytest.mark.skipif(broker_version() >= (3, 12), reason="RabbitMQ 3.12 ends the connection with the first answer that fails")
+async def test_answers_to_a_client_that_has_gone_are_logged_once(fleet: Fleet) -> None:
+    """RabbitMQ before 3.12 answers all that it has received, for minutes, and would log each answer."""
+    plant = fleet.plant("PASSWORD")
+    logs = fleet.stack.home / "broker" / "logs"
+
+    def failed() -> int:
+        return sum(file.read_text().count("a socket write failed") for file in logs.iterdir())
+
+    before = failed()
+    connection = await plant.connect()
+    subscription = packet(SUBSCRIBE, b"\0\1" + text(plant.topic("commands")) + b"\1")
+    connection.writer.write(subscription * 500)
+    await connection.writer.drain()
+    connection.writer.transport.abort()
+    await asyncio.to_thread(wait_for, lambda: failed() > before)
+    await asyncio.sleep(2)
+    assert failed() == before + 1
     await assert_is_received(plant)
 
 

@@ -30,8 +30,9 @@
 %% From RabbitMQ 3.12 on, restarts the queues that hold the most of their messages in memory when all queues together hold that
 %% much. Drops messages that keep the log of a quorum queue on disk. Removes ended connections and channels from the broker's
 %% counts, and keeps open connections in its list. While messages of plants wait for ingest, stops reading from plants that have
-%% sent more than their share. Shortens large entries of the broker's own log, whatever their cause. Shortens the stop of a node
-%% by the seconds in which it would only wait. Administrators, of which the service is one, have no bounds.
+%% sent more than their share. Shortens large entries of the broker's own log, whatever their cause, and keeps one entry of the
+%% answers that a plant's connection cannot send. Shortens the stop of a node by the seconds in which it would only wait.
+%% Administrators, of which the service is one, have no bounds.
 %%
 %% Methods are tuples of the AMQP 0-9-1 specification: their fields have fixed positions, so no header file of a version is
 %% needed.
@@ -145,6 +146,7 @@
 -define(TRACKED_AFTERWARDS, 100).
 -define(DECLARED, {?MODULE, declared}).
 -define(ANSWERS, {?MODULE, answers}).
+-define(WRITE_FAILED, {?MODULE, write_failed}).
 
 %% Starts the processes, and tags the node: newer versions of the management API return its tags, which show the plugin.
 announce() ->
@@ -1316,6 +1318,14 @@ arguments(Method) ->
 
 %% Called for each entry of the log by the process that writes it. As text, bytes need 400 times their memory. An error here
 %% would remove the filter.
+%%
+%% RabbitMQ before 3.12 answers all that it has received from a client that has gone, and logs each answer as an error: with
+%% subscriptions, which take turns, for minutes. Only the first entry of a connection is kept.
+shorten(#{msg := {"MQTT: a socket write failed" ++ _, _}} = Entry, _) ->
+    case put(?WRITE_FAILED, true) of
+        undefined -> Entry;
+        true -> stop
+    end;
 shorten(#{msg := Message} = Entry, Most) ->
     case erlang:external_size(Message) > Most of
         true ->
