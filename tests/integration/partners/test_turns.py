@@ -6,6 +6,7 @@ import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from functools import partial
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ from pamqp.commands import Queue
 from support.clients.fleet_under_test import JsonObject, wait_for
 from support.clients.partner_organization import Organization
 from support.clients.raw_amqp import frame, raw_connection, short
+from support.servers.broker_node import evaluate
 
 CONNECTIONS = 4
 CHANNELS = 120
@@ -24,6 +26,8 @@ AT_ONCE = 125
 """Changes that are free or have turns within two seconds."""
 QUESTIONS = 1_500
 QUESTIONS_PER_SECOND = 250
+NEW_KEYS = 60
+"""Less than the free turns of half a second, unless many questions wait: then each takes 40 ms."""
 BINDS = 200
 OPEN = struct.pack(">HH", 20, 10) + short("")
 QOS = struct.pack(">HHIHB", 60, 10, 0, 5, 0)
@@ -156,6 +160,32 @@ async def test_new_routing_keys_take_turns(acme: Organization, created: JsonObje
     await asyncio.to_thread(wait_for, lambda: asked(acme) >= before + QUESTIONS, 120)
     assert time.monotonic() - started > 0.8 * (QUESTIONS - 0.5 * QUESTIONS_PER_SECOND) / QUESTIONS_PER_SECOND
     writer.transport.abort()
+
+
+async def test_new_routing_keys_wait_longer_while_many_questions_wait(acme: Organization, created: JsonObject) -> None:
+    """Each channel that waits holds memory of the broker. The process that sends the questions reaches none here."""
+    on_node = partial(evaluate, acme.stack.home, acme.stack.ports["epmd_port"])
+
+    async def seconds(channel: AbstractChannel) -> float:
+        """Publish with routing keys that are new to the channel; the second time, the broker has cached the answers."""
+        started = time.monotonic()
+        for number in range(NEW_KEYS):
+            await channel.basic_publish(b"{}", exchange="vcp", routing_key=f"{acme.slug}.command.device.{number}")
+        return time.monotonic() - started
+
+    async with acme.connected(created) as connection:
+        first, second = await connection.channel(), await connection.channel()
+        await seconds(first)
+        await asyncio.sleep(1)  # until its turns are free again
+        on_node(
+            "ok = rpc:call(N, sys, suspend, [httpc_manager]), [{httpc_manager, N} ! none || _ <- lists:seq(1, 60)],"
+            # After the messages, which the end of this node could overtake.
+            " true = is_pid(rpc:call(N, erlang, whereis, [httpc_manager]))"
+        )
+        try:
+            assert await seconds(second) > 1
+        finally:
+            on_node("ok = rpc:call(N, sys, resume, [httpc_manager])")
 
 
 async def test_any_methods_take_turns(acme: Organization, created: JsonObject) -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 from gridfleet.domains.plants.topology import PLANTS_VHOST, declare, ingest_queue
 from gridfleet.kernel.broker.connection import open_channel
@@ -28,20 +29,25 @@ class BrokerNode:
                 await channel.queue_delete(ingest_queue(shard))
 
     def evaluate(self, expression: str) -> None:
-        """Evaluate an Erlang expression in which `N` is the node: `rpc:call(N, Module, Function, Arguments)`."""
-        cookie = (self.settings.home / "broker" / ".erlang.cookie").read_text()
-        subprocess.run(
-            [
-                "erl",
-                "-noinput",
-                "-sname",
-                "test@localhost",
-                "-setcookie",
-                cookie,
-                "-eval",
-                f"N = '{NODE_NAME}', {expression}, halt().",
-            ],
-            env={"PATH": os.environ["PATH"], "HOME": str(self.settings.home), "ERL_EPMD_PORT": str(self.settings.epmd_port)},
-            timeout=120,
-            check=True,
-        )
+        """As `evaluate`, on this node."""
+        evaluate(self.settings.home, self.settings.epmd_port, expression)
+
+
+def evaluate(home: Path, epmd_port: int, expression: str) -> None:
+    """Evaluate an Erlang expression in which `N` is the node below `home`: `rpc:call(N, Module, Function, Arguments)`."""
+    cookie = (home / "broker" / ".erlang.cookie").read_text()
+    subprocess.run(
+        [
+            "erl",
+            "-noinput",
+            "-sname",
+            "test@localhost",
+            "-setcookie",
+            cookie,
+            "-eval",
+            f"N = '{NODE_NAME}', {expression}, halt().",
+        ],
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "ERL_EPMD_PORT": str(epmd_port)},
+        timeout=120,
+        check=True,
+    )

@@ -14,9 +14,9 @@
 %%   streams of a user: each leaves atoms, of which a node has five million and frees none;
 %% - copies to other routing keys (CC, BCC), which RabbitMQ before 4.0 does not check: a client could fill queues of its own and
 %%   keep the messages in memory by not acknowledging them;
-%% - more than 50 changes of queues and bindings, or more than 250 messages with new routing keys, of a user in a second: the
-%%   logins of all others would wait for them. They are delayed first, by up to two seconds. Beyond 10,000 a second, other
-%%   methods are too. Subscriptions of a plant are changes.
+%% - more than 50 changes of queues and bindings, or more than 250 messages with new routing keys (25 while many questions wait),
+%%   of a user in a second: the logins of all others would wait for them. They are delayed first, by up to two seconds. Beyond
+%%   10,000 a second, other methods are too. Subscriptions of a plant are changes.
 %%
 %% Closes connections:
 %% - that exceed the limit of a vhost because they are opened at the same moment, or 32 of a partner in a vhost;
@@ -95,6 +95,8 @@
 ]).
 -define(CHANGE_MS, 20).
 -define(QUESTION_MS, 4).
+-define(QUESTION_MS_LATE, 40).
+-define(MANY_QUESTIONS, 50).
 -define(METHODS_MS, 5).
 -define(METHODS, 50).
 -define(FREE_TURNS_MS, 500).
@@ -346,9 +348,10 @@ time_until_turn(Kind, User) ->
     Turn = {turn, Kind, User},
     Now = now_ms(),
     First = Now - ?FREE_TURNS_MS,
-    [_, Due] = ets:update_counter(?MODULE, Turn, [{2, -1, First, First}, {2, turn_ms(Kind) + 1}], {Turn, First}),
+    Length = turn_ms(Kind),
+    [_, Due] = ets:update_counter(?MODULE, Turn, [{2, -1, First, First}, {2, Length + 1}], {Turn, First}),
     Wait = Due - Now,
-    Wait > ?LATEST_TURN_MS andalso ets:update_counter(?MODULE, Turn, {2, -turn_ms(Kind)}),
+    Wait > ?LATEST_TURN_MS andalso ets:update_counter(?MODULE, Turn, {2, -Length}),
     Wait.
 
 %% Suspends the reader of a client that sends any methods too fast: otherwise they would wait in the channel's memory. Turns end
@@ -380,8 +383,13 @@ wait_until_turn(Kind, Method, Wait) ->
     end.
 
 turn_ms(change) -> ?CHANGE_MS;
-turn_ms(question) -> ?QUESTION_MS;
+turn_ms(question) -> question_ms(inbox(whereis(httpc_manager)));
 turn_ms(methods) -> ?METHODS_MS.
+
+%% Requests of all channels wait for the process that sends them. While many wait, a user who asks much is refused early instead
+%% of waiting: each waiting channel holds memory, and the client may open others.
+question_ms(Waiting) when Waiting > ?MANY_QUESTIONS -> ?QUESTION_MS_LATE;
+question_ms(_) -> ?QUESTION_MS.
 
 too_fast(change) -> "the user changes queues and bindings too fast";
 too_fast(question) -> "the user publishes with new routing keys too fast";
