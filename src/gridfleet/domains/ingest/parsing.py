@@ -30,6 +30,7 @@ T = TypeVar("T")
 MAX_AGE: Final = timedelta(days=400)
 MAX_AHEAD: Final = timedelta(minutes=5)
 MAX_EXTERNAL_ID: Final = 64
+_TRUNCATED: Final = "Input data was truncated"
 
 _envelope = msgspec.json.Decoder(wire.Envelope)
 _snapshot = msgspec.json.Decoder(wire.Snapshot)
@@ -115,4 +116,6 @@ def _parse(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw, path: str
         complaint = with_field_named(str(error), raw)
         raise Refusal(RefusalReason.MALFORMED, f"{path}: {complaint}", message_id) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal(RefusalReason.MALFORMED, f"{path}: is not JSON: {error}", message_id) from None
+        # msgspec says the same of a text with half of an escaped pair, such as "\ud83d".
+        more = ", or a text has a surrogate without the other one" if str(error) == _TRUNCATED else ""
+        raise Refusal(RefusalReason.MALFORMED, f"{path}: is not JSON: {error}{more}", message_id) from None
