@@ -27,7 +27,7 @@ export function Commands({ organizationId, plantId, timeZone }: Props) {
     ...commandsQuery(organizationId, plantId),
     refetchInterval: ({ state }) => (state.data?.data.some(({ status }) => WAITING.includes(status)) ? SOON : LATER),
   });
-  if (commands.data?.data.length === 0) return null;
+  if (commands.error === null && !commands.data?.data.length) return null;
   return (
     <Section title={texts.devices.commands}>
       <Failure error={commands.error} />
