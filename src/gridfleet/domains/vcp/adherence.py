@@ -73,7 +73,7 @@ def quarters_between(start: datetime, end: datetime) -> list[datetime]:
 
 def rounded(value: float) -> float:
     """Return `value` with six decimals; the largest finite number of its sign in place of an infinite one."""
-    return round(limited(value), 6)
+    return round(limited(value), 6) + 0.0  # not -0.0
 
 
 def compared(
