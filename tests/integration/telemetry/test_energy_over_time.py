@@ -350,6 +350,19 @@ async def test_a_counter_that_reads_nothing_while_its_device_is_switched_off_con
     await check_interrupted(site, since, since + asleep, produced)
 
 
+@pytest.mark.parametrize("reading", [0.0, -1.0])
+@pytest.mark.parametrize(("since", "asleep"), [(-7, 13), (3, 5)])
+async def test_a_counter_that_loses_its_last_readings_when_its_device_is_switched_off_continues(
+    site: RecordedPlant, reading: float, since: int, asleep: int
+) -> None:
+    """A device that stores its counter now and then comes back slightly below its level."""
+    readings = {MIDNIGHT + since * HOUR - n * 10 * MINUTE: 9_000.0 - n for n in range(1, 13)}
+    readings |= {MIDNIGHT + since * HOUR + n * 10 * MINUTE: reading for n in range(asleep * 6)}
+    readings |= {MIDNIGHT + (since + asleep) * HOUR + n * 10 * MINUTE: 8_980.0 + n for n in range(12)}
+    await counted(site, readings)
+    await check_interrupted(site, since, since + asleep, 0)
+
+
 @pytest.mark.parametrize("reading", [4_294_967_295.0, 99.0])
 @pytest.mark.parametrize(("since", "without", "produced"), [(-7, 13, 2), (3, 5, 2), (-20, 30, 0)])
 async def test_a_counter_continues_after_readings_outside_its_limits(

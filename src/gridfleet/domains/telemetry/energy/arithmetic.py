@@ -38,9 +38,10 @@ def counter_increase(readings: Sequence[float], since: int = 0, edits: Collectio
 
     A reading below half of the previous level is a reset: counting continues from it. A smaller fall adds nothing until the
     counter is back at its level. A single low or high reading that the next one reverts is ignored, and so are zeros, however
-    many, after which the counter is at its level or above: devices read zero while they are switched off. Negative readings
-    count as zeros, except that no counter rises from them. The readings before `since` add nothing, but they set the level
-    from which the counter rises. At the positions `edits` the counter was edited, and has no level until a positive reading.
+    many, after which the counter is at its level or above: devices read zero while they are switched off. If it is below half
+    of its level after zeros, it rose from zero; a smaller fall only sets the level. Negative readings count as zeros, except
+    that no counter rises from them. The readings before `since` add nothing, but they set the level from which the counter
+    rises. At the positions `edits` the counter was edited, and has no level until a positive reading.
     """
     if len(readings) < 2 or since >= len(readings):
         return 0.0
@@ -57,8 +58,8 @@ def is_undisturbed(readings: Sequence[float]) -> bool:
 class CounterStep(NamedTuple):
     """The result of one reading: how far the counter rose, and the level from which it rises next; negative if it is not known.
 
-    `was_zero` says whether zeros came last, or misread values after zeros. If the next reading is below the level, the counter
-    rose to it from zero.
+    `was_zero` says whether zeros came last, or misread values after zeros. If the next reading is below half of the
+    level, the counter rose to it from zero.
     """
 
     rise: float
@@ -94,7 +95,8 @@ def steps(
             if reading >= level:
                 rise, level = limited(reading - level), reading
             elif was_zero:
-                rise, level = max(reading, 0.0), reading
+                # A device that lost the last readings when it was switched off has not begun again at zero.
+                rise, level = max(reading, 0.0) if reading < level / 2 else 0.0, reading
             elif reading < level / 2:
                 level = reading
             was_zero = False
