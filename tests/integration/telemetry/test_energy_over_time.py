@@ -376,6 +376,21 @@ async def test_a_counter_continues_after_readings_outside_its_limits(
     await check_interrupted(site, since, since + without, produced)
 
 
+@pytest.mark.parametrize("misread", [1.0, 88_888.0])
+@pytest.mark.parametrize("minutes", [50, 60, 70, 120])
+async def test_a_misread_value_of_a_counter_that_jitters_adds_nothing(
+    site: RecordedPlant, misread: float, minutes: int
+) -> None:
+    """The readings around it are slightly below the level; each hour gives the same when it is computed alone."""
+    readings = {MIDNIGHT + n * 10 * MINUTE: 9_000.0 - 0.01 * (n % 2) for n in range(36)}
+    await counted(site, readings | {MIDNIGHT + minutes * MINUTE: misread})
+    await work(site.database)
+    together = column(await of_plant(site, range_of(EnergyBucket.HOUR)), "produced")
+    assert sum(filter(None, together)) == 0
+    await by_the_hour(site, MIDNIGHT, 24)
+    assert column(await of_plant(site, range_of(EnergyBucket.HOUR)), "produced") == together
+
+
 async def test_powers_outside_their_limits_are_integrated(site: RecordedPlant) -> None:
     await site.write("PV1", LIMITED, {MIDNIGHT + n * 10 * MINUTE: [6_000.0, None] for n in range(7)})
     await work(site.database)

@@ -104,7 +104,12 @@ def steps(
 
 
 def is_misread(level: float, reading: float, following: float) -> bool:
-    """Return whether a counter's reading is a single low or high one, which the next reading reverts."""
+    """Return whether a counter's reading is a single low or high one, which the next reading reverts.
+
+    Counters jitter: if the reading is far from the level, the next one may be slightly below the level.
+    """
+    if reading < level * _JITTER or level < reading * _JITTER:
+        level *= _JITTER
     return reading < level <= following or level <= following < reading
 
 
@@ -150,6 +155,8 @@ def integrate_power(times: Sequence[int], powers: Sequence[float], start: int) -
     return Energies(limited(positive / _TWICE_AN_HOUR / _SCALE), limited(negative / _TWICE_AN_HOUR / _SCALE))
 
 
+_JITTER: Final = 0.99
+"""A counter jitters by less than a hundredth of its level."""
 _EDITED: Final = -inf
 """The level of a counter after an edit. Zeros do not set it: the device may be switched off."""
 _MAX_GAP: Final = MAX_GAP_SECONDS * 1_000_000
