@@ -20,6 +20,7 @@ from gridfleet.domains.trading.metering import in_buckets
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND
 MINUTE = 60 * SECOND
+LONGEST_GAP = 15 * MINUTE + 30 * SECOND
 LARGEST = float_info.max
 EXTREMES = [5e-324, -5e-324, float_info.min, -float_info.min, LARGEST, -LARGEST, 1e200, -1e200, 0.0, -0.0, 1.0]
 
@@ -39,7 +40,7 @@ def exact_energies(times: Sequence[int], powers: Sequence[float], start: int) ->
     """Trapezoids, cut at `start` and where they cross zero."""
     positive = negative = Fraction(0)
     for (t0, first), (t1, last) in pairwise(zip(times, powers, strict=True)):
-        if t1 - t0 > 15 * MINUTE or t1 <= start:
+        if t1 - t0 > LONGEST_GAP or t1 <= start:
             continue
         begin, p0, p1 = max(t0, start), Fraction(first), Fraction(last)
         p0 += (p1 - p0) * Fraction(begin - t0, t1 - t0)
@@ -60,6 +61,8 @@ samples = st.lists(st.tuples(st.integers(1, 20 * MINUTE), doubles), max_size=20)
 @example([(MINUTE, LARGEST)] * 100, -HOUR)
 @example([(MINUTE, LARGEST), (MINUTE, -LARGEST)], -HOUR + 90 * SECOND)
 @example([(MINUTE, 5e-324), (MINUTE, -5e-324)], -HOUR)
+@example([(MINUTE, 1.0), (LONGEST_GAP - 1, 1.0), (LONGEST_GAP + 1, 1.0)], -HOUR)
+@example([(MINUTE, 1.0), (8 * MINUTE, 5e-324)], -HOUR + 9 * MINUTE - 1)
 def test_energies_of_powers(sent: list[tuple[int, float]], start: int) -> None:
     times, now = [], -HOUR
     for step, _ in sent:

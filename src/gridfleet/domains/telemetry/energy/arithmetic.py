@@ -140,7 +140,8 @@ def integrate_power(times: Sequence[int], powers: Sequence[float], start: int) -
         if t1 - t0 > _MAX_GAP or t1 <= start:
             continue
         if t0 < start:
-            p0 += (p1 - p0) * ((start - t0) / (t1 - t0))
+            # Of both powers: the difference alone would leave no digits shortly before `t1`.
+            p0 = p0 * ((t1 - start) / (t1 - t0)) + p1 * ((start - t0) / (t1 - t0))
             t0 = start
         span = t1 - t0
         if p0 >= 0 and p1 >= 0:
