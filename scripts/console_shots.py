@@ -1,8 +1,8 @@
 """Write screenshots of every screen of the console with a living fleet: `make console-shots` (ARGS="plant-live" for some).
 
 They are written to build/console-shots, for a person to look at: 1280 pixels wide in light and dark, and 390. With
-ARGS=--docs, the pictures of the docs are written to docs/images instead, of a fleet without refused messages. By day: at night
-it produces nothing.
+ARGS=--docs, only the pictures of the docs are made and copied to docs/images, of a fleet without refused messages. By day: at
+night it produces nothing.
 """
 
 import json
@@ -129,20 +129,18 @@ def main() -> None:
     """Start the service, simulate a fleet, and write every screen, or those of the arguments, in every view."""
     is_for_docs = sys.argv[1:] == ["--docs"]
     wanted = IN_DOCS if is_for_docs else sys.argv[1:]
-    target = IMAGES if is_for_docs else TARGET
-    if not is_for_docs:
-        shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True, exist_ok=True)
+    views = {"light": VIEWS["light"]} if is_for_docs else VIEWS
+    shutil.rmtree(TARGET, ignore_errors=True)
+    TARGET.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="gridfleet-shots-") as name:
         folder = Path(name)
         stack = RunningStack(folder / "home").start()
         try:
-            faults = () if is_for_docs else REFUSED
-            with simulated(stack, folder, faults) as plant_id, sync_playwright() as playwright:
+            with simulated(stack, folder, () if is_for_docs else REFUSED) as plant_id, sync_playwright() as playwright:
                 browser = playwright.chromium.launch(
                     executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
                 )
-                for view, (width, colours) in ({"light": VIEWS["light"]} if is_for_docs else VIEWS).items():
+                for view, (width, colours) in views.items():
                     context = browser.new_context(
                         base_url=stack.base_url,
                         viewport={"width": width, "height": 844},
@@ -152,8 +150,7 @@ def main() -> None:
                     page = context.new_page()
                     page.goto("/console/login")
                     page.get_by_role("heading", level=1).wait_for()
-                    if not is_for_docs:
-                        page.screenshot(path=target / f"login-{view}.png")
+                    page.screenshot(path=TARGET / f"login-{view}.png")
                     log_in(page, stack)
                     if view == "light":
                         add_rules(stack)
@@ -168,12 +165,14 @@ def main() -> None:
                         page.goto(f"/console/{path}")
                         page.wait_for_load_state("networkidle")
                         page.wait_for_timeout(500)
-                        page.screenshot(path=target / (f"console-{screen}.png" if is_for_docs else f"{screen}-{view}.png"))
+                        page.screenshot(path=TARGET / f"{screen}-{view}.png")
                     context.close()
                 browser.close()
         finally:
             stack.destroy()
-    sys.stdout.write(f"{target}\n")
+    for screen in IN_DOCS if is_for_docs else ():
+        shutil.copyfile(TARGET / f"{screen}-light.png", IMAGES / f"console-{screen}.png")
+    sys.stdout.write(f"{TARGET}\n")
 
 
 if __name__ == "__main__":

@@ -163,7 +163,7 @@ async def test_a_schedule_is_stepped_on_in_time(trading: Partnership, battery: B
     now = datetime.now(UTC)
     steps = [
         {"start": (now + timedelta(seconds=second)).isoformat(), "durationSeconds": duration, "powerKw": power}
-        for second, duration, power in ((-1, 2, 1), (1, 2, 2), (3, 600, 3))
+        for second, duration, power in ((-1, 2, 1), (1, 11, 2), (12, 600, 3))
     ]
     async with battery.connected(), trading.partner(created) as partner:
         order = await partner.send(CommandKind.SCHEDULE_SET, battery.plant.id, scheduleId="s", revision=1, intervals=steps)
@@ -172,7 +172,7 @@ async def test_a_schedule_is_stepped_on_in_time(trading: Partnership, battery: B
             while battery.obeyed[-1].power_kw != 3:
                 await asyncio.sleep(0.05)
     powers = [command.power_kw for command in battery.obeyed if command.type == "SITE_SETPOINT"]
-    assert powers in ([1, 2, 3], [2, 3], [3]), "each step once, unless its time has passed"
+    assert powers in ([1, 2, 3], [2, 3]), "each step once; the first one's time may have passed"
 
 
 async def test_an_event_that_was_not_worked_off_comes_again(trading: Partnership) -> None:

@@ -1,4 +1,4 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { apiOf, dataOf } from "../api/client";
 import { type SubDevice, type SubDeviceChanges, subDeviceChanges, templatesQuery } from "../devices";
@@ -7,26 +7,20 @@ import { Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
 import { Field } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
+import { useSaving } from "../ui/saving";
 
 /** The form of a sub-device's names and template. Its external id and its type stay: values and rules refer to them. */
 export function DeviceDialog({ device, onClose }: { device: SubDevice; onClose: () => void }) {
   const texts = useTexts();
-  const queryClient = useQueryClient();
   const templates = useQuery(templatesQuery);
   // The device is read again while the form is open. Compared with that, fields left as they are would undo changes by others.
   const [shown] = useState(device);
   const { organizationId, plantId, externalId, templateId } = shown;
-  const save = useMutation({
-    mutationFn: async (body: SubDeviceChanges) => {
-      if (Object.keys(body).length === 0) return;
-      const params = { path: { plantId, externalId } };
-      await dataOf(apiOf(organizationId).PATCH("/api/v1/plants/{plantId}/sub-devices/{externalId}", { params, body }));
-    },
-    onSuccess: async () => {
-      await queryClient.invalidateQueries({ queryKey: [organizationId] });
-      onClose();
-    },
-  });
+  const send = (body: SubDeviceChanges) => {
+    const params = { path: { plantId, externalId } };
+    return dataOf(apiOf(organizationId).PATCH("/api/v1/plants/{plantId}/sub-devices/{externalId}", { params, body }));
+  };
+  const save = useSaving(organizationId, send, onClose);
   return (
     <Dialog title={texts.admin.changeNamed(shown.name)} onClose={onClose}>
       <Form onSubmit={(values) => save.mutate(subDeviceChanges(shown, values))}>

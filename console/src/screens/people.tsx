@@ -38,7 +38,8 @@ function People() {
   return (
     <>
       <PageHead title={texts.people.title} of={organization.name} />
-      <Members />
+      {/* Back and forward may lead to another organisation: no members of the former one stay. */}
+      <Members key={organization.id} />
       <Invitations />
     </>
   );

@@ -1,4 +1,4 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { apiOf, dataOf } from "../api/client";
 import { useTexts } from "../i18n";
@@ -8,6 +8,7 @@ import { Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
 import { Field, NumberField, TimeZoneField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
+import { useSaving } from "../ui/saving";
 
 interface Props {
   plant: Plant;
@@ -17,21 +18,12 @@ interface Props {
 /** The form of a plant's name, place and links. Without a place of its own, a plant has the one that its ESM reports. */
 export function PlantDialog({ plant, onClose }: Props) {
   const texts = useTexts();
-  const queryClient = useQueryClient();
   const templates = useQuery(templatesOfAllLevelsQuery);
   // The plant is read again while the form is open. Compared with that, fields left as they are would undo changes by others.
   const [shown] = useState(plant);
-  const save = useMutation({
-    mutationFn: async (body: PlantChanges) => {
-      if (Object.keys(body).length === 0) return;
-      const params = { path: { id: plant.id } };
-      await dataOf(apiOf(plant.organizationId).PATCH("/api/v1/plants/{id}", { params, body }));
-    },
-    onSuccess: async () => {
-      await queryClient.invalidateQueries({ queryKey: [plant.organizationId] });
-      onClose();
-    },
-  });
+  const send = (body: PlantChanges) =>
+    dataOf(apiOf(plant.organizationId).PATCH("/api/v1/plants/{id}", { params: { path: { id: plant.id } }, body }));
+  const save = useSaving(plant.organizationId, send, onClose);
   return (
     <Dialog title={texts.admin.changeNamed(shown.name)} onClose={onClose}>
       <Form onSubmit={(values) => save.mutate(plantChanges(shown, values))}>

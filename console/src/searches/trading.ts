@@ -1,5 +1,6 @@
 import type { components } from "../api/schema";
-import { numberOf, pageOf, textOf, timeOf } from "./values";
+import { type ListSearch, listSearch } from "./list";
+import { numberOf, pageOf, timeOf } from "./values";
 
 export type CommandType = components["schemas"]["CommandType"];
 
@@ -16,16 +17,13 @@ export const COMMAND_TYPES: readonly CommandType[] = [
 export const HOURS = [6, 24, 48] as const;
 
 /** What the URL says about the list of sites. */
-export interface SitesSearch {
-  q?: string | undefined;
+export interface SitesSearch extends ListSearch {
   state?: (typeof STATES)[number] | undefined;
-  /** From 1. */
-  page?: number | undefined;
 }
 
 /** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
-export function sitesSearch({ q, state, page }: Record<string, unknown>): SitesSearch {
-  return { q: textOf(q), state: STATES.find((one) => one === state), page: pageOf(page) };
+export function sitesSearch({ state, ...list }: Record<string, unknown>): SitesSearch {
+  return { ...listSearch(list), state: STATES.find((one) => one === state) };
 }
 
 /** What the URL says about a site: the time of the schedule, the hours of the adherence, and which commands are listed. */
