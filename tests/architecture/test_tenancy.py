@@ -173,7 +173,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "trading/store": (
         "jobs sync the plants of all ESMs, and delete what was not saved; a plan's record moves with its plant",
-        "delete_unsaved enabled_configs record_sync finish_change",
+        "delete_disabled enabled_configs record_sync finish_change",
     ),
     "vcp/store": (
         "the gateway takes the commands of all partners",

@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 
 from support.builders.interleaving import until_blocked
+from support.clients.fleet_under_test import JsonObject
 from support.clients.people import PASSWORD, People, refused
 from support.servers.postbox import mails_to, token_in
 
@@ -61,6 +62,29 @@ async def test_an_organisation_with_plants_stays(people: People) -> None:
     plant = {"name": "P", "serialNumber": "1", "type": "GATEWAY"}
     assert (await people.call("POST", "/plants", plant, who=admin, org=org.id)).status_code == 201
     refused(await people.call("DELETE", f"/organizations/{org.id}", who=admin), 409, "CONFLICT")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/plants", {"name": "P", "serialNumber": "1", "type": "GATEWAY"}),
+        ("/plant-groups", {"name": "G"}),
+        ("/invitations", {"email": "new@example.com"}),
+        ("/trading/config", {"esmClientId": "esm"}),
+    ],
+)
+async def test_a_record_is_created_while_its_organisation_is_deleted(people: People, path: str, body: JsonObject) -> None:
+    admin, org = await people.person(super_admin=True), await people.organization()
+    database = people.service.state.database
+    async with database.transaction() as db:
+        await db.execute("SELECT FROM organization WHERE id = %s FOR UPDATE", (org.id,))
+        deleting = asyncio.create_task(people.call("DELETE", f"/organizations/{org.id}", who=admin))
+        await until_blocked(database)
+        creating = asyncio.create_task(people.call("POST", path, body, who=admin, org=org.id))
+        await until_blocked(database, 2)
+    assert (await deleting).status_code == 200
+    refused(await creating, 429, "TOO_MANY_REQUESTS")
+    refused(await people.call("POST", path, body, who=admin, org=org.id), 403, "FORBIDDEN")
 
 
 @pytest.mark.parametrize("has_account", [True, False])

@@ -283,6 +283,7 @@ async def test_a_key_that_broker_scopes_ask_for_needs_the_broker(people: People,
     body = {**WANTED, "scopes": ["vcp:connect"]}
     answer = await people.call("POST", "/partner/api-keys", body, who=admin, org=org.id)
     refused(answer, 500, "INTERNAL_SERVER_ERROR")
+    assert answer.json()["details"] == ["broker: ConnectError"]
     assert await people.execute("SELECT id FROM partner_key") == []
     assert [event for event in await people.events() if event["event"].startswith("api_key")] == []
 

@@ -265,7 +265,7 @@ async def test_connection_details_list_the_addresses_of_the_broker_in_order(data
     assert details["addresses"] == [{"host": f"mq{number}.example.org", "port": 5672} for number in (1, 2, 3)]
 
 
-async def test_an_organization_with_a_saved_configuration_stays(strict: Fleet) -> None:
+async def test_an_organization_that_trades_stays_until_trading_is_disabled(strict: Fleet) -> None:
     async def organization() -> tuple[str, dict[str, str]]:
         slug = f"o-{len(await strict.sql('SELECT 1 FROM organization'))}"
         made = (await strict.call("POST", "/organizations", {"name": "New", "slug": slug}, strict.super_admin))[1]
@@ -275,10 +275,12 @@ async def test_an_organization_with_a_saved_configuration_stays(strict: Fleet) -
     await strict.call("GET", CONFIG, headers=in_it)
     assert (await strict.call("DELETE", path, headers=strict.super_admin))[0] == 200, "it was only read"
     path, in_it = await organization()
-    await strict.call("POST", CONFIG, {}, in_it)
+    await strict.call("POST", CONFIG, COMPLETE, in_it)
+    assert (await strict.call("POST", f"{CONFIG}/enable", headers=in_it))[0] == 200
     status, answer = await strict.call("DELETE", path, headers=strict.super_admin)
     assert (status, answer["code"]) == (409, "CONFLICT")
-    assert (await strict.call("GET", path, headers=strict.super_admin))[0] == 200
+    assert (await strict.call("POST", f"{CONFIG}/disable", headers=in_it))[0] == 200
+    assert (await strict.call("DELETE", path, headers=strict.super_admin))[0] == 200
     path, in_it = await organization()
     await strict.call("POST", f"/svc-esm/admin/enable?orgId={in_it['x-org-id']}", headers=strict.super_admin)
     assert (await strict.call("DELETE", path, headers=strict.super_admin))[0] == 200, "a sandbox goes with it"

@@ -16,7 +16,7 @@ export const admin: typeof english = {
     changeNamed: (name) => `${name} ändern`,
     deleteNamed: (name) => `${name} löschen`,
     deleteConsequence:
-      "Nur eine Organisation ohne Mitglieder, Anlagen und Handelskonfiguration lässt sich löschen. Ihre Einladungen enden. Das lässt sich nicht rückgängig machen.",
+      "Nur eine Organisation ohne Mitglieder, Anlagen und Schlüssel, deren Handel ausgeschaltet ist, lässt sich löschen. Ihre Einladungen enden. Das lässt sich nicht rückgängig machen.",
     slug: "Kurzname in Adressen und Queues",
     slugHelp: "Kleinbuchstaben und Ziffern, in Gruppen mit einzelnen Bindestrichen",
     slugChange: "Ein anderer Kurzname ändert die Adressen dieser Seiten und den Benutzernamen der Partner am Broker.",

@@ -98,6 +98,13 @@ class BoundEndpoint:
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
             log.warning("record is locked by another request", request_id=call.request_id, error=type(error).__name__)
             return self._refuse(call, RecordBusy(_RETRY_WHEN_BUSY_SECONDS))
+        except psycopg.errors.ForeignKeyViolation as error:
+            if not _is_of_deleted_organization(error):
+                log.exception("request failed", request_id=call.request_id, route=self._endpoint.path)
+                return error_response(call, self._headers, None)
+            # The organisation existed when the request was admitted. The next request is refused as its rights say.
+            log.warning("organisation was deleted by another request", request_id=call.request_id)
+            return self._refuse(call, RecordBusy(_RETRY_WHEN_BUSY_SECONDS))
         except (PoolTimeout, PoolClosed, psycopg.OperationalError) as error:
             log.error("database unavailable", request_id=call.request_id, error=type(error).__name__)
         except RedisUnavailable:
@@ -264,6 +271,11 @@ class _BadPathId(CodedError):
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(details=[detail])
         self.code = code  # type: ignore[misc]
+
+
+def _is_of_deleted_organization(error: psycopg.errors.ForeignKeyViolation) -> bool:
+    """Return whether a row was refused because its organisation does not exist."""
+    return (error.diag.constraint_name or "").endswith("organization_id_fkey")
 
 
 def _sender(call: Call, admitted: Admitted) -> Hashable:

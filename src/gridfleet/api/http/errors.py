@@ -50,7 +50,7 @@ class PayloadTooLarge(CodedError):
 
 
 class RecordBusy(TooManyRequests):
-    """Another transaction has locked a record for longer than a request waits for it, or waits for this one too."""
+    """A transaction locks a record for longer than a request waits, waits for this one too, or deleted its organisation."""
 
     message = "Another request is changing the same record."
 

@@ -11,7 +11,7 @@ from gridfleet.domains.organizations import registry
 from gridfleet.domains.organizations.membership import everywhere, scope_of
 from gridfleet.domains.organizations.models import Organization
 from gridfleet.domains.plants.registry import count_plants
-from gridfleet.domains.trading.configuration import delete_unsaved, follow_slug
+from gridfleet.domains.trading.configuration import delete_disabled, follow_slug
 from gridfleet.kernel.caller import UserCaller
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
@@ -105,7 +105,7 @@ async def update_organization(caller: UserCaller, db: Connection, id: UUID, body
     codes=("INVALID_UUID", "ORGANIZATION_NOT_FOUND", "CONFLICT", *SA),
 )
 async def delete_organization(caller: UserCaller, db: Connection, id: UUID) -> Message:
-    """Delete an organisation without members, plants and trading configuration, together with its invitations."""
-    await delete_unsaved(db, id)
+    """Delete an organisation without members, plants and keys whose trading is disabled, together with its invitations."""
+    await delete_disabled(db, id)
     await registry.delete(db, caller.as_actor, id)
     return Message("The organisation was deleted.")

@@ -168,9 +168,6 @@ async def _prove(call: Call, prepared: PreparedKey) -> None:
 async def _withdraw(call: Call, org: OrgScope, prepared: PreparedKey) -> None:
     async with call.state.reserved.transaction() as own:
         await key_creation.withdraw(own, org, prepared)
-    if prepared.at_broker is not None:
-        async with open_management(call.state.settings.secret("broker_management_url").get_secret_value()) as management:
-            await management.delete_vhost(prepared.at_broker.vhost)
 
 
 def _wanted(body: NewApiKey) -> NewKey:

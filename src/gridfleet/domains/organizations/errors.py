@@ -42,10 +42,10 @@ class SlugInUse(CodedError):
 
 
 class OrganizationInUse(CodedError):
-    """The organisation still has members, plants, keys or a trading configuration."""
+    """The organisation still has members, plants or keys, or its trading is enabled."""
 
     code = "CONFLICT"
-    message = "The organisation still has members, plants, keys or a trading configuration."
+    message = "The organisation still has members, plants or keys, or its trading is enabled."
 
 
 class MembershipRequired(CodedError):

@@ -93,7 +93,7 @@ async def activate(db: Connection, org: OrgScope, prepared: PreparedKey) -> Crea
 
 
 async def withdraw(db: Connection, org: OrgScope, prepared: PreparedKey) -> None:
-    """Delete a key that was not proved. Its vhost is removed after the commit."""
+    """Delete a key that was not proved. Its vhost is removed after the commit, as soon as the broker is available."""
     await store.delete_unproven(db, org, prepared.id)
     if prepared.at_broker is not None:
         await vhosts.queue_vhost_update(db, prepared.at_broker)

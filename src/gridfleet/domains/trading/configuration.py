@@ -29,7 +29,7 @@ __all__ = [
     "access_of",
     "change_config",
     "check_esm_url",
-    "delete_unsaved",
+    "delete_disabled",
     "disable",
     "enable",
     "esm_access",
@@ -169,9 +169,9 @@ def access_of(row: ConfigRow, keyring: Keyring) -> EsmAccess | None:
     return EsmAccess(row.esm_api_url, row.esm_client_id, secret.decode(), row.organization_id)
 
 
-async def delete_unsaved(db: Connection, organization_id: UUID) -> None:
-    """Delete a configuration that was only read, never saved, before its organisation is deleted."""
-    await store.delete_unsaved(db, organization_id)
+async def delete_disabled(db: Connection, organization_id: UUID) -> None:
+    """Delete the configuration before its organisation is deleted, unless trading is enabled."""
+    await store.delete_disabled(db, organization_id)
 
 
 async def follow_slug(db: Connection, org: OrgScope) -> None:

@@ -103,11 +103,10 @@ async def ensure_config(db: Connection, org: OrgScope, config_id: UUID) -> None:
 
 
 async def save_config(db: Connection, org: OrgScope, columns: Mapping[str, Any]) -> None:
-    """Write columns of the configuration and mark it as saved."""
-    changes = {**columns, "saved": True}
+    """Write columns of the configuration."""
     await db.execute(
-        f"UPDATE trading_config SET {assignments(changes)}, updated_at = now() WHERE organization_id = %(organization_id)s",
-        {**changes, "organization_id": org.organization_id},
+        f"UPDATE trading_config SET {assignments(columns)}, updated_at = now() WHERE organization_id = %(organization_id)s",
+        {**columns, "organization_id": org.organization_id},
     )
 
 
@@ -118,9 +117,9 @@ async def set_status(db: Connection, org: OrgScope, status: TradingStatus) -> No
     )
 
 
-async def delete_unsaved(db: Connection, organization_id: UUID) -> None:
-    """Delete the organisation's configuration if it was only read, never saved."""
-    await db.execute("DELETE FROM trading_config WHERE organization_id = %s AND NOT saved", (organization_id,))
+async def delete_disabled(db: Connection, organization_id: UUID) -> None:
+    """Delete the organisation's configuration if trading is disabled."""
+    await db.execute("DELETE FROM trading_config WHERE organization_id = %s AND status = 'DISABLED'", (organization_id,))
 
 
 async def enabled_configs(db: Connection) -> list[ConfigRow]:

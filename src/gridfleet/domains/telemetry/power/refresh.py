@@ -9,6 +9,7 @@ from typing import Final
 from uuid import UUID
 
 import structlog
+from psycopg.errors import ForeignKeyViolation
 
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.device_templates.models import SignalRole
@@ -140,7 +141,8 @@ async def _refresh_each(database: Database, plant_ids: Sequence[UUID], *, with_k
         if not may_be_poison(error):
             raise
         if len(plant_ids) == 1:
-            log.error("power of a plant cannot be refreshed", plant_id=str(plant_ids[0]), exc_info=True)
+            if not isinstance(error, ForeignKeyViolation):  # else it was deleted in the meantime
+                log.error("power of a plant cannot be refreshed", plant_id=str(plant_ids[0]), exc_info=True)
             return
         # One by one after a statement that took too long: each larger part with the slow plant would take as long again.
         size = 1 if took_too_long(error) else len(plant_ids) // 2
