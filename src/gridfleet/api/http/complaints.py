@@ -1,6 +1,7 @@
 """Texts of complaints. What a value must be comes from the JSON Schema of its field, which the OpenAPI document shows too."""
 
 import difflib
+import re
 from collections.abc import Iterable
 from functools import cache
 from itertools import groupby
@@ -72,7 +73,13 @@ def _complaint(detail: ErrorDetails, model: type[BaseModel]) -> str:
         return "must not be null"
     if detail["type"] == "finite_number":
         return "must be a number in the range of a double"
-    return _rule(_at(model, detail["loc"]), detail["type"])
+    rule = _rule(_at(model, detail["loc"]), detail["type"])
+    return f"{rule}; write the + of an offset as %2B" if _has_lost_its_plus(detail["input"]) else rule
+
+
+def _has_lost_its_plus(value: Any) -> bool:
+    """Return whether the value is a date-time whose `+` was not encoded in the query, so that it reads as a blank."""
+    return isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+ \d\d:?\d\d", value) is not None
 
 
 def _unknown(name: str, known: Iterable[str], count: int) -> str:
