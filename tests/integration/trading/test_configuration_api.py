@@ -275,6 +275,7 @@ async def test_an_organization_that_trades_stays_until_trading_is_disabled(stric
     await strict.call("GET", CONFIG, headers=in_it)
     assert (await strict.call("DELETE", path, headers=strict.super_admin))[0] == 200, "it was only read"
     path, in_it = await organization()
+    assert (await strict.call("POST", CONFIG, {}, in_it))[0] == 200, "nothing is changed"
     await strict.call("POST", CONFIG, COMPLETE, in_it)
     assert (await strict.call("POST", f"{CONFIG}/enable", headers=in_it))[0] == 200
     status, answer = await strict.call("DELETE", path, headers=strict.super_admin)

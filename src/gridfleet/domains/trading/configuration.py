@@ -94,7 +94,8 @@ async def change_config(db: Connection, org: OrgScope, keyring: Keyring, setting
     if settings.esm_client_secret is not None:
         encrypted = keyring.encrypt(settings.esm_client_secret.encode(), row_id=row.id, **_ROW)
         columns |= {"esm_client_secret": encrypted, "key_version": keyring.current_version}
-    await store.save_config(db, org, columns)
+    if columns:
+        await store.save_config(db, org, columns)
     if prefix is not None and prefix != row.queue_prefix:
         await set_queues(db, org, prefix, enabled=False)
     await record_in(db, org, Event.TRADING_CONFIGURED, _subject(org), {"changed": sorted(columns.keys() - {"key_version"})})

@@ -103,7 +103,7 @@ async def ensure_config(db: Connection, org: OrgScope, config_id: UUID) -> None:
 
 
 async def save_config(db: Connection, org: OrgScope, columns: Mapping[str, Any]) -> None:
-    """Write columns of the configuration."""
+    """Write columns of the configuration: at least one."""
     await db.execute(
         f"UPDATE trading_config SET {assignments(columns)}, updated_at = now() WHERE organization_id = %(organization_id)s",
         {**columns, "organization_id": org.organization_id},
