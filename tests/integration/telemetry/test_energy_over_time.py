@@ -479,6 +479,18 @@ async def test_late_values_after_deleted_ones_count_once(site: RecordedPlant) ->
     await check_totals(site.database, site.organization_id)
 
 
+async def test_a_late_value_of_the_first_hour_that_is_not_deleted_counts_once(site: RecordedPlant) -> None:
+    """The counter was read in each hour before, also in the last one that is deleted."""
+    await counted(site, {MIDNIGHT + n * 10 * MINUTE: 100.0 + n for n in range(-18, 18)})
+    await work(site.database)
+    before = await produced_by_hour(site)
+    await delete_before(site.database, MIDNIGHT)
+    await counted(site, {MIDNIGHT + 15 * MINUTE: 101.5})
+    await work(site.database)
+    assert await produced_by_hour(site) == before
+    await check_totals(site.database, site.organization_id)
+
+
 async def test_power_counts_where_no_counter_does_and_a_cell_without_values_is_null(site: RecordedPlant) -> None:
     await site.write("PV1", ["active_power"], {MIDNIGHT + n * 10 * MINUTE: [6.0] for n in range(10)})
     await work(site.database)

@@ -166,7 +166,8 @@ async def last_readings(db: Connection, picks: Sequence[Pick], *, positive: bool
     With `positive`, these are the last positive ones within the pick's limits.
 
     The frames of a pick's first hours may be deleted. Their last readings come from the roll-ups, one of each hour with the
-    start of the hour as its time. Frames of deleted days that arrived later are in no roll-up and do not count.
+    start of the hour as its time. Frames of deleted days that arrived later are in no roll-up and do not count. If the frames
+    of the hour after a pick are deleted too, its last reading is included: the caller has found none there.
     """
     of_frame, of_hour = (
         f"{value} > 0 AND {value} BETWEEN w.low AND w.high" if positive else f"{value} IS NOT NULL"
@@ -179,7 +180,7 @@ async def last_readings(db: Connection, picks: Sequence[Pick], *, positive: bool
         " AND layout_id = w.layout_id AND time >= %s::timestamptz AND time < %s::timestamptz"
         f" AND {of_frame} ORDER BY time DESC LIMIT 2) UNION ALL"
         " (SELECT bucket, lasts[w.place + 1] FROM telemetry_hour"
-        " WHERE source_id = w.source_id AND bucket >= w.start AND bucket < least(w.finish, s.raw_from)"
+        " WHERE source_id = w.source_id AND bucket >= w.start AND bucket < least(w.finish + interval '1 hour', s.raw_from)"
         f" AND layout_id = w.layout_id AND {of_hour} ORDER BY bucket DESC LIMIT 2)"
         " ORDER BY time DESC LIMIT 2) AS f",
         (*_columns(picks), min(pick.start for pick in picks), max(pick.end for pick in picks)),
