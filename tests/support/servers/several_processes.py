@@ -37,6 +37,7 @@ class Several:
         default_factory=lambda: dict(zip(("http_port", "internal_port"), free_ports(2), strict=True))
     )
     _running: "dict[str, subprocess.Popen[bytes]]" = field(default_factory=dict)
+    _environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def base_urls(self) -> tuple[str, str]:
@@ -45,11 +46,12 @@ class Several:
 
     def start(self, name: str) -> None:
         """Start an additional process. Call it from the main thread: the process would end with any other thread."""
-        first = psutil.Process(self.stack.state["processes"]["gateway"]).environ()
+        # Read once: later, the process may just have been killed.
+        self._environment = self._environment or psutil.Process(self.stack.state["processes"]["gateway"]).environ()
         own = {f"GRIDFLEET_{setting.upper()}": str(port) for setting, port in self.ports.items()}
         argv = (sys.executable, "-m", "gridfleet", BESIDE[name])
         with (self.stack.home / f"{name}.log").open("ab") as output:
-            program = Program(name=name, argv=argv, environment=first | own, folder=self.stack.home)
+            program = Program(name=name, argv=argv, environment=self._environment | own, folder=self.stack.home)
             self._running[name] = spawn(program, output)
 
     def kill(self, name: str) -> None:
