@@ -270,17 +270,27 @@ async def delete_of(db: Connection, plant_id: UUID) -> None:
 async def past_to_read(db: Connection, limit: int) -> list[DirtyHour]:
     """Return plants whose energies before an upgrade are not computed yet, each with the hour from which they are missing."""
     cursor = await db.execute(
-        "SELECT a.plant_id, greatest(a.missing_from, (SELECT max(s.raw_from) FROM telemetry_source s"
-        " WHERE s.plant_id = a.plant_id)) FROM energy_account a WHERE a.missing_from IS NOT NULL"
-        " AND coalesce(a.retry_at <= now(), true) ORDER BY a.missing_from LIMIT %s",
+        "SELECT a.plant_id, greatest(least(a.missing_from, a.recompute_from), (SELECT max(s.raw_from) FROM telemetry_source s"
+        " WHERE s.plant_id = a.plant_id)) FROM energy_account a"
+        " WHERE (a.missing_from IS NOT NULL OR a.recompute_from IS NOT NULL)"
+        " AND coalesce(a.retry_at <= now(), true) ORDER BY least(a.missing_from, a.recompute_from) LIMIT %s",
         (limit,),
     )
     return [DirtyHour(*row) for row in await cursor.fetchall()]
 
 
 async def advance_past(db: Connection, plant_id: UUID, hour: datetime | None) -> None:
-    """Record that the energies of a plant before `hour` are computed; None if none is missing."""
-    await db.execute("UPDATE energy_account SET missing_from = %s WHERE plant_id = %s", (hour, plant_id))
+    """Record that the energies of a plant before `hour` are computed; None if none is missing.
+
+    `missing_from` is also what the job of the previous release reads. It finds the hours from there on that are not computed
+    yet, but none that is to be computed again.
+    """
+    await db.execute(
+        "UPDATE energy_account SET recompute_from = %(hour)s::timestamptz, missing_from = CASE WHEN missing_from IS NOT NULL"
+        " AND %(hour)s::timestamptz IS NOT NULL THEN greatest(missing_from, %(hour)s::timestamptz) END"
+        " WHERE plant_id = %(plant)s",
+        {"plant": plant_id, "hour": hour},
+    )
 
 
 async def watermark(db: Connection) -> datetime:
