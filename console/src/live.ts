@@ -8,8 +8,8 @@ import { placesQuery, withStates } from "./places";
 
 type PlantPage = components["schemas"]["FleetPlantPage"];
 
-/** Whether the stream of the fleet delivers; `lost` after it has been interrupted for some seconds. */
-export type StreamState = "connecting" | "live" | "lost";
+/** Whether the stream of the fleet delivers; `lost` after it has been interrupted for some seconds, `ended` without a session. */
+export type StreamState = "connecting" | "live" | "lost" | "ended";
 
 interface Message {
   name: string;
@@ -87,6 +87,16 @@ function streamUntil(
   return new Promise((resolve) => {
     let source: EventSource | undefined;
     let lost: ReturnType<typeof setTimeout> | undefined;
+    const publishState = (state: StreamState) => publish({ name: "state", data: state, id: position() ?? "" });
+    const openAgain = async () => {
+      // A service that cannot be reached says nothing about the session.
+      const hasSession = await renewSession().catch(() => true);
+      if (signal.aborted || hasSession) return open();
+      clearTimeout(lost);
+      publishState("ended");
+      // The user may log in again in another tab.
+      setTimeout(openAgain, OPEN_AGAIN_AFTER);
+    };
     const open = () => {
       if (signal.aborted) return;
       const query = new URLSearchParams({ organizationId });
@@ -99,13 +109,12 @@ function streamUntil(
         if (id === "" && (lost !== undefined || position() !== undefined)) publish({ name: "reset", data: "{}", id });
         clearTimeout(lost);
         lost = undefined;
-        publish({ name: "state", data: "live", id });
+        publishState("live");
       };
       source.onerror = () => {
-        lost ??= setTimeout(() => publish({ name: "state", data: "lost", id: position() ?? "" }), LOST_AFTER);
+        lost ??= setTimeout(() => publishState("lost"), LOST_AFTER);
         // Otherwise, the browser connects again by itself.
-        if (source?.readyState === EventSource.CLOSED)
-          setTimeout(() => renewSession().then(open, open), OPEN_AGAIN_AFTER);
+        if (source?.readyState === EventSource.CLOSED) setTimeout(openAgain, OPEN_AGAIN_AFTER);
       };
       for (const name of EVENTS) {
         source.addEventListener(name, (event: MessageEvent<string>) => {

@@ -158,3 +158,28 @@ def test_a_change_whose_response_was_lost_is_not_made_twice(watched: Watched, us
         shown = page.get_by_role("dialog").get_by_label("HMAC secret").input_value()
         assert (shown == made[0]) is is_repeated
         page.get_by_role("button", name="Close").click()
+
+
+def test_a_session_that_ends_while_a_form_is_open_keeps_what_was_typed(
+    watched: Watched, user: User, context: BrowserContext
+) -> None:
+    page, member = watched.page, user(role="OPERATOR")
+    watched.allowed += [REFUSED, "status of 400"]
+    member.log_in(page)
+    page.get_by_role("link", name="Groups").click()
+    page.get_by_label("Name of the new group").fill("North")
+    # As if an administrator had ended it: this page knows nothing of it.
+    page.evaluate("fetch('/api/v1/auth/logout', {method: 'POST'})")
+    expect(page.get_by_role("status").filter(has_text="Your session has ended.")).to_be_visible()
+    expect(page.get_by_text("The service cannot be reached")).to_have_count(0)
+    watched.check_accessibility()
+    with context.expect_page() as opened:
+        page.get_by_role("link", name="Log in").click()
+    other = opened.value
+    other.get_by_label("E-mail address").fill(member.email)
+    other.get_by_label("Password").fill(PASSWORD)
+    other.get_by_role("button", name="Log in").click()
+    expect(other.get_by_role("heading", level=1)).to_have_text("Fleet")
+    expect(page.get_by_text("Your session has ended.")).to_have_count(0)
+    page.get_by_role("button", name="Create a group").click()
+    expect(page.get_by_role("link", name="North")).to_be_visible()

@@ -47,6 +47,15 @@ export function Shell() {
           {texts.lost}
         </p>
       )}
+      {/* The login opens in another tab, since this one may have a form with unsaved input. */}
+      {state === "ended" && (
+        <p className="lost" role="status">
+          {texts.ended}{" "}
+          <Link to="/login" target="_blank">
+            {texts.login.submit}
+          </Link>
+        </p>
+      )}
       <Outlet />
     </Frame>
   );

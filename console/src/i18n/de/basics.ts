@@ -14,6 +14,8 @@ export const basics: typeof english = {
   copied: "Kopiert",
   unreachable: "Der Dienst ist nicht erreichbar. Versuchen Sie es gleich noch einmal.",
   lost: "Der Dienst ist gerade nicht erreichbar. Was Sie sehen, kann veraltet sein; es wird aktualisiert, sobald er wieder da ist.",
+  ended:
+    "Ihre Sitzung ist beendet. Was Sie sehen, kann veraltet sein. Um hier fortzufahren, melden Sie sich in einem anderen Tab an.",
   failed: "Das hat nicht funktioniert",
   refused: (rights) => `Diese Seite braucht mehr Rechte, als Sie haben: ${rights}.`,
   notFound: "Diese Seite gibt es nicht.",
