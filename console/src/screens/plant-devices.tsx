@@ -26,8 +26,7 @@ const plantRoute = getRouteApi("/inside/o/$slug/plants/$plantId");
 /** The tab of a plant with its sub-devices. */
 export function PlantDevicesScreen() {
   const { plantId } = plantRoute.useParams();
-  // Back and forward may lead to another plant: neither devices nor open dialogs of the former one stay.
-  return <PlantDevices key={plantId} plantId={plantId} />;
+  return <PlantDevices plantId={plantId} />;
 }
 
 /** The plant's sub-devices, their commands, and devices of its messages that wait for their registration. */

@@ -52,7 +52,8 @@ export function PlantFrame() {
           ))}
         </LinkRow>
       </header>
-      {plant.error ? <Failure error={plant.error} /> : <Outlet />}
+      {/* Back and forward may lead to another plant: nothing of the former one stays. */}
+      {plant.error ? <Failure error={plant.error} /> : <Outlet key={params.plantId} />}
     </>
   );
 }

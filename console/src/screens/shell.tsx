@@ -56,7 +56,8 @@ export function Shell() {
           </Link>
         </p>
       )}
-      <Outlet />
+      {/* What a screen keeps, such as the rows of a former list, belongs to the organisation that it was read in. */}
+      <Outlet key={organization.id} />
     </Frame>
   );
 }
