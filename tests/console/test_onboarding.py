@@ -132,3 +132,20 @@ def test_a_plant_is_onboarded_commanded_and_revoked(watched: Watched, tmp_path: 
     dialog.get_by_role("button", name="Revoke").click()
     expect(page.get_by_text("Decommissioned")).to_be_visible()
     expect(page.get_by_role("button", name="Rotate the secret")).to_be_hidden()
+
+
+def test_a_page_that_is_loaded_again_after_the_credentials_were_made_leads_on(watched: Watched) -> None:
+    page = watched.page
+    page.get_by_label("Name").fill("Mill")
+    page.get_by_label("Serial number").fill("SN-mill")
+    page.get_by_role("button", name="Register").click()
+    page.get_by_role("button", name="Continue").click()
+    with page.expect_download():
+        page.get_by_role("button", name="Make credentials and save them").click()
+    expect(page.get_by_role("button", name="I have the file")).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("This plant has credentials already.")).to_be_visible()
+    expect(page.get_by_role("link", name="Credentials of the plant")).to_be_visible()
+    expect(page.get_by_role("button", name="Make credentials and save them")).to_have_count(0)
+    page.get_by_role("button", name="Continue").click()
+    expect(page.get_by_text("Waiting for the first message of Mill")).to_be_visible()

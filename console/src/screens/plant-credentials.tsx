@@ -23,10 +23,11 @@ export function PlantCredentialsScreen() {
   const { plantId } = route.useParams();
   const plant = useQuery(plantQuery(organization.id, plantId));
   if (plant.data === undefined) return null;
-  return <Credentials plant={plant.data} mayChange={mayAct(user, organization, "ORG_ADMIN")} />;
+  const mayChange = mayAct(user, organization, "ORG_ADMIN");
+  return <Credentials slug={organization.slug} plant={plant.data} mayChange={mayChange} />;
 }
 
-function Credentials({ plant, mayChange }: { plant: Plant; mayChange: boolean }) {
+function Credentials({ slug, plant, mayChange }: { slug: string; plant: Plant; mayChange: boolean }) {
   const texts = useTexts();
   const [secrets, setSecrets] = useState<Secrets | null>(null);
   // The package stays on the screen after the plant became ACTIVE: the service does not return it again.
@@ -34,7 +35,7 @@ function Credentials({ plant, mayChange }: { plant: Plant; mayChange: boolean })
   return (
     <>
       <Facts plant={plant} />
-      {mayChange && isNew && <ProvisioningPackage plant={plant} onSaved={() => setIsNew(false)} />}
+      {mayChange && isNew && <ProvisioningPackage slug={slug} plant={plant} onSaved={() => setIsNew(false)} />}
       {mayChange && !isNew && <Actions plant={plant} onSecrets={setSecrets} />}
       {!mayChange && <p className="fine">{texts.credentials.onlyAdministrators}</p>}
       {secrets !== null && <SecretsDialog secrets={secrets} onClose={() => setSecrets(null)} />}

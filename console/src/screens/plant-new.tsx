@@ -111,7 +111,7 @@ function LaterSteps({ plantId, step }: { plantId: string; step: number }) {
       </>
     );
   }
-  if (step === 3) return <ProvisioningPackage plant={plant.data} onSaved={() => goTo(4)} />;
+  if (step === 3) return <ProvisioningPackage slug={organization.slug} plant={plant.data} onSaved={() => goTo(4)} />;
   return <FirstMessage plant={plant.data} />;
 }
 

@@ -1,9 +1,10 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { apiOf, dataOf, inOrganization } from "../api/client";
 import type { components } from "../api/schema";
 import { useTexts } from "../i18n";
-import { plantQuery } from "../plants";
+import { type Plant, plantQuery } from "../plants";
 import { Fact } from "../ui/fact";
 import { Failure } from "../ui/failure";
 import { saveFile } from "../ui/save-file";
@@ -11,13 +12,14 @@ import { saveFile } from "../ui/save-file";
 type Package = components["schemas"]["ProvisioningPackage"];
 
 interface Props {
-  plant: { id: string; organizationId: string; serialNumber: string };
+  slug: string;
+  plant: Plant;
   /** The user has the file. */
   onSaved: () => void;
 }
 
 /** Make a plant's credentials and save them as a file. The service returns the secrets once. */
-export function ProvisioningPackage({ plant, onSaved }: Props) {
+export function ProvisioningPackage({ slug, plant, onSaved }: Props) {
   const texts = useTexts();
   const queryClient = useQueryClient();
   const [made, setMade] = useState<Package | null>(null);
@@ -35,6 +37,24 @@ export function ProvisioningPackage({ plant, onSaved }: Props) {
     },
   });
   const save = (received: Package) => saveFile(`${plant.serialNumber}.json`, JSON.stringify(received, null, 2));
+  // After a response that was lost, the button repeats the request and gets the same package.
+  if (made === null && provision.isIdle && plant.lifecycleStatus !== "PENDING") {
+    return (
+      <div className="card">
+        <p>
+          {texts.credentials.provisioned}{" "}
+          <Link to="/o/$slug/plants/$plantId/credentials" params={{ slug, plantId: plant.id }}>
+            {texts.credentials.open}
+          </Link>
+        </p>
+        <div className="toolbar">
+          <button type="button" className="primary" onClick={onSaved}>
+            {texts.newPlant.next}
+          </button>
+        </div>
+      </div>
+    );
+  }
   if (made === null) {
     return (
       <div className="card">

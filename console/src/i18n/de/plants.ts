@@ -72,6 +72,8 @@ export const plants: typeof english = {
     provision: "Zugangsdaten erstellen und speichern",
     provisionHelp:
       "Das Paket enthält die Geheimnisse der Anlage und die Adresse des Brokers. Es wird einmal gezeigt: Installieren Sie es in der Anlage und behalten Sie keine Kopie.",
+    provisioned: "Diese Anlage hat schon Zugangsdaten. Ist ihre Datei verloren, erzeugen Sie neue:",
+    open: "Zugangsdaten der Anlage",
     packageOnce:
       "Die Datei wurde gespeichert. Ihre Geheimnisse werden nach dem Verlassen dieser Seite nicht mehr gezeigt.",
     saveAgain: "Datei noch einmal speichern",

@@ -70,6 +70,8 @@ export const plants = {
     provision: "Make credentials and save them",
     provisionHelp:
       "The package holds the plant's secrets and the address of the broker. It is shown once: install it in the plant and keep no copy.",
+    provisioned: "This plant has credentials already. If their file is lost, make new ones:",
+    open: "Credentials of the plant",
     packageOnce: "The file was saved. Its secrets are not shown again after you leave this page.",
     saveAgain: "Save the file again",
     packageSaved: "I have the file",
