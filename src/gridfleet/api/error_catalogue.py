@@ -44,7 +44,10 @@ CATALOGUE: Final[dict[str, CodeStatus]] = {
     "ORG_MEMBERSHIP_REQUIRED": _forbidden(
         "the caller is not a member of that organisation", "ask its ORG_ADMIN for an invitation"
     ),
-    "ACCOUNT_LOCKED": _forbidden("too many failed logins; applies to the right password too", "wait 15 minutes"),
+    "ACCOUNT_LOCKED": _forbidden(
+        "too many failed logins; applies to the right password too; or a SuperAdmin has disabled the account",
+        "wait 15 minutes; if `message` names a disabled account, ask a SuperAdmin",
+    ),
     "INVITATION_EXPIRED": _forbidden("the invitation is older than seven days", "ask for a new one"),
     "DEVICE_TEMPLATE_SYSTEM_READONLY": _forbidden("system templates cannot be changed", "copy it under another name"),
     "NOT_FOUND": _not_found("no such route, or no such record", "check the address"),
