@@ -53,7 +53,7 @@ def options(
         bool, typer.Option("--version", help="Print the release and exit.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """Open fleet energy management: storage and solar plants over MQTT, people over REST, partners over AMQP."""
+    """Open fleet energy management: storage and solar plants over MQTT, users over REST, partners over AMQP."""
     if colours.are_unwanted():
         context.color = False
 
