@@ -15,7 +15,12 @@ __all__ = ["open_access_log"]
 
 
 def open_access_log(level: str, *, json: bool) -> structlog.typing.FilteringBoundLogger:
-    """Return a logger that writes to standard error what is at least of `level`."""
+    """Return the logger of requests, which writes one line per request to standard error.
+
+    Args:
+        level: The lowest level that is written, such as `INFO`.
+        json: Whether a line is a JSON object; otherwise it is text, coloured on a terminal.
+    """
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer(serializer=_to_json)
         if json

@@ -292,7 +292,11 @@ def _content_length(call: Call) -> int:
 
 
 def query_pairs(query: bytes) -> list[tuple[str, str]]:
-    """Return the names and values of a query string. Raises ValidationFailed."""
+    """Return the decoded names and values of a query string, in their order. A name may occur several times.
+
+    Raises:
+        ValidationFailed: The query is not percent-encoded UTF-8, or has more than 100 parameters.
+    """
     try:
         return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError:

@@ -69,7 +69,11 @@ def envelope(code: str, message: str, details: Sequence[str] = (), status: int |
 
 
 def security_headers(base_url: str) -> list[Header]:
-    """Return the headers of every response: they forbid framing, sniffing, scripts, caching and loading by other sites."""
+    """Return the headers of every response: they forbid framing, sniffing, scripts, caching and loading by other sites.
+
+    Args:
+        base_url: The public URL of the service. If it begins with `https://`, a header requires TLS for a year (HSTS).
+    """
     headers = [
         (b"server", b"gridfleet"),
         (b"cache-control", b"no-store"),

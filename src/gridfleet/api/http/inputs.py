@@ -125,7 +125,7 @@ NOT_NULL: Final = _NotNull()
 
 
 def omitted() -> Any:
-    """Return the default of a PATCH's field, which is UNSET if the field is omitted."""
+    """Return the pydantic default of a PATCH's field: it sets an omitted field to UNSET, which differs from null."""
     return Field(default_factory=lambda: UNSET)
 
 

@@ -45,7 +45,10 @@ Document = dict[str, Any]
 
 
 class Responses:
-    """Collects the responses that operations refer to, and the schemas of errors.
+    """The responses of the OpenAPI document: described once under a name, to which operations refer.
+
+    Args:
+        schemas: The schemas of records, to which those of errors are added.
 
     Attributes:
         components: The responses by name.

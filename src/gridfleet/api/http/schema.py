@@ -41,7 +41,7 @@ class JsonSchemas:
         self.components: dict[str, Schema] = {}
 
     def taken(self, model: Any) -> Schema:
-        """Return the schema of a request body: an `Input`, or bytes."""
+        """Return the schema of a request body: a string for `bytes`, else a reference to the `Input`, added to `components`."""
         if model is bytes:
             return {"type": "string"}
         self._add(_short(model.__name__), _named(self._inner(model)))
