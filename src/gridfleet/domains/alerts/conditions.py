@@ -74,7 +74,13 @@ def has_cleared(rule: AlertRule, value: float) -> bool:
 
 
 def complaint_about(condition: Condition, threshold: float, clear_threshold: float | None) -> str | None:
-    """Return what is wrong with a clear threshold; None if it fits."""
+    """Return the complaint about a clear threshold, such as `clearThreshold: must not be …`; None if there is none.
+
+    Args:
+        condition: The condition of the rule.
+        threshold: The value that the condition compares with.
+        clear_threshold: The value that clears an alert, in the unit of `threshold`; None is always valid.
+    """
     if clear_threshold is None:
         return None
     if condition is Condition.EQ:

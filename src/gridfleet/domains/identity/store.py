@@ -65,7 +65,7 @@ async def find_account(db: Connection, user_id: UUID) -> Account | None:
 
 
 async def replace_hash(db: Connection, user_id: UUID, old_hash: str, new_hash: str) -> None:
-    """Store a new hash of the same password, unless the password has changed meanwhile."""
+    """Replace the hash of a password by a new hash of the same password. Has no effect if `old_hash` is not stored any more."""
     await db.execute(
         "UPDATE user_account SET password_hash = %s WHERE id = %s AND password_hash = %s", (new_hash, user_id, old_hash)
     )

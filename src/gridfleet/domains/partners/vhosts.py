@@ -81,9 +81,12 @@ class WantedVhost(NamedTuple):
 async def queue_vhost_update(db: Connection, key: AmqpKey, unwanted: Sequence[str] = (), *, kind: str = UPDATE) -> None:
     """Queue an update of the key's vhost for after the commit.
 
+    The update runs twice, the second time two seconds later, because a login may have been accepted just before the commit.
+
     Args:
-        unwanted: names of queues to remove, unless the organisation needs them by then.
-        kind: `UPDATE`, or `REMOVE` for a key that ended.
+        key: The key whose vhost is updated.
+        unwanted: Names of queues to remove, unless the organisation needs them when the update runs.
+        kind: `UPDATE`, or `REMOVE` for a key that was revoked or has expired.
     """
     payload = {
         "keyId": str(key.id),

@@ -143,7 +143,7 @@ async def lock(db: Connection, org: OrgScope, plant_id: UUID) -> Plant | None:
 
 
 async def lock_many(db: Connection, plant_ids: Iterable[UUID]) -> None:
-    """Lock plants in the order of their ids, to write them in this transaction."""
+    """Lock plants for writing until the transaction ends, in the order of their ids so that transactions do not deadlock."""
     await db.execute("SELECT FROM plant WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE", (list(plant_ids),))
 
 

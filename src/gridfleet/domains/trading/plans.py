@@ -130,10 +130,13 @@ async def begin(
 
 
 async def deliver(esm: EsmClient, relay: Relay) -> tuple[PlanResult, int | None, datetime]:
-    """Send the plan.
+    """Send the plan of a record from `begin` to the ESM, or let the ESM validate it if the record says so.
+
+    A failure of the ESM is an outcome and raises nothing.
 
     Returns:
-        The outcome, the version of the plan at the ESM or None, and the time of the response.
+        The outcome, the version of the plan at the ESM, and the time of the response or of its absence. The version is None if
+        the ESM returned none.
     """
     plant, change = relay.plant, relay.change
     try:

@@ -82,7 +82,7 @@ async def of_plant(db: Connection, org: OrgScope, plant_id: UUID) -> list[PlantG
 
 
 async def lock(db: Connection, org: OrgScope, group_id: UUID) -> PlantGroup | None:
-    """Return the group, locked until the transaction ends, or None."""
+    """Lock a group until the transaction ends and return it; None if the organisation has no group with this id."""
     cursor = db.cursor(row_factory=class_row(PlantGroup))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM plant_group WHERE id = %s AND organization_id = %s FOR NO KEY UPDATE",

@@ -51,7 +51,7 @@ def counter_increase(readings: Sequence[float], since: int = 0, edits: Collectio
 
 
 def is_undisturbed(readings: Sequence[float]) -> bool:
-    """Return whether a counter never fell, and had no negative reading."""
+    """Return whether the readings of a counter, in the order of their times, never fall and none is negative."""
     return (not readings or readings[0] >= 0) and all(map(le, readings, readings[1:]))
 
 

@@ -115,7 +115,10 @@ async def kept_from(db: Connection, starts: Mapping[UUID, datetime]) -> dict[UUI
 
 
 async def falls_before(db: Connection, starts: Sequence[DirtyHour]) -> set[DirtyHour]:
-    """Return those of `starts` before which a counter fell, on the same UTC day or in the last hour of the day before."""
+    """Return those of `starts`, each a plant and an hour, before which a counter of the plant fell.
+
+    Only hours of the same UTC day and the last hour of the day before are considered.
+    """
     cursor = await db.execute(
         "SELECT s.plant_id, s.hour FROM unnest(%s::uuid[], %s::timestamptz[]) AS s (plant_id, hour)"
         " WHERE EXISTS (SELECT FROM plant_energy e WHERE e.plant_id = s.plant_id AND "
