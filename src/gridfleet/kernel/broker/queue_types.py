@@ -59,9 +59,12 @@ class ServiceQueue(NamedTuple):
 
 
 async def choose_queue_type(management: Management, setting: str) -> QueueType:
-    """Return the type for new queues; `auto` is quorum on a cluster of RabbitMQ 3.12 or newer, else classic.
+    """Return the type for new queues.
 
-    Before 3.12 a recently declared quorum queue can lose confirmed messages with its node.
+    Args:
+        management: The management API of the broker, which is called for `auto` only.
+        setting: `classic`, `quorum` or `auto`. `auto` is quorum on a cluster of RabbitMQ 3.12 or newer, else classic: before
+            3.12, a recently declared quorum queue can lose confirmed messages with its node.
     """
     if setting in ("classic", "quorum"):
         return "classic" if setting == "classic" else "quorum"

@@ -45,7 +45,7 @@ UNSTORABLE: Final = (DataError, IntegrityError, DatatypeMismatch, ProgramLimitEx
 
 
 def storable(text: str) -> str:
-    """Return the text in a form that PostgreSQL stores: NUL and lone surrogates are replaced."""
+    """Return the text in a form that PostgreSQL stores: NUL is replaced by U+FFFD, a lone surrogate by a question mark."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
 
 

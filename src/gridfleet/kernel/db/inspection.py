@@ -29,7 +29,8 @@ class ServerFacts(NamedTuple):
 def inspect_server(url: str) -> ServerFacts:
     """Return the facts about the server of the database at `url`.
 
-    Raises psycopg errors, within five seconds if the server is unavailable.
+    Raises:
+        psycopg.Error: The connection or a query failed. If the server does not respond, this takes five seconds for each host.
     """
     with psycopg.connect(url, autocommit=True, connect_timeout=5, application_name="gridfleet-doctor") as connection:
         row = connection.execute(

@@ -19,6 +19,10 @@ def migrate(url: str) -> str | None:
     """Migrate the database at `url` to the newest revision and return that revision. Concurrent callers wait for each other.
 
     A database that a later release has migrated is not changed, because its schema also supports this release.
+
+    Raises:
+        psycopg.Error: The database does not respond.
+        sqlalchemy.exc.DBAPIError: A migration failed, for example because a table was locked for longer than a second.
     """
     logging.getLogger("alembic").setLevel(logging.WARNING)
     found = revision_at(url)

@@ -45,7 +45,12 @@ def as_text(content: MailContent, base_url: str) -> str:
 
 
 def as_html(content: MailContent, base_url: str) -> str:
-    """Return an HTML page without scripts, images or other external content."""
+    """Return the mail as an HTML page without scripts, images or other external content.
+
+    Args:
+        content: The subject and texts, which are escaped.
+        base_url: The public URL of the service, without a slash at the end. The path of the action is appended to it.
+    """
     return _LAYOUT.substitute(
         subject=html.escape(content.subject),
         paragraphs="\n".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in content.paragraphs),

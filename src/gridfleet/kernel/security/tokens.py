@@ -38,7 +38,14 @@ class _Claims(jwt.JWTClaimsRegistry):
 
 
 class TokenSigner:
-    """JWTs for one audience: one algorithm, and one key for each key version."""
+    """Sign and verify JWTs for one audience.
+
+    Args:
+        algorithm: The only algorithm that is used and accepted, such as `EdDSA`.
+        audience: The claim `aud` of every token.
+        keys: The key of each version. Every one of them verifies tokens.
+        current_version: The version that signs.
+    """
 
     def __init__(self, algorithm: str, audience: str, keys: Mapping[int, Key], current_version: int) -> None:
         self._algorithm = algorithm
