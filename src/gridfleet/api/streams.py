@@ -50,7 +50,7 @@ def event_stream(call: Call, org: OrgScope, pieces: AsyncGenerator[bytes, None])
 
     Args:
         call: The request.
-        org: Its organisation, of whose places the stream takes one.
+        org: Its organisation, of whose slots the stream takes one.
         pieces: Events. An empty piece means that nothing has happened; there should be one every few seconds.
     """
     call.set_header("cache-control", "no-store")

@@ -1,4 +1,4 @@
-"""Numbers in texts for people."""
+"""Numbers in texts for users."""
 
 from typing import Final
 

@@ -72,7 +72,7 @@ class Readings(NamedTuple):
         return cls(list(readings), [value for value, _ in readings.values()], editions)
 
     def part(self, places: slice) -> "Readings":
-        """Return the readings at these places."""
+        """Return the readings at these indices."""
         return Readings(self.times[places], self.values[places], self.editions)
 
     def after(self, earlier: "Readings") -> "Readings":
@@ -80,7 +80,7 @@ class Readings(NamedTuple):
         return Readings([*earlier.times, *self.times], [*earlier.values, *self.values], {**earlier.editions, **self.editions})
 
     def edits(self) -> frozenset[int]:
-        """Return the places of the readings at which the counter does not continue from the one before."""
+        """Return the indices of the readings at which the counter does not continue from the one before."""
         return frozenset(self._edits()) if self.editions else frozenset()
 
     def _edits(self) -> Iterator[int]:
