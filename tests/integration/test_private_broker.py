@@ -20,7 +20,7 @@ from gridfleet.kernel.broker.probe import probe
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.configuration import TLS_CIPHERS
-from gridfleet.local.broker.private_node import PrivateBroker
+from gridfleet.local.broker.private_node import PrivateBroker, PrivateBrokerError
 from gridfleet.local.broker.server_certificate import write_server_certificate
 from gridfleet.local.secrets import ensure_local_secrets
 from support.clients.lean_mqtt import Login, Refused, connect, packet, read_packet, text
@@ -275,3 +275,16 @@ async def first_answer(port: int, version: int, *, publish: bool = False) -> tup
             return answer
     finally:
         writer.transport.abort()
+
+
+def test_a_home_folder_that_was_moved_is_refused(tmp_path: Path) -> None:
+    """Its data contains the path: the node would end without a reason that a user understands."""
+    created, moved = tmp_path / "created", tmp_path / "moved"
+    created.mkdir()
+    ensure_local_secrets(created)
+    PrivateBroker(settings_at(created)).prepare()
+    created.rename(moved)
+    with pytest.raises(PrivateBrokerError, match=f"was created in {created}/broker and does not work in {moved}/broker"):
+        PrivateBroker(settings_at(moved)).prepare()
+    moved.rename(created)
+    PrivateBroker(settings_at(created)).prepare()

@@ -67,8 +67,20 @@ class PrivateBroker:
         return f"http://{self._credentials()}@127.0.0.1:{self._settings.management_port}"
 
     def prepare(self) -> None:
-        """Write the node's configuration. Its data is not changed."""
+        """Write the node's configuration. Its data is not changed.
+
+        Raises:
+            PrivateBrokerError: The folder was moved since it was created: RabbitMQ keeps the path in its data.
+        """
         ensure_private_folder(self._folder)
+        path = self._folder / "path"
+        if not path.exists():
+            write_private(path, f"{self._folder}\n")
+        if (former := path.read_text().strip()) != str(self._folder):
+            raise PrivateBrokerError(
+                f"RabbitMQ's data was created in {former} and does not work in {self._folder}: move the home folder back,"
+                " or restore a backup into a new one"
+            )
         cookie = self._folder / ".erlang.cookie"
         if not cookie.exists():
             write_private(cookie, secrets.token_hex(20), mode=0o400)
