@@ -2,7 +2,7 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
-import { onSessionEnd } from "./api/session-clock";
+import { onLogout } from "./api/session-clock";
 import { loadTexts } from "./i18n";
 import { queryClient, router } from "./router";
 import "./styles/base.css";
@@ -30,7 +30,7 @@ addEventListener("vite:preloadError", (event) => {
 });
 
 // What this tab shows and keeps in memory may belong to a user who has left. The whole page is loaded, so that nothing remains.
-onSessionEnd(() => location.assign(`${router.basepath}/login`));
+onLogout(() => location.assign(`${router.basepath}/login`));
 
 const root = document.getElementById("root");
 if (root === null) throw new Error("the page has no element #root");

@@ -168,6 +168,9 @@ def test_a_session_that_ends_while_a_form_is_open_keeps_what_was_typed(
     member.log_in(page)
     page.get_by_role("link", name="Groups").click()
     page.get_by_label("Name of the new group").fill("North")
+    second = context.new_page()
+    second.goto(page.url)
+    second.get_by_label("Name of the new group").fill("South")
     # As if an administrator had ended it: this page knows nothing of it.
     page.evaluate("fetch('/api/v1/auth/logout', {method: 'POST'})")
     expect(page.get_by_role("status").filter(has_text="Your session has ended.")).to_be_visible()
@@ -181,5 +184,6 @@ def test_a_session_that_ends_while_a_form_is_open_keeps_what_was_typed(
     other.get_by_role("button", name="Log in").click()
     expect(other.get_by_role("heading", level=1)).to_have_text("Fleet")
     expect(page.get_by_text("Your session has ended.")).to_have_count(0)
-    page.get_by_role("button", name="Create a group").click()
-    expect(page.get_by_role("link", name="North")).to_be_visible()
+    for tab, name in ((page, "North"), (second, "South")):
+        tab.get_by_role("button", name="Create a group").click()
+        expect(tab.get_by_role("link", name=name)).to_be_visible()

@@ -1,7 +1,7 @@
 import createClient, { type Client } from "openapi-fetch";
 import { ApiError, errorOf } from "./error";
 import type { paths } from "./schema";
-import { hasSession, noteSession, sessionAge } from "./session-clock";
+import { hasSession, noteEnd, noteSession, sessionAge } from "./session-clock";
 
 export type Api = Client<paths>;
 
@@ -134,7 +134,8 @@ async function renew(): Promise<boolean> {
   const response = await reach(new Request("/api/v1/auth/refresh", { method: "POST" }));
   // Any other refusal than these says nothing about the session.
   if (!response.ok && response.status !== 400 && response.status !== 401) throw await errorOf(response);
-  noteSession(response.ok);
+  if (response.ok) noteSession();
+  else noteEnd();
   return response.ok;
 }
 

@@ -4,26 +4,37 @@
  */
 
 const KEY = "gridfleet-session";
+/** The service ended the session. The user did not log out, so forms in other tabs keep what was typed. */
+const ENDED = "";
 
-/** Note that the session began or was renewed, or that it has ended. */
-export function noteSession(exists: boolean): void {
-  if (exists) localStorage.setItem(KEY, String(Date.now()));
-  else localStorage.removeItem(KEY);
+/** Note that the session began or was renewed. */
+export function noteSession(): void {
+  localStorage.setItem(KEY, String(Date.now()));
 }
 
-/** Return whether this browser has logged in and not out. The session may have ended since. */
+/** Note that the service knows no session. */
+export function noteEnd(): void {
+  localStorage.setItem(KEY, ENDED);
+}
+
+/** Note that the user has logged out. */
+export function noteLogout(): void {
+  localStorage.removeItem(KEY);
+}
+
+/** Return whether this browser has logged in and not out. The session may have ended since without being noticed. */
 export function hasSession(): boolean {
-  return localStorage.getItem(KEY) !== null;
+  return Boolean(localStorage.getItem(KEY));
 }
 
 /** Return the milliseconds since the session began or was renewed; 0 without a session or after a clock was set back. */
 export function sessionAge(): number {
   const time = localStorage.getItem(KEY);
-  return time === null ? 0 : Math.max(0, Date.now() - Number(time));
+  return time ? Math.max(0, Date.now() - Number(time)) : 0;
 }
 
-/** Call `act` when another tab of this browser ends the session. */
-export function onSessionEnd(act: () => void): void {
+/** Call `act` when the user logs out in another tab of this browser. */
+export function onLogout(act: () => void): void {
   addEventListener("storage", ({ key, newValue }) => {
     if (key === KEY && newValue === null) act();
   });

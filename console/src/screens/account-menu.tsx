@@ -2,7 +2,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { api, dataOf } from "../api/client";
-import { noteSession } from "../api/session-clock";
+import { noteLogout } from "../api/session-clock";
 import { LANGUAGES, type Language, setLanguage, useLanguage, useTexts } from "../i18n";
 import { setTheme, THEMES, type Theme, useTheme } from "../theme";
 import { SelectField } from "../ui/fields";
@@ -26,7 +26,7 @@ export function AccountMenu({ name, rights, children }: Props) {
   const logout = useMutation({
     mutationFn: () => dataOf(api.POST("/api/v1/auth/logout", {})),
     onSuccess: async () => {
-      noteSession(false);
+      noteLogout();
       await navigate({ to: "/login", search: {} });
       queryClient.clear();
     },

@@ -19,7 +19,7 @@ export function LoginScreen() {
   const login = useMutation({
     mutationFn: (body: { email: string; password: string }) => dataOf(api.POST("/api/v1/auth/login", { body })),
     onSuccess: async ({ user }) => {
-      noteSession(true);
+      noteSession();
       // Nothing that another user read in this tab may be shown.
       queryClient.clear();
       queryClient.setQueryData(sessionQuery.queryKey, user);
