@@ -235,7 +235,10 @@ async def test_a_mail_waits_for_its_server_and_shows_no_token_meanwhile(server: 
     server.answer = lambda _: "451 later"
     await people.call("POST", "/invitations", {"email": "new@example.com"}, who=boss, org=org.id)
     await work_off(smtp_service.state)
-    [(status, attempts, text)] = await people.execute("SELECT status::text, attempts, j::text FROM procrastinate_jobs j")
+    # At the beginning of a minute, jobs that run each minute are there too; none of them fails.
+    [(status, attempts, text)] = await people.execute(
+        "SELECT status::text, attempts, j::text FROM procrastinate_jobs j WHERE attempts > 0 AND status = 'todo'"
+    )
     assert (status, attempts) == ("todo", 1)
     assert "token" not in text
     assert "new@example.com" not in text
