@@ -172,7 +172,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "limits rolled_up_before move_start earliest_start sources_that_start_later set_limits correct_starts",
     ),
     "trading/store": (
-        "jobs sync the plants of all ESMs, and delete what was not saved; a plan's record moves with its plant",
+        "jobs sync the plants of all ESMs; a configuration ends with its organisation; a plan's record moves with its plant",
         "delete_disabled enabled_configs record_sync finish_change",
     ),
     "vcp/store": (

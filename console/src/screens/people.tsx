@@ -38,8 +38,7 @@ function People() {
   return (
     <>
       <PageHead title={texts.people.title} of={organization.name} />
-      {/* Back and forward may lead to another organisation: no members of the former one stay. */}
-      <Members key={organization.id} />
+      <Members />
       <Invitations />
     </>
   );

@@ -71,6 +71,7 @@ async def test_an_organisation_with_plants_stays(people: People) -> None:
         ("/plant-groups", {"name": "G"}),
         ("/invitations", {"email": "new@example.com"}),
         ("/trading/config", {"esmClientId": "esm"}),
+        ("/partner/api-keys", {"name": "K", "partnerId": "p", "scopes": ["telemetry:read"]}),
     ],
 )
 async def test_a_record_is_created_while_its_organisation_is_deleted(people: People, path: str, body: JsonObject) -> None:

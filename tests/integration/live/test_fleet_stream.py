@@ -390,7 +390,9 @@ async def test_a_large_event_comes_in_small_pieces(service: ApiService) -> None:
         await sql(service, "UPDATE plant SET name = %s", name)
         renamed: set[str] = set()
         while len(renamed) < 200:  # one event, or two if the change was read in two parts
-            renamed |= {row["id"] for row in await until(stream, "plants") if row["name"] == name}
+            rows = await until(stream, "plants")
+            assert {row["name"] for row in rows} == {name}
+            renamed |= {row["id"] for row in rows}
     assert max(sizes) <= 16 * 1024 < sum(sizes) / 4
     await closed(stream)
 

@@ -261,7 +261,8 @@ def test_a_query_is_read_from_text() -> None:
         ([("plantId", "x")], "plantId: must be a UUID"),
         (
             [("from", "2026-01-01T00:00:00 01:00")],
-            "from: must be an ISO 8601 date-time with its zone, such as 2026-01-31T12:00:00Z; write the + of an offset as %2B",
+            "from: must be an ISO 8601 date-time with its zone, such as 2026-01-31T12:00:00Z;"
+            " in an address, the + of an offset is written %2B",
         ),
         ([("only", "yes")], "only: must be true or false"),
         ([("share", "nan")], "share: must be a number"),

@@ -98,18 +98,15 @@ class BoundEndpoint:
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
             log.warning("record is locked by another request", request_id=call.request_id, error=type(error).__name__)
             return self._refuse(call, RecordBusy(_RETRY_WHEN_BUSY_SECONDS))
-        except psycopg.errors.ForeignKeyViolation as error:
-            if not _is_of_deleted_organization(error):
-                log.exception("request failed", request_id=call.request_id, route=self._endpoint.path)
-                return error_response(call, self._headers, None)
-            # The organisation existed when the request was admitted. The next request is refused as its rights say.
-            log.warning("organisation was deleted by another request", request_id=call.request_id)
-            return self._refuse(call, RecordBusy(_RETRY_WHEN_BUSY_SECONDS))
         except (PoolTimeout, PoolClosed, psycopg.OperationalError) as error:
             log.error("database unavailable", request_id=call.request_id, error=type(error).__name__)
         except RedisUnavailable:
             log.error("cache unavailable", request_id=call.request_id)
-        except Exception:
+        except Exception as error:
+            if _is_of_deleted_organization(error):
+                # It existed when the request was admitted. The next request is refused as its rights say.
+                log.warning("organisation was deleted by another request", request_id=call.request_id)
+                return self._refuse(call, RecordBusy(_RETRY_WHEN_BUSY_SECONDS))
             log.exception("request failed", request_id=call.request_id, route=self._endpoint.path)
         return error_response(call, self._headers, None)
 
@@ -273,8 +270,10 @@ class _BadPathId(CodedError):
         self.code = code  # type: ignore[misc]
 
 
-def _is_of_deleted_organization(error: psycopg.errors.ForeignKeyViolation) -> bool:
+def _is_of_deleted_organization(error: Exception) -> bool:
     """Return whether a row was refused because its organisation does not exist."""
+    if not isinstance(error, psycopg.errors.ForeignKeyViolation):
+        return False
     return (error.diag.constraint_name or "").endswith("organization_id_fkey")
 
 

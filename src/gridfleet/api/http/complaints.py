@@ -74,7 +74,7 @@ def _complaint(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if detail["type"] == "finite_number":
         return "must be a number in the range of a double"
     rule = _rule(_at(model, detail["loc"]), detail["type"])
-    return f"{rule}; write the + of an offset as %2B" if _has_lost_its_plus(detail["input"]) else rule
+    return f"{rule}; in an address, the + of an offset is written %2B" if _has_lost_its_plus(detail["input"]) else rule
 
 
 def _has_lost_its_plus(value: Any) -> bool:

@@ -31,6 +31,8 @@ from gridfleet.local.secrets import local_secret
 
 __all__ = ["PrivateBroker", "PrivateBrokerError"]
 
+_FIRST_MOVABLE: Final = (3, 12)
+"""The MQTT plugin of earlier versions keeps the path of its data in its data."""
 _LOG_CHARACTERS: Final = 50_000
 _BOOT_ERROR: Final = re.compile(r"\[error\] <[\d.]+> (.*(?:eaddrinuse|enospc|Error during startup|Cookie|already running).*)")
 _PLUGINS: Final = (
@@ -70,17 +72,10 @@ class PrivateBroker:
         """Write the node's configuration. Its data is not changed.
 
         Raises:
-            PrivateBrokerError: The folder was moved since it was created: RabbitMQ keeps the path in its data.
+            PrivateBrokerError: The folder was moved, which data of RabbitMQ before 3.12 do not survive.
         """
         ensure_private_folder(self._folder)
-        path = self._folder / "path"
-        if not path.exists():
-            write_private(path, f"{self._folder}\n")
-        if (former := path.read_text().strip()) != str(self._folder):
-            raise PrivateBrokerError(
-                f"RabbitMQ's data was created in {former} and does not work in {self._folder}: move the home folder back,"
-                " or restore a backup into a new one"
-            )
+        self._check_path(find_installation().version)
         cookie = self._folder / ".erlang.cookie"
         if not cookie.exists():
             write_private(cookie, secrets.token_hex(20), mode=0o400)
@@ -164,6 +159,17 @@ class PrivateBroker:
         """Stop what `start` started."""
         while self._running:
             stop_process(*self._running.pop())
+
+    def _check_path(self, version: str | None) -> None:
+        path = self._folder / "path"
+        former = path.read_text().strip() if path.exists() else str(self._folder)
+        is_movable = version is None or tuple(int(part) for part in version.split(".")[:2]) >= _FIRST_MOVABLE
+        if former != str(self._folder) and not is_movable:
+            raise PrivateBrokerError(
+                f"RabbitMQ {version} created its data in {former} and cannot read it in {self._folder}:"
+                " move the home folder back, or restore a backup into a new one"
+            )
+        write_private(path, f"{self._folder}\n")
 
     @property
     def _own_plugins(self) -> tuple[str, ...]:
