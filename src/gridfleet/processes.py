@@ -4,6 +4,7 @@ Every task runs without end. A task that fails or returns is restarted with back
 process in order. Killing it loses no data.
 """
 
+import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
@@ -19,6 +20,7 @@ from gridfleet.kernel.tasks import run_until_stopped
 from gridfleet.kernel.tracing import TracingNotInstalled, configure_tracing
 
 if TYPE_CHECKING:
+    from gridfleet.api.state import AppState
     from gridfleet.kernel.db import Database
 
 __all__ = ["run_gateway", "run_ingest", "run_jobs", "run_serve"]
@@ -76,7 +78,19 @@ async def _serve(settings: Settings, shared_ports: bool) -> None:
                 **_metrics(settings, "serve", databases, listen=shared_ports),
             },
             end_seconds=_END_SECONDS,
+            before_stop=partial(_drain, state),
         )
+
+
+async def _drain(state: "AppState") -> None:
+    """Take requests until a load balancer has seen that this process stops.
+
+    The system resets connections that it has accepted for a listener which closes. A load balancer repeats no POST for that.
+    """
+    state.stopping.set()
+    if seconds := state.settings.http_drain_seconds:
+        log.info("stopping; requests are taken for a few seconds more", seconds=seconds)
+        await asyncio.sleep(seconds)
 
 
 async def _ingest(settings: Settings) -> None:

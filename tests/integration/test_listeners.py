@@ -229,3 +229,17 @@ def test_head_of_a_history_has_the_status_of_get(service: Served) -> None:
         head = httpx.head(f"{service.url}/api/v1/telemetry", params={**query, **changed}, headers=service.headers)
         assert (head.status_code, head.content) == (status, b"")
         assert head.headers["content-type"] == "application/json"
+
+
+def test_a_process_that_drains_takes_requests_and_says_that_it_stops(database_url: str, home: Path) -> None:
+    with api_command(database_url, home, (), http_drain_seconds=4) as api:
+        health = f"{api.url}/api/v1/health"
+        assert httpx.get(health).json()["status"] == "ok"
+        api.process.terminate()
+        deadline = time.monotonic() + 3
+        while (answer := httpx.get(health)).is_success:  # until the signal has arrived
+            assert time.monotonic() < deadline
+        assert (answer.status_code, answer.json()["status"]) == (503, "stopping")
+        assert httpx.get(f"{health}/live").status_code == 200
+        assert httpx.get(f"{api.url}/api/v1/auth/me").status_code == 401
+        assert api.process.wait(20) == 0

@@ -256,6 +256,26 @@ async def test_a_stop_signal_cancels_the_tasks_and_lets_them_finish() -> None:
     assert finished == ["done"]
 
 
+async def test_what_must_happen_before_the_stop_happens_while_the_tasks_run() -> None:
+    events: list[str] = []
+
+    async def eternal() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            events.append("cancelled")
+
+    async def drain() -> None:
+        await asyncio.sleep(0.05)
+        events.append("drained")
+
+    running = asyncio.create_task(run_until_stopped({"eternal": eternal}, before_stop=drain))
+    await asyncio.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(running, 5)
+    assert events == ["drained", "cancelled"]
+
+
 def python(name: str, script: str, **changes: object) -> Program:
     return Program(name=name, argv=(sys.executable, "-c", script), **changes)  # type: ignore[arg-type]
 

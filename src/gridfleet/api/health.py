@@ -5,7 +5,6 @@ import functools
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -17,7 +16,7 @@ from gridfleet.kernel.db.migrate import applied_revision, is_behind
 from gridfleet.kernel.security.server_trust import client_tls
 from gridfleet.kernel.settings import Settings
 
-__all__ = ["HealthStatus", "ReadinessStatus"]
+__all__ = ["HealthStatus", "ProcessStatus", "ReadinessStatus"]
 
 _CHECK_SECONDS = 3
 _is_behind = functools.cache(is_behind)  # reads the file of every migration
@@ -33,10 +32,17 @@ class Health(StrEnum):
     UNHEALTHY = "unhealthy"
 
 
+class ProcessStatus(StrEnum):
+    """Whether a process takes requests, or will soon end."""
+
+    OK = "ok"
+    STOPPING = "stopping"
+
+
 class HealthStatus(msgspec.Struct, frozen=True):
     """The process responds."""
 
-    status: Literal["ok"]
+    status: ProcessStatus
     timestamp: datetime
 
 
@@ -48,18 +54,27 @@ class ReadinessStatus(msgspec.Struct, frozen=True):
     checks: dict[str, str]
 
 
-@endpoint("GET", "/api/v1/health", caller=public(), codes=("INTERNAL_SERVER_ERROR",))
+@endpoint(
+    "GET",
+    "/api/v1/health",
+    caller=public(),
+    codes=("INTERNAL_SERVER_ERROR",),
+    other_responses={503: HealthStatus},
+)
 async def get_health(call: Call) -> HealthStatus:
-    """Report that the service answers."""
+    """Report that the process takes requests, for a load balancer. 503 when it is about to end."""
     call.no_store()
-    return HealthStatus("ok", utc_now())
+    if call.state.stopping.is_set():
+        call.status = 503
+        return HealthStatus(ProcessStatus.STOPPING, utc_now())
+    return HealthStatus(ProcessStatus.OK, utc_now())
 
 
 @endpoint("GET", "/api/v1/health/live", caller=public(), codes=("INTERNAL_SERVER_ERROR",))
 async def get_liveness(call: Call) -> HealthStatus:
     """Report that the process runs, for a supervisor that would restart it."""
     call.no_store()
-    return HealthStatus("ok", utc_now())
+    return HealthStatus(ProcessStatus.OK, utc_now())
 
 
 @endpoint(

@@ -1,8 +1,9 @@
 """The state that every handler can reach, such as settings, database and keys. Opened once per process."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
@@ -48,6 +49,7 @@ class AppState:
         history_reads: Reads of the history of telemetry, at the replica if there is one.
         shares: Transactions of `database` for requests of organisations, of which each has half of the connections at most.
         strict: Whether an error code that the endpoint does not declare raises instead of becoming status 500. For tests.
+        stopping: Set once the process has been asked to end. It takes requests until its listeners close.
     """
 
     settings: Settings
@@ -70,6 +72,7 @@ class AppState:
     stream_slots: StreamSlots
     esm: EsmClient
     strict: bool = False
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @asynccontextmanager

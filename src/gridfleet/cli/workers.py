@@ -56,7 +56,8 @@ async def _run(settings: Settings, count: int) -> None:
                 **os.environ,
                 "GRIDFLEET_METRICS_PORT": str(settings.metrics_port and settings.metrics_port + number - 1),
             }
-            program = Program(f"serve-{number}", argv, environment, own_output=True, stop_seconds=_STOP_SECONDS)
+            seconds = _STOP_SECONDS + settings.http_drain_seconds
+            program = Program(f"serve-{number}", argv, environment, own_output=True, stop_seconds=seconds)
             await supervisor.start(program)
         log.info("workers are running", pids=list(supervisor.pids.values()))
         await stopping.wait()

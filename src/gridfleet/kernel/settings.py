@@ -67,6 +67,13 @@ class Settings(BaseSettings):
     http_connections: int = Field(
         8_192, ge=16, description="Maximum number of connections of a listener; further ones wait to be accepted."
     )
+    http_drain_seconds: int = Field(
+        0,
+        ge=0,
+        le=10,
+        description="How long `serve` takes requests after SIGTERM while `/api/v1/health` returns 503, so that a load balancer "
+        "sends new requests to another process. The listeners close afterwards.",
+    )
     public_url: str = Field("", description="Base URL of links and cookies; default `http://localhost:{http_port}`.")
     internal_host: str = Field(
         "127.0.0.1",

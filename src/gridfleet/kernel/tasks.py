@@ -108,10 +108,15 @@ def _end_process_after(seconds: float) -> None:
     timer.start()
 
 
-async def run_until_stopped(tasks: Mapping[str, Callable[[], Awaitable[None]]], end_seconds: float | None = None) -> None:
+async def run_until_stopped(
+    tasks: Mapping[str, Callable[[], Awaitable[None]]],
+    end_seconds: float | None = None,
+    before_stop: Callable[[], Awaitable[None]] | None = None,
+) -> None:
     """Supervise every task of a process until SIGTERM or SIGINT, then cancel them and wait for up to ten seconds.
 
-    With `end_seconds` the process ends that long after the signal, even if something still hangs.
+    `before_stop` runs between the signal and the cancellation. With `end_seconds` the process ends that long after it, even if
+    something still hangs.
     """
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -121,6 +126,8 @@ async def run_until_stopped(tasks: Mapping[str, Callable[[], Awaitable[None]]], 
     log.info("running", tasks=list(tasks))
     try:
         await stopped.wait()
+        if before_stop is not None:
+            await before_stop()
         if end_seconds is not None:
             _end_process_after(end_seconds)
     finally:

@@ -33,6 +33,7 @@ _ROLES: Final = ("serve", "gateway", "jobs", "ingest")
 _READY_SECONDS: Final = 90
 _START_TRIES: Final = 3
 _SETUP_SECONDS: Final = 600
+_STOP_SECONDS: Final = 15
 
 
 class CannotStart(RuntimeError):
@@ -186,7 +187,8 @@ class Machine:
             for number in range(1, count + 1):
                 name = role if count == 1 else f"{role}-{number}"
                 environment = self._environment | {"GRIDFLEET_METRICS_PORT": str(metrics_port)}
-                yield Program(name=name, argv=_command(role), environment=environment, folder=self._home, stop_seconds=15)
+                seconds = _STOP_SECONDS + (self._settings.http_drain_seconds if role == "serve" else 0)
+                yield Program(name=name, argv=_command(role), environment=environment, folder=self._home, stop_seconds=seconds)
                 metrics_port += bool(metrics_port and role != "serve")
 
     async def _wait_for_answer(self) -> None:

@@ -111,7 +111,7 @@ def several(home: Path) -> Iterator[Several]:
         folder = home / "redis"
         folder.mkdir()
         redis = stack.enter_context(redis_server(folder))
-        running = RunningStack(home / "up", changes={"ingest_processes": 3, "redis_url": redis.url})
+        running = RunningStack(home / "up", changes={"ingest_processes": 3, "redis_url": redis.url, "http_drain_seconds": 4})
         stack.callback(running.destroy)
         crowd = Several(running.start(), redis)
         stack.callback(crowd.stop)
