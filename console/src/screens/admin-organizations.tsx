@@ -3,7 +3,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { type Organization, organizationsQuery } from "../admin";
 import { api, dataOf } from "../api/client";
-import { fieldText } from "../form-data";
+import { changesOf, fieldText } from "../form-data";
 import { count } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { Age } from "../ui/age";
@@ -121,7 +121,8 @@ function Editor({ organization, onClose }: { organization: Organization | null; 
       if (organization === null) await dataOf(api.POST("/api/v1/organizations", { body }));
       else {
         const params = { path: { id: organization.id } };
-        await dataOf(api.PATCH("/api/v1/organizations/{id}", { params, body }));
+        const shown = { ...organization, description: organization.description ?? "" };
+        await dataOf(api.PATCH("/api/v1/organizations/{id}", { params, body: changesOf(shown, body) }));
       }
     },
     onSuccess: async () => {

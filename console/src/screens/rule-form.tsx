@@ -2,6 +2,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { useId, useState } from "react";
 import { apiOf, dataOf } from "../api/client";
+import { changesOf } from "../form-data";
 import { useTexts } from "../i18n";
 import { latestQuery } from "../plants";
 import { type AlertRule, backTest, CONDITIONS, type NewAlertRule, ruleOf } from "../rules";
@@ -27,18 +28,19 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
   const id = useId();
   const { user, organization } = route.useRouteContext();
   const { id: organizationId, slug } = organization;
-  const [plantId, setPlantId] = useState(rule?.plantId ?? null);
+  // The rule is read again while the form is open.
+  const [shown] = useState(rule);
+  const [plantId, setPlantId] = useState(shown?.plantId ?? null);
   const [last, setLast] = useState<Last>("7d");
   const toList = () => navigate({ to: "/o/$slug/rules", params: { slug } });
   const save = useMutation({
     mutationFn: (body: NewAlertRule) => {
       const call = apiOf(organizationId);
-      return rule === null
-        ? dataOf(call.POST("/api/v1/alert-rules", { body }))
-        : dataOf(call.PATCH("/api/v1/alert-rules/{id}", { params: { path: { id: rule.id } }, body }));
+      if (shown === null) return dataOf(call.POST("/api/v1/alert-rules", { body }));
+      const params = { path: { id: shown.id } };
+      return dataOf(call.PATCH("/api/v1/alert-rules/{id}", { params, body: changesOf(shown, body) }));
     },
-    onSuccess: async (saved) => {
-      queryClient.removeQueries({ queryKey: [organizationId, "rule", saved.id] });
+    onSuccess: async () => {
       await queryClient.invalidateQueries({ queryKey: [organizationId, "rules"] });
       await toList();
     },
@@ -52,7 +54,7 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
   return (
     <>
       <Form className="card form wide" onSubmit={(values) => save.mutate(ruleOf(values, plantId))}>
-        <Field label={texts.devices.name} name="name" required maxLength={200} defaultValue={rule?.name} />
+        <Field label={texts.devices.name} name="name" required maxLength={200} defaultValue={shown?.name} />
         <PlantPicker organizationId={organizationId} slug={slug} plantId={plantId} onChange={setPlantId} />
         <div className="fields">
           <Field
@@ -61,28 +63,28 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
             required
             maxLength={100}
             list={`${id}-metrics`}
-            defaultValue={rule?.metric}
+            defaultValue={shown?.metric}
           />
           <SelectField
             label={texts.rules.condition}
             name="condition"
-            defaultValue={rule?.condition}
+            defaultValue={shown?.condition}
             values={CONDITIONS}
             labels={texts.rules.comparisons}
           />
-          <NumberField label={texts.rules.threshold} name="threshold" required defaultValue={rule?.threshold} />
+          <NumberField label={texts.rules.threshold} name="threshold" required defaultValue={shown?.threshold} />
           <Field
             label={texts.rules.unit}
             name="unit"
             maxLength={20}
             list={`${id}-units`}
             placeholder={texts.rules.unitOfValues}
-            defaultValue={rule?.unit ?? ""}
+            defaultValue={shown?.unit ?? ""}
           />
           <SelectField
             label={texts.alerts.severity}
             name="severity"
-            defaultValue={rule?.severity ?? "WARNING"}
+            defaultValue={shown?.severity ?? "WARNING"}
             values={SEVERITIES}
             labels={texts.severity}
           />
@@ -93,7 +95,7 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
             min={0}
             max={86_400}
             required
-            defaultValue={rule?.forSeconds ?? 0}
+            defaultValue={shown?.forSeconds ?? 0}
           />
           <Field
             label={texts.rules.cooldown}
@@ -102,15 +104,15 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
             min={1}
             max={1440}
             required
-            defaultValue={rule?.cooldownMinutes ?? 15}
+            defaultValue={shown?.cooldownMinutes ?? 15}
           />
-          <NumberField label={texts.rules.clear} name="clearThreshold" defaultValue={rule?.clearThreshold ?? ""} />
+          <NumberField label={texts.rules.clear} name="clearThreshold" defaultValue={shown?.clearThreshold ?? ""} />
         </div>
         <p className="fine">{texts.rules.help}</p>
-        <CheckField name="autoResolve" defaultChecked={rule?.autoResolve}>
+        <CheckField name="autoResolve" defaultChecked={shown?.autoResolve}>
           {texts.rules.autoResolve}
         </CheckField>
-        <CheckField name="enabled" defaultChecked={rule?.enabled ?? true}>
+        <CheckField name="enabled" defaultChecked={shown?.enabled ?? true}>
           {texts.rules.enabled}
         </CheckField>
         <MetricChoices id={`${id}-metrics`} organizationId={organizationId} plantId={plantId} />

@@ -23,12 +23,13 @@ export function RuleScreen() {
   const texts = useTexts();
   const { organization } = route.useRouteContext();
   const { ruleId } = getRouteApi("/inside/o/$slug/rules/$ruleId").useParams();
-  const rule = useQuery(ruleQuery(organization.id, ruleId));
+  // Fields keep the values that they begin with: they begin with those of now, not of the last visit.
+  const rule = useQuery({ ...ruleQuery(organization.id, ruleId), refetchOnMount: "always" });
   return (
     <>
       <Heading title={rule.data?.name ?? texts.rules.rule} />
       <Failure error={rule.error} />
-      {rule.data && <RuleForm key={rule.data.id} rule={rule.data} />}
+      {rule.data && rule.isFetchedAfterMount && <RuleForm key={rule.data.id} rule={rule.data} />}
     </>
   );
 }

@@ -1,7 +1,7 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { type SandboxPlant, sandboxPlantsQuery } from "../admin";
 import { api, dataOf } from "../api/client";
-import { fieldText } from "../form-data";
+import { changesOf, fieldText } from "../form-data";
 import { useTexts } from "../i18n";
 import { Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
@@ -36,11 +36,7 @@ export function SandboxPlantDialog({ plant, onClose }: Props) {
       }
       const esiState = STATES.find((one) => one === values.get("esiState")) ?? plant.esiState;
       const params = { path: { id: plant.id } };
-      // Only what differs: fields left as they are would undo changes by others.
-      const changes: Partial<SandboxPlant> = { ...body, esiState };
-      for (const name of Object.keys(changes) as (keyof SandboxPlant)[]) {
-        if (changes[name] === plant[name]) delete changes[name];
-      }
+      const changes = changesOf(plant, { ...body, esiState });
       await dataOf(api.PATCH("/api/v1/svc-esm/admin/plants/{id}", { params, body: changes }));
     },
     onSuccess: async () => {

@@ -21,7 +21,12 @@ export function EditTemplateScreen() {
 function Editor({ sourceId, isNew }: { sourceId: string | undefined; isNew: boolean }) {
   const texts = useTexts();
   const { user, organization } = getRouteApi("/inside/o/$slug").useRouteContext();
-  const source = useQuery({ ...templateQuery(sourceId ?? ""), enabled: sourceId !== undefined });
+  // Fields keep the values that they begin with: they begin with those of now, not of the last visit.
+  const source = useQuery({
+    ...templateQuery(sourceId ?? ""),
+    enabled: sourceId !== undefined,
+    refetchOnMount: "always",
+  });
   const mayWrite = user.isSuperAdmin && (isNew || source.data?.isSystem !== true);
   return (
     <>
@@ -35,7 +40,7 @@ function Editor({ sourceId, isNew }: { sourceId: string | undefined; isNew: bool
       </SubPageHead>
       <Failure error={source.error} />
       {!mayWrite && <p className="card empty">{texts.templates.readOnly}</p>}
-      {mayWrite && (sourceId === undefined || source.data) && (
+      {mayWrite && (sourceId === undefined || (source.data && source.isFetchedAfterMount)) && (
         <TemplateForm key={sourceId} source={source.data ?? null} isNew={isNew} />
       )}
     </>

@@ -3,6 +3,7 @@ import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, dataOf } from "../api/client";
 import { type Action, DEVICE_TYPES, type DeviceTemplate, type DeviceType } from "../devices";
+import { changesOf } from "../form-data";
 import { useTexts } from "../i18n";
 import type { Signal } from "../signals";
 import { LEVELS, signalsOf, type TemplateLevel } from "../templates";
@@ -20,8 +21,10 @@ interface Props {
 }
 
 /** The fields of a template. Its actions are entered as JSON, as the API has them. */
-export function TemplateForm({ source, isNew }: Props) {
+export function TemplateForm({ source: newest, isNew }: Props) {
   const texts = useTexts();
+  // The template is read again while the form is open.
+  const [source] = useState(newest);
   const navigate = useNavigate();
   const queryClient = useQueryClient();
   const { slug } = getRouteApi("/inside/o/$slug").useParams();
@@ -33,9 +36,8 @@ export function TemplateForm({ source, isNew }: Props) {
       const name = String(form.get("name"));
       const content = { name, signals: [...signals], actions: actionsIn(String(form.get("actions"))) };
       if (!isNew && source) {
-        return dataOf(
-          api.PATCH("/api/v1/device-templates/{id}", { params: { path: { id: source.id } }, body: content }),
-        );
+        const params = { path: { id: source.id } };
+        return dataOf(api.PATCH("/api/v1/device-templates/{id}", { params, body: changesOf(source, content) }));
       }
       const [type, level] = [form.get("type") as DeviceType, form.get("level") as TemplateLevel];
       return dataOf(api.POST("/api/v1/device-templates", { body: { ...content, type, level, version: 1 } }));

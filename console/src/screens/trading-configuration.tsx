@@ -2,6 +2,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 import { apiOf, dataOf, given } from "../api/client";
+import { changesOf } from "../form-data";
 import { useTexts } from "../i18n";
 import { mayAct } from "../session";
 import { type TradingConfig, tradingQuery } from "../trading";
@@ -102,21 +103,21 @@ function Settings({ config, onClose }: { config: TradingConfig; onClose: () => v
   const texts = useTexts();
   const queryClient = useQueryClient();
   const { organization } = route.useRouteContext();
+  // The configuration is read again while the form is open.
+  const [shown] = useState(config);
   const change = useMutation({
     mutationFn: (values: FormData) => {
       const text = (name: string) => String(values.get(name)) || undefined;
-      const prefix = text("queuePrefix");
-      return dataOf(
-        apiOf(organization.id).POST("/api/v1/trading/config", {
-          body: given({
-            esmApiUrl: text("esmApiUrl"),
-            esmClientId: text("esmClientId"),
-            esmClientSecret: text("esmClientSecret"),
-            // It cannot be set while trading is enabled, not even to what it is.
-            queuePrefix: prefix === config.queuePrefix ? undefined : prefix,
-          }),
-        }),
-      );
+      const login = given({
+        esmApiUrl: text("esmApiUrl"),
+        esmClientId: text("esmClientId"),
+        esmClientSecret: text("esmClientSecret"),
+      });
+      const prefix = given({ queuePrefix: text("queuePrefix") });
+      // Address and credentials belong together.
+      const isSameLogin = Object.keys(changesOf({ ...shown, esmClientSecret: null }, login)).length === 0;
+      const body = { ...(!isSameLogin && login), ...changesOf(shown, prefix) };
+      return dataOf(apiOf(organization.id).POST("/api/v1/trading/config", { body }));
     },
     onSuccess: async () => {
       await queryClient.invalidateQueries(tradingQuery(organization.id));
@@ -131,16 +132,16 @@ function Settings({ config, onClose }: { config: TradingConfig; onClose: () => v
           name="esmApiUrl"
           type="url"
           maxLength={2048}
-          defaultValue={config.esmApiUrl ?? ""}
+          defaultValue={shown.esmApiUrl ?? ""}
         />
         <Field
           label={texts.trading.clientId}
           name="esmClientId"
           maxLength={255}
-          defaultValue={config.esmClientId ?? ""}
+          defaultValue={shown.esmClientId ?? ""}
         />
         <Field label={texts.trading.clientSecret} name="esmClientSecret" type="password" maxLength={1024} />
-        <Field label={texts.trading.prefix} name="queuePrefix" maxLength={50} defaultValue={config.queuePrefix} />
+        <Field label={texts.trading.prefix} name="queuePrefix" maxLength={50} defaultValue={shown.queuePrefix} />
         <Failure error={change.error} />
         <Buttons action={texts.save} disabled={change.isPending} onCancel={onClose} />
       </Form>
