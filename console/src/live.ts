@@ -1,15 +1,19 @@
 import type { InfiniteData, QueryClient } from "@tanstack/react-query";
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
-import { renewSession } from "./api/client";
+import { apiOf, renewSession } from "./api/client";
+import { ApiError } from "./api/error";
 import type { components } from "./api/schema";
 import { type FleetPlant, type FleetSummary, fleetPlantQuery, summaryQuery } from "./fleet";
 import { placesQuery, withStates } from "./places";
 
 type PlantPage = components["schemas"]["FleetPlantPage"];
 
-/** Whether the stream of the fleet delivers; `lost` after it has been interrupted for some seconds, `ended` without a session. */
-export type StreamState = "connecting" | "live" | "lost" | "ended";
+/**
+ * Whether the stream of the fleet delivers; `lost` after it has been interrupted for some seconds, `ended` without a session,
+ * `removed` if the user no longer belongs to the organisation.
+ */
+export type StreamState = "connecting" | "live" | "lost" | "ended" | "removed";
 
 interface Message {
   name: string;
@@ -89,12 +93,11 @@ function streamUntil(
     let lost: ReturnType<typeof setTimeout> | undefined;
     const publishState = (state: StreamState) => publish({ name: "state", data: state, id: position() ?? "" });
     const openAgain = async () => {
-      // A service that cannot be reached says nothing about the session.
-      const hasSession = await renewSession().catch(() => true);
-      if (signal.aborted || hasSession) return open();
+      const end = await endOf(organizationId);
+      if (signal.aborted || end === null) return open();
       clearTimeout(lost);
-      publishState("ended");
-      // The user may log in again in another tab.
+      publishState(end);
+      // The user may log in again in another tab, or become a member again.
       setTimeout(openAgain, OPEN_AGAIN_AFTER);
     };
     const open = () => {
@@ -130,6 +133,19 @@ function streamUntil(
     });
     open();
   });
+}
+
+/** Return why the stream of an organisation stays closed; null if it may be opened again. */
+async function endOf(organizationId: string): Promise<"ended" | "removed" | null> {
+  // A service that cannot be reached says nothing about the session or the membership.
+  if (!(await renewSession().catch(() => true))) return "ended";
+  try {
+    // Every member may read it.
+    await apiOf(organizationId).GET("/api/v1/fleet/summary");
+    return null;
+  } catch (error) {
+    return error instanceof ApiError && error.status === 403 ? "removed" : null;
+  }
 }
 
 function applyEvent(queryClient: QueryClient, organizationId: string, name: string, text: string): void {

@@ -3,8 +3,10 @@
 import re
 from collections.abc import Callable
 
+import psycopg
 from playwright.sync_api import BrowserContext, Route, expect
 
+from gridfleet.kernel.ids import new_id
 from support.clients.console_user import PASSWORD, ConsoleUser, add_plants
 from support.clients.watched_page import Watched
 
@@ -187,3 +189,26 @@ def test_a_session_that_ends_while_a_form_is_open_keeps_what_was_typed(
     for tab, name in ((page, "North"), (second, "South")):
         tab.get_by_role("button", name="Create a group").click()
         expect(tab.get_by_role("link", name=name)).to_be_visible()
+
+
+def test_a_member_who_is_removed_while_a_page_is_open_learns_it(watched: Watched, user: User, database_url: str) -> None:
+    page, member = watched.page, user()
+    watched.allowed.append("status of 403")
+    member.log_in(page)
+    page.get_by_role("link", name="Groups").click()
+    expect(page.get_by_text("There are no groups.")).to_be_visible()
+    # Before its stream is open, a page does not notice that it ends.
+    page.wait_for_timeout(1_000)
+    with psycopg.connect(database_url) as db:
+        removed = db.execute(
+            "DELETE FROM membership USING user_account WHERE user_id = user_account.id AND email = %s"
+            " RETURNING membership.organization_id, user_id, role",
+            (member.email,),
+        ).fetchone()
+    assert removed is not None
+    expect(page.get_by_role("status").filter(has_text="You no longer belong to this organisation")).to_be_visible()
+    expect(page.get_by_text("The service cannot be reached")).to_have_count(0)
+    watched.check_accessibility()
+    with psycopg.connect(database_url) as db:
+        db.execute("INSERT INTO membership (id, organization_id, user_id, role) VALUES (%s, %s, %s, %s)", (new_id(), *removed))
+    expect(page.get_by_text("You no longer belong to this organisation")).to_have_count(0)

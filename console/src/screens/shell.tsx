@@ -42,9 +42,9 @@ export function Shell() {
         </AccountMenu>
       }
     >
-      {state === "lost" && (
+      {(state === "lost" || state === "removed") && (
         <p className="lost" role="status">
-          {texts.lost}
+          {texts[state]}
         </p>
       )}
       {/* The login opens in another tab, since this one may have a form with unsaved input. */}

@@ -14,6 +14,8 @@ export const basics: typeof english = {
   copied: "Kopiert",
   unreachable: "Der Dienst ist nicht erreichbar. Versuchen Sie es gleich noch einmal.",
   lost: "Der Dienst ist gerade nicht erreichbar. Was Sie sehen, kann veraltet sein; es wird aktualisiert, sobald er wieder da ist.",
+  removed:
+    "Sie gehören dieser Organisation nicht mehr an, oder sie wurde gelöscht. Was Sie sehen, ist möglicherweise veraltet.",
   ended:
     "Ihre Sitzung ist beendet. Was Sie sehen, kann veraltet sein. Um hier fortzufahren, melden Sie sich in einem anderen Tab an.",
   failed: "Das hat nicht funktioniert",

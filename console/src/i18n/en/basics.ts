@@ -13,6 +13,7 @@ export const basics = {
   unreachable: "The service cannot be reached. Try again in a moment.",
   lost: "The service cannot be reached at the moment. What you see may be out of date; it is refreshed when the service is back.",
   ended: "Your session has ended. What you see may be out of date. To continue here, log in in another tab.",
+  removed: "You no longer belong to this organisation, or it was deleted. What you see may be out of date.",
   failed: "That did not work",
   refused: (rights: string) => `This page needs more rights than you have: ${rights}.`,
   notFound: "This page does not exist.",
