@@ -14,6 +14,9 @@ const PAGE = 50;
 /** Members of every command that the list shows in columns of their own, or that identify it. */
 const HEADING = ["messageId", "correlationId", "siteId", "issuedAt", "expiresAt"];
 
+/** The end of a routing key that names a device, in place of the message. */
+const DEVICE = /\.command\.device\.(?<deviceId>.+)$/;
+
 /** The ESM of an organisation, and whether trading is enabled. */
 export function tradingQuery(organizationId: string) {
   return queryOptions({
@@ -98,8 +101,8 @@ export function lastHours(hours: number, now: number): Range {
 }
 
 /** Return what a partner requested, without what identifies the message. */
-export function contentOf({ payload }: LogEntry): [string, string][] {
-  return Object.entries(payload)
+export function contentOf({ payload, routingKey }: LogEntry): [string, string][] {
+  return Object.entries({ ...DEVICE.exec(routingKey)?.groups, ...payload })
     .filter(([name]) => !HEADING.includes(name))
     .map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]);
 }
