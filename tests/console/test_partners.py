@@ -24,6 +24,7 @@ def test_a_key_is_created_used_and_revoked(watched: Watched, service: Served, us
     dialog.get_by_label("Partner").fill("acme")
     dialog.get_by_label("Allowed addresses").fill("not an address")
     dialog.get_by_role("checkbox", name="plants:read read plants").check()
+    expect(dialog.get_by_role("checkbox", name="telemetry:write change alert rules")).to_be_visible()
     watched.allowed.append("status of 400")
     dialog.get_by_role("button", name="Create").click()
     expect(dialog.get_by_role("alert")).to_contain_text("allowedIps.0")
