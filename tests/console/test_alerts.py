@@ -73,3 +73,17 @@ def test_viewers_see_alerts_and_change_none(watched: Watched, user: User, databa
     expect(watched.page.get_by_role("row").filter(has_text="Roof").get_by_role("checkbox")).to_have_count(0)
     watched.page.get_by_label("Status").select_option("Acknowledged")
     expect(watched.page.get_by_text("No alert matches these filters.")).to_be_visible()
+
+
+def test_a_page_says_that_it_still_shows_what_was_chosen_before(watched: Watched, user: User, database_url: str) -> None:
+    page, viewer = watched.page, user()
+    add_alerts(database_url, viewer.slugs[0], ["WARNING"])
+    viewer.log_in(page, f"/console/o/{viewer.slugs[0]}/alerts")
+    expect(page.get_by_role("link", name="Message of WARNING")).to_be_visible()
+    expect(page.get_by_text("Loading …")).to_have_count(0)
+    with watched.held("**/api/v1/alerts?*RESOLVED*"):
+        page.get_by_label("Status").select_option("Resolved")
+        expect(page.get_by_text("Loading …")).to_be_visible()
+        watched.check_accessibility()
+    expect(page.get_by_role("link", name="Message of INFO")).to_be_visible()
+    expect(page.get_by_text("Loading …")).to_have_count(0)

@@ -2,6 +2,7 @@ import type { ReactNode } from "react";
 import { useTexts } from "../i18n";
 import { Brand } from "./brand";
 import { LinkRow } from "./link-row";
+import { Reading } from "./reading";
 
 interface Props {
   /** What is above the menu. */
@@ -29,6 +30,7 @@ export function Frame({ head, menu, account, children }: Props) {
         {account}
       </header>
       <main id="content" tabIndex={-1}>
+        <Reading />
         {children}
       </main>
     </div>
