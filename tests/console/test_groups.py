@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import expect
 
-from support.clients.console_user import ConsoleUser, add_plants
+from support.clients.console_user import ConsoleUser, add_group, add_plants
 from support.clients.watched_page import Watched
 
 
@@ -37,3 +37,18 @@ def test_a_group_is_created_filled_and_deleted(watched: Watched, user: Callable[
     dialog.get_by_label("Type “Barns” to confirm").fill("Barns")
     dialog.get_by_role("button", name="Delete").click()
     expect(page.get_by_text("There are no groups.")).to_be_visible()
+
+
+def test_the_keyboard_stays_at_the_button_whose_dialog_is_closed(
+    watched: Watched, user: Callable[..., ConsoleUser], database_url: str
+) -> None:
+    page, operator = watched.page, user(role="OPERATOR")
+    add_group(database_url, operator.slugs[0], "North")
+    operator.log_in(page, f"/console/o/{operator.slugs[0]}/groups")
+    delete = page.get_by_role("button", name="Delete")
+    for close in ("Escape", "Enter"):
+        delete.press("Enter")
+        dialog = page.get_by_role("dialog", name="Delete North?")
+        dialog.get_by_role("button", name="Cancel").press(close)
+        expect(dialog).to_have_count(0)
+        expect(delete).to_be_focused()

@@ -1,5 +1,5 @@
 import { useMutation } from "@tanstack/react-query";
-import { type ReactNode, useEffect, useId, useRef, useState } from "react";
+import { type ReactNode, useId, useLayoutEffect, useRef, useState } from "react";
 import { useTexts } from "../i18n";
 import { Failure } from "./failure";
 import { Field } from "./fields";
@@ -18,7 +18,12 @@ interface DialogProps {
 export function Dialog({ title, onClose, isKept = false, children }: DialogProps) {
   const id = useId();
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current?.showModal(), []);
+  // Before the element is removed: closing it leads the keyboard back to the button that opened it.
+  useLayoutEffect(() => {
+    const shown = dialog.current;
+    shown?.showModal();
+    return () => shown?.close();
+  }, []);
   return (
     <dialog
       ref={dialog}
