@@ -1,4 +1,4 @@
-import { queryOptions, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions, useQuery } from "@tanstack/react-query";
 import { apiOf, dataOf } from "./api/client";
 import type { components } from "./api/schema";
 import { fieldText } from "./form-data";
@@ -34,17 +34,18 @@ export function latestQuery(organizationId: string, plantId: string) {
   });
 }
 
-/** The newest refused messages of a plant. */
-export function refusedQuery(organizationId: string, id: string) {
+/** A page of the refused messages of a plant, newest first. */
+export function refusedQuery(organizationId: string, id: string, page = 1) {
   return queryOptions({
-    queryKey: [organizationId, "refused", id],
+    queryKey: [organizationId, "refused", id, page],
     queryFn: ({ signal }) =>
       dataOf(
         apiOf(organizationId).GET("/api/v1/plants/{id}/refused-messages", {
-          params: { path: { id }, query: { limit: 50 } },
+          params: { path: { id }, query: { page, limit: 50 } },
           signal,
         }),
       ),
+    placeholderData: keepPreviousData,
   });
 }
 

@@ -237,3 +237,23 @@ def test_an_alert_is_shown_with_its_moment_and_resolved(watched: Watched, user: 
     page.get_by_role("link", name="Open in the history").click()
     expect(page).to_have_url(re.compile("from=.*metrics="))
     expect(page.locator(".event.alert")).to_have_count(1)
+
+
+def test_every_refused_message_can_be_seen(watched: Watched, user: User, database_url: str) -> None:
+    page, viewer = watched.page, user()
+    [plant] = add_plants(database_url, viewer.slugs[0], "Barn")
+    with psycopg.connect(database_url) as db:
+        for age, reason in [(age, "MALFORMED") for age in range(50)] + [(50, "SIGNATURE_INVALID")]:
+            db.execute(
+                "INSERT INTO refused_message (id, plant_id, received_at, topic, reason, detail, bytes)"
+                " VALUES (%s, %s, now() - %s * interval '1 minute', 'v1/plants/x/telemetry', %s, 'a detail', 100)",
+                (new_id(), plant, age, reason),
+            )
+    viewer.log_in(page, f"/console/o/{viewer.slugs[0]}/plants/{plant}/messages")
+    expect(page.get_by_role("article")).to_have_count(50)
+    page.get_by_role("button", name="Older").click()
+    expect(page.get_by_role("article")).to_have_count(1)
+    expect(page.get_by_role("article")).to_contain_text("The signature is wrong")
+    watched.check_accessibility()
+    page.reload()
+    expect(page.get_by_text("Page 2 of 2")).to_be_visible()

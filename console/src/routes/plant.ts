@@ -64,6 +64,7 @@ const plantCredentials = createRoute({
 const plantMessages = createRoute({
   getParentRoute: () => plant,
   path: "/messages",
+  validateSearch: listSearch,
   component: lazyRouteComponent(() => import("../screens/plant-messages"), "PlantMessagesScreen"),
 });
 

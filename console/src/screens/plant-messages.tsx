@@ -5,10 +5,11 @@ import { refusedQuery, unregisteredQuery, useTimeZone } from "../plants";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
+import { Pager } from "../ui/pager";
 import { Section } from "../ui/section";
 import { ListTable } from "../ui/table";
 
-const route = getRouteApi("/inside/o/$slug/plants/$plantId");
+const route = getRouteApi("/inside/o/$slug/plants/$plantId/messages");
 
 /** Why messages of the plant were refused and what to do about it, and devices that are not registered. */
 export function PlantMessagesScreen() {
@@ -17,7 +18,9 @@ export function PlantMessagesScreen() {
   const { organization } = route.useRouteContext();
   const { plantId } = route.useParams();
   const timeZone = useTimeZone(organization.id, plantId);
-  const refused = useQuery({ ...refusedQuery(organization.id, plantId), refetchInterval: 5_000 });
+  const { page } = route.useSearch();
+  const navigate = route.useNavigate();
+  const refused = useQuery({ ...refusedQuery(organization.id, plantId, page), refetchInterval: 5_000 });
   const unregistered = useQuery({ ...unregisteredQuery(organization.id, plantId), refetchInterval: 5_000 });
   return (
     <>
@@ -68,6 +71,7 @@ export function PlantMessagesScreen() {
             </p>
           </article>
         ))}
+        <Pager meta={refused.data?.meta} onPage={(next) => navigate({ search: { page: next } })} />
       </Section>
     </>
   );
