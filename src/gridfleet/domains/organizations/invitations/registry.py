@@ -33,6 +33,7 @@ __all__ = [
     "LIFETIME",
     "MOST_A_DAY",
     "MOST_OF_ORGANIZATION_A_DAY",
+    "SHARE_A_DAY",
     "invite",
     "list_invitations",
     "revoke",
@@ -44,6 +45,11 @@ __all__ = [
 LIFETIME: Final = timedelta(days=7)
 MOST_A_DAY: Final = 10
 """Maximum invitations to one address within 24 hours, of all organisations together: each of them is a mail."""
+SHARE_A_DAY: Final = 2
+"""Invitations of an organisation to one address within 24 hours that are allowed beyond the maximum.
+
+Otherwise an organisation could keep others from inviting a person whose address it knows.
+"""
 MOST_OF_ORGANIZATION_A_DAY: Final = 500
 """Maximum invitations of an organisation within 24 hours: the mails of all organisations wait in one queue.
 
@@ -57,7 +63,7 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
     Raises:
         AlreadyMember: the address belongs to a member.
         InvitationPending: it has a pending invitation of this organisation.
-        TooManyRequests: it was invited too often within a day, by any organisations, or the organisation invited too many.
+        TooManyRequests: it was invited too often within a day, also by this organisation, or the organisation invited too many.
         Forbidden: the caller is no ORG_ADMIN of the organisation any more.
     """
     # Removing the caller waits for this transaction, and then revokes the invitation.
@@ -70,7 +76,9 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
     if invitation is None:
         raise InvitationPending
     refuse_within_a_day(await store.nth_newest(db, org, MOST_OF_ORGANIZATION_A_DAY + 1))
-    refuse_within_a_day(await store.nth_newest_to(db, email, MOST_A_DAY + 1))
+    if (own := await store.nth_newest_of_organization_to(db, org, email, SHARE_A_DAY + 1)) is not None:
+        every = await store.nth_newest_to(db, email, MOST_A_DAY + 1)
+        refuse_within_a_day(None if every is None else min(own, every))
     organization = await registry.get(db, org.organization_id)
     has_account = await account_with_email(db, email) is not None
     content = mails.invitation(organization.name, org.person.name, role, token.text, has_account=has_account)

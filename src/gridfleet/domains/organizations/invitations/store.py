@@ -82,6 +82,16 @@ async def nth_newest(db: Connection, org: OrgScope, n: int) -> datetime | None:
     )
 
 
+async def nth_newest_of_organization_to(db: Connection, org: OrgScope, email: str, n: int) -> datetime | None:
+    """Return the time of the organisation's `n`-th newest invitation to an address; None if there are fewer."""
+    return await fetch_value(
+        db,
+        "SELECT created_at FROM invitation WHERE organization_id = %s AND email = %s"
+        " ORDER BY created_at DESC OFFSET %s LIMIT 1",
+        (org.organization_id, email, n - 1),
+    )
+
+
 async def nth_newest_to(db: Connection, email: str, n: int) -> datetime | None:
     """Return the time of the `n`-th newest invitation to an address, in any organisation; None if there are fewer.
 
