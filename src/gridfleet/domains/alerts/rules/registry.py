@@ -165,4 +165,4 @@ def _check_number(counts: store.RuleCounts, plant_id: UUID | None) -> None:
 
 def _refuse_limited(org: OrgScope) -> None:
     if org.plant_ids is not None:
-        raise Forbidden("A key that is limited to some plants cannot create a rule for all plants.")
+        raise Forbidden("A key that is limited to some plants cannot create, change or delete a rule for all plants.")

@@ -120,8 +120,8 @@ def _verify(keys: SigningKeys | None, request: TokenRequest, now: datetime) -> t
 
 def _refusal(plant: store.TokenPlant, request: TokenRequest, now: datetime, window_seconds: int) -> _Refusal | None:
     if plant.lifecycle_status != Lifecycle.ACTIVE or plant.auth_method != AuthMethod.TOKEN:
-        message = f"Only an ACTIVE plant whose authMethod is TOKEN gets MQTT tokens; this one is {plant.lifecycle_status}."
-        return _Refusal("state", Forbidden(message))
+        is_now = f"this one is {plant.lifecycle_status}, with authMethod {plant.auth_method}"
+        return _Refusal("state", Forbidden(f"Only an ACTIVE plant whose authMethod is TOKEN gets MQTT tokens; {is_now}."))
     off = request.sent_at / 1000 - now.timestamp()
     if abs(off) > window_seconds:
         where = f"sentAt: is {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} the service's clock"
