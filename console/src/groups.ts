@@ -1,4 +1,4 @@
-import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { apiOf, dataOf } from "./api/client";
 import type { components } from "./api/schema";
 
@@ -7,12 +7,21 @@ export type CountedGroup = components["schemas"]["CountedPlantGroup"];
 const MOST = 100;
 const FOUND = 10;
 
-/** The groups of an organisation with the numbers of their plants, the first hundred. */
-export function groupsQuery(organizationId: string) {
+/** A page of the groups of an organisation with the numbers of their plants. */
+export function groupsQuery(organizationId: string, page = 1) {
   return queryOptions({
-    queryKey: [organizationId, "groups"],
+    queryKey: [organizationId, "groups", "page", page],
     queryFn: ({ signal }) =>
-      dataOf(apiOf(organizationId).GET("/api/v1/plant-groups", { params: { query: { limit: MOST } }, signal })),
+      dataOf(apiOf(organizationId).GET("/api/v1/plant-groups", { params: { query: { page, limit: MOST } }, signal })),
+    placeholderData: keepPreviousData,
+  });
+}
+
+export function groupQuery(organizationId: string, id: string) {
+  return queryOptions({
+    queryKey: [organizationId, "groups", id],
+    queryFn: ({ signal }) =>
+      dataOf(apiOf(organizationId).GET("/api/v1/plant-groups/{id}", { params: { path: { id } }, signal })),
   });
 }
 

@@ -1,4 +1,4 @@
-import { queryOptions } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { apiOf, dataOf, inOrganization } from "./api/client";
 import type { components } from "./api/schema";
 
@@ -27,19 +27,20 @@ export const SCOPES: readonly Scope[] = [
   "vcp:write:config",
 ];
 
-const MOST = 100;
+const PAGE = 50;
 
-/** The keys of an organisation, also revoked ones, newest first. */
-export function keysQuery(organizationId: string) {
+/** A page of the keys of an organisation, also revoked ones, newest first. */
+export function keysQuery(organizationId: string, page = 1) {
   return queryOptions({
-    queryKey: [organizationId, "keys"],
+    queryKey: [organizationId, "keys", page],
     queryFn: ({ signal }) =>
       dataOf(
         apiOf(organizationId).GET("/api/v1/partner/api-keys", {
-          params: { header: inOrganization(organizationId), query: { limit: MOST } },
+          params: { header: inOrganization(organizationId), query: { page, limit: PAGE } },
           signal,
         }),
       ),
+    placeholderData: keepPreviousData,
   });
 }
 

@@ -1,5 +1,6 @@
 """Groups: created, filled with plants that a search finds, emptied and deleted."""
 
+import re
 from collections.abc import Callable
 
 from playwright.sync_api import expect
@@ -52,3 +53,17 @@ def test_the_keyboard_stays_at_the_button_whose_dialog_is_closed(
         dialog.get_by_role("button", name="Cancel").press(close)
         expect(dialog).to_have_count(0)
         expect(delete).to_be_focused()
+
+
+def test_every_group_can_be_seen(watched: Watched, user: Callable[..., ConsoleUser], database_url: str) -> None:
+    page, viewer = watched.page, user()
+    for number in range(101):
+        add_group(database_url, viewer.slugs[0], f"Group {number}")
+    viewer.log_in(page, f"/console/o/{viewer.slugs[0]}/groups")
+    rows = page.get_by_role("table").get_by_role("link")
+    expect(rows).to_have_count(100)
+    page.get_by_role("button", name="Older").click()
+    expect(rows).to_have_count(1)
+    watched.check_accessibility()
+    rows.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text(re.compile(r"Group \d+"))

@@ -70,3 +70,25 @@ def test_a_key_that_expires(watched: Watched, database_url: str, user: Callable[
     page.reload()
     expect(row).to_contain_text("expired")
     expect(row.get_by_role("button", name="Revoke")).to_have_count(0)
+
+
+def test_the_oldest_of_many_keys_can_be_revoked(
+    watched: Watched, service: Served, database_url: str, user: Callable[..., ConsoleUser]
+) -> None:
+    page, administrator = watched.page, user(role="ORG_ADMIN")
+    with psycopg.connect(database_url) as db:
+        row = db.execute("SELECT id FROM organization WHERE slug = %s", (administrator.slugs[0],)).fetchone()
+    assert row is not None
+    headers = service.headers | {"x-org-id": str(row[0])}
+    for number in range(101):
+        body = {"name": f"Key {number}", "partnerId": "acme", "scopes": ["plants:read"]}
+        httpx.post(f"{service.url}/api/v1/partner/api-keys", json=body, headers=headers).raise_for_status()
+    administrator.log_in(page, f"/console/o/{administrator.slugs[0]}/partners")
+    for number in (50, 0):
+        page.get_by_role("button", name="Older").click()
+        expect(page.get_by_role("row").filter(has_text=f"Key {number}acme")).to_be_visible()
+    page.get_by_role("button", name="Revoke").click()
+    confirm = page.get_by_role("dialog", name="Revoke Key 0?")
+    confirm.get_by_label("Type “Key 0” to confirm").fill("Key 0")
+    confirm.get_by_role("button", name="Revoke").click()
+    expect(page.get_by_role("row").filter(has_text="Key 0")).to_contain_text("revoked")

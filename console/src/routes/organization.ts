@@ -5,7 +5,7 @@ import { fleetSearch } from "../searches/fleet";
 import { listSearch } from "../searches/list";
 import { newPlantSearch } from "../searches/new-plant";
 import { newTemplateSearch } from "../searches/new-template";
-import { rulesSearch } from "../searches/rules";
+import { pageSearch } from "../searches/page";
 import { sitesSearch } from "../searches/trading";
 import { organization } from "./frames";
 import { plantPages } from "./plant";
@@ -41,7 +41,7 @@ const alert = createRoute({
 const rules = createRoute({
   getParentRoute: () => organization,
   path: "/rules",
-  validateSearch: rulesSearch,
+  validateSearch: pageSearch,
   component: lazyRouteComponent(() => import("../screens/rules"), "RulesScreen"),
 });
 
@@ -85,6 +85,7 @@ const editTemplate = createRoute({
 const groups = createRoute({
   getParentRoute: () => organization,
   path: "/groups",
+  validateSearch: pageSearch,
   component: lazyRouteComponent(() => import("../screens/groups"), "GroupsScreen"),
 });
 
@@ -104,6 +105,7 @@ const trading = createRoute({
 const partners = createRoute({
   getParentRoute: () => organization,
   path: "/partners",
+  validateSearch: pageSearch,
   component: lazyRouteComponent(() => import("../screens/partners"), "PartnersScreen"),
 });
 

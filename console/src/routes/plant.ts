@@ -4,6 +4,7 @@ import { auditSearch } from "../searches/audit";
 import { energySearch } from "../searches/energy";
 import { historySearch } from "../searches/history";
 import { listSearch } from "../searches/list";
+import { pageSearch } from "../searches/page";
 import { siteSearch } from "../searches/trading";
 import { organization } from "./frames";
 
@@ -64,7 +65,7 @@ const plantCredentials = createRoute({
 const plantMessages = createRoute({
   getParentRoute: () => plant,
   path: "/messages",
-  validateSearch: listSearch,
+  validateSearch: pageSearch,
   component: lazyRouteComponent(() => import("../screens/plant-messages"), "PlantMessagesScreen"),
 });
 

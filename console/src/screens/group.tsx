@@ -1,7 +1,7 @@
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { apiOf, dataOf } from "../api/client";
-import { groupsQuery, membersOfGroupQuery } from "../groups";
+import { groupQuery, membersOfGroupQuery } from "../groups";
 import { useTexts } from "../i18n";
 import { mayAct } from "../session";
 import { Failure } from "../ui/failure";
@@ -23,7 +23,7 @@ export function GroupScreen() {
   const { slug, groupId } = route.useParams();
   const { user, organization } = route.useRouteContext();
   const mayChange = mayAct(user, organization, "OPERATOR");
-  const group = useQuery(groupsQuery(organization.id)).data?.data.find(({ id }) => id === groupId);
+  const group = useQuery(groupQuery(organization.id, groupId));
   const members = useInfiniteQuery(membersOfGroupQuery(organization.id, groupId));
   const plants = members.data?.pages.flatMap(({ data }) => data);
   const ids = new Set(plants?.map(({ id }) => id));
@@ -42,7 +42,7 @@ export function GroupScreen() {
   });
   return (
     <>
-      <SubPageHead title={group?.name ?? texts.groups.group} organization={organization}>
+      <SubPageHead title={group.data?.name ?? texts.groups.group} organization={organization}>
         <Link to="/o/$slug/groups" params={{ slug }}>
           {texts.groups.title}
         </Link>

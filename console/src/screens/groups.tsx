@@ -10,6 +10,7 @@ import { Confirm } from "../ui/dialog";
 import { Failure } from "../ui/failure";
 import { Form } from "../ui/form";
 import { PageHead } from "../ui/page-head";
+import { Pager } from "../ui/pager";
 import { ListTable } from "../ui/table";
 
 const route = getRouteApi("/inside/o/$slug/groups");
@@ -20,10 +21,12 @@ export function GroupsScreen() {
   const locale = useLocale();
   const queryClient = useQueryClient();
   const { slug } = route.useParams();
+  const { page } = route.useSearch();
+  const navigate = route.useNavigate();
   const { user, organization } = route.useRouteContext();
-  const groups = useQuery(groupsQuery(organization.id));
+  const groups = useQuery(groupsQuery(organization.id, page));
   const [deleting, setDeleting] = useState<CountedGroup | null>(null);
-  const reload = () => queryClient.invalidateQueries(groupsQuery(organization.id));
+  const reload = () => queryClient.invalidateQueries({ queryKey: [organization.id, "groups"] });
   const create = useMutation({
     mutationFn: (name: string) => dataOf(apiOf(organization.id).POST("/api/v1/plant-groups", { body: { name } })),
     onSuccess: reload,
@@ -72,6 +75,7 @@ export function GroupsScreen() {
           </tr>
         )}
       </ListTable>
+      <Pager meta={groups.data?.meta} onPage={(next) => navigate({ search: { page: next } })} />
       {deleting !== null && (
         <Confirm
           title={texts.groups.deleteTitle(deleting.name)}

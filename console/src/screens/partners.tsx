@@ -13,6 +13,7 @@ import { CheckField, Field, TextField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { PageHead } from "../ui/page-head";
+import { Pager } from "../ui/pager";
 import { type Secrets, SecretsDialog } from "../ui/secret";
 import { ListTable } from "../ui/table";
 import { ForAdministrators } from "./for-administrators";
@@ -37,7 +38,9 @@ function Partners() {
   const now = useNow(1);
   const queryClient = useQueryClient();
   const { organization } = route.useRouteContext();
-  const keys = useQuery(keysQuery(organization.id));
+  const { page } = route.useSearch();
+  const navigate = route.useNavigate();
+  const keys = useQuery(keysQuery(organization.id, page));
   const [isAdding, setIsAdding] = useState(false);
   const [created, setCreated] = useState<CreatedKey | null>(null);
   const [revoking, setRevoking] = useState<ApiKey | null>(null);
@@ -85,6 +88,7 @@ function Partners() {
           </tr>
         )}
       </ListTable>
+      <Pager meta={keys.data?.meta} onPage={(next) => navigate({ search: { page: next } })} />
       {isAdding && <NewKey onClose={() => setIsAdding(false)} onCreated={setCreated} />}
       {created !== null && <SecretsDialog secrets={secretsOf(created, texts)} onClose={() => setCreated(null)} />}
       {revoking !== null && (
@@ -99,7 +103,7 @@ function Partners() {
                 params: { header: inOrganization(organization.id), path: { id: revoking.id } },
               }),
             );
-            await queryClient.invalidateQueries(keysQuery(organization.id));
+            await queryClient.invalidateQueries({ queryKey: [organization.id, "keys"] });
           }}
           onClose={() => setRevoking(null)}
         />
@@ -141,7 +145,7 @@ function NewKey({ onClose, onCreated }: { onClose: () => void; onCreated: (creat
     onSuccess: async (created) => {
       onClose();
       onCreated(created);
-      await queryClient.invalidateQueries(keysQuery(organization.id));
+      await queryClient.invalidateQueries({ queryKey: [organization.id, "keys"] });
     },
   });
   return (

@@ -4,7 +4,7 @@ import { auditSearch } from "./audit";
 import { listSearch } from "./list";
 import { loginSearch } from "./login";
 import { newPlantSearch } from "./new-plant";
-import { rulesSearch } from "./rules";
+import { pageSearch } from "./page";
 import { siteSearch, sitesSearch } from "./trading";
 import { textOf } from "./values";
 
@@ -54,7 +54,7 @@ test("a link to a site keeps what exists", () => {
 
 test("objects that convert to nothing are no numbers", () => {
   const object = JSON.parse('{"toString": 1, "valueOf": 1}');
-  expect(rulesSearch({ page: object })).toEqual({});
+  expect(pageSearch({ page: object })).toEqual({});
   expect(siteSearch({ hours: object, page: object })).toEqual({});
   expect(newPlantSearch({ plant: PLANT, step: object })).toEqual({ plant: PLANT, step: 2 });
 });
@@ -71,7 +71,7 @@ test("halves of characters are left out of a text", () => {
 });
 
 test("a link to rules keeps a page that may exist", () => {
-  expect([rulesSearch({ page: "3" }), rulesSearch({ page: 1 }), rulesSearch({ page: "x" })]).toEqual([
+  expect([pageSearch({ page: "3" }), pageSearch({ page: 1 }), pageSearch({ page: "x" })]).toEqual([
     { page: 3 },
     {},
     {},

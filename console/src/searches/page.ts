@@ -1,11 +1,12 @@
 import { pageOf } from "./values";
 
-export interface RulesSearch {
+/** What the URL says about a list that has pages alone. */
+export interface PageSearch {
   /** From 1. */
   page?: number | undefined;
 }
 
 /** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
-export function rulesSearch({ page }: Record<string, unknown>): RulesSearch {
+export function pageSearch({ page }: Record<string, unknown>): PageSearch {
   return { page: pageOf(page) };
 }
