@@ -18,3 +18,11 @@ export function joined(values: readonly (number | null)[]): (number | null | und
   });
   return result;
 }
+
+/** Return the indexes of values between two gaps: no line shows them. `values` are as `joined` returns them. */
+export function aloneIn(values: ArrayLike<number | null | undefined>): number[] {
+  const isGap = (index: number) => index < 0 || index >= values.length || values[index] === null;
+  return Array.from(values).flatMap((value, index) =>
+    typeof value === "number" && isGap(index - 1) && isGap(index + 1) ? [index] : [],
+  );
+}

@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { joined } from "../format/gaps";
+import { aloneIn, joined } from "../format/gaps";
 import { number } from "../format/quantities";
 import { axisLabels } from "../format/times";
 import { useLocale } from "../i18n";
@@ -111,7 +111,7 @@ function options(
         const scale = `y-${unit ?? ""}`;
         const stroke = colourOf(index, theme);
         return [
-          { label: metric, scale, stroke, width: 1.5, spanGaps: false },
+          { label: metric, scale, stroke, width: 1.5, spanGaps: false, points: { filter: pointsOf } },
           { scale, stroke: "transparent", points: { show: false } },
           { scale, stroke: "transparent", points: { show: false } },
         ];
@@ -122,6 +122,11 @@ function options(
       fill: `${colourOf(index, theme)}30`,
     })),
   };
+}
+
+/** Return which values are drawn as points: all of a short chart, in a long one those that no line shows. */
+function pointsOf({ data }: uPlot, series: number, areAllShown: boolean): number[] | null {
+  return areAllShown ? null : aloneIn(data[series] ?? []);
 }
 
 /** Return the range of a scale that shows all values, and the levels. */
