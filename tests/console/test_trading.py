@@ -135,7 +135,7 @@ def test_trading_is_configured_enabled_synced_and_disabled(
     esm.get_by_role("button", name="Enable trading").click()
     expect(esm).to_contain_text("Enabled")
     esm.get_by_role("button", name="Sync the plants now").click()
-    expect(esm).to_contain_text("plants updated")
+    expect(esm).to_contain_text("Plants updated")
 
     esm.get_by_role("button", name="Disable trading").click()
     confirm = page.get_by_role("dialog", name="Disable trading of Organisation 1?")

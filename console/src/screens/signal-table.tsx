@@ -83,7 +83,7 @@ function Properties({ signal }: { signal: Signal }) {
   const parts = [
     unit,
     scale !== undefined && `× ${number(scale)}`,
-    offset !== undefined && `+ ${number(offset)}`,
+    offset !== undefined && (offset < 0 ? `− ${number(-offset)}` : `+ ${number(offset)}`),
     limits && `${limits[0]} … ${limits[1]}`,
     kind === "counter" && texts.templates.kinds.counter,
     role !== undefined && texts.templates.roles[role],

@@ -125,7 +125,7 @@ export const trading: typeof english = {
     deviation: "Mittlere Abweichung",
     difference: "Differenz",
     compared: (quarters, zone) =>
-      `Summen der ${quarters} Viertelstunden, die beides haben, positiv aus dem Netz. Zeiten in ${zone}. Ziehen vergrößert.`,
+      `Summen der Viertelstunden, die beides haben (${quarters}), positiv aus dem Netz. Zeiten in ${zone}. Ziehen vergrößert.`,
     noAdherence: "In dieser Zeit wurde nichts angefordert, und der Zähler GRID hat nichts gezählt.",
     numbers: "In Zahlen",
     log: "Befehle der Partner",

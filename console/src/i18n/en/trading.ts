@@ -66,7 +66,7 @@ export const trading = {
     disableConsequence:
       "The queues of all partners are deleted at once, with the events in them, and the periodic sync stops. Modes and schedules that partners have set stay.",
     sync: "Sync the plants now",
-    synced: (synced: number, errors: number) => `${synced} plants updated, ${errors} errors.`,
+    synced: (synced: number, errors: number) => `Plants updated: ${synced}, errors: ${errors}.`,
     sites: "Sites",
     site: "Site",
     state: "State",
@@ -123,7 +123,7 @@ export const trading = {
     deviation: "Mean deviation",
     difference: "Difference",
     compared: (quarters: number, zone: string) =>
-      `Sums of the ${quarters} quarters of an hour that have both, positive from the grid. Times in ${zone}. Drag to zoom.`,
+      `Sums of the quarters of an hour that have both (${quarters}), positive from the grid. Times in ${zone}. Drag to zoom.`,
     noAdherence: "In this time nothing was ordered, and the meter GRID counted nothing.",
     numbers: "In numbers",
     log: "Commands of partners",
