@@ -70,11 +70,12 @@ def test_a_database_without_its_keyring_gets_no_new_one(home: Path) -> None:
     assert (home / "secrets" / "keys").read_text() == ""
 
 
-def test_a_keyring_of_another_database_is_reported(database_url: str, home: Path) -> None:
+@pytest.mark.parametrize("words", [("setup", "database"), ("serve",)])
+def test_a_keyring_of_another_database_is_reported(database_url: str, home: Path, words: tuple[str, ...]) -> None:
     environment = {"GRIDFLEET_HOME": home, "GRIDFLEET_DATABASE_URL": database_url}
     first = gridfleet("setup", "database", environment={**environment, "GRIDFLEET_KEYS": Keyring.generate()})
     assert first.returncode == 0, first.stderr
-    done = gridfleet("setup", "database", environment={**environment, "GRIDFLEET_KEYS": Keyring.generate()})
+    done = gridfleet(*words, environment={**environment, "GRIDFLEET_KEYS": Keyring.generate()})
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
     assert "does not belong to this database" in line

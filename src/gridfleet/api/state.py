@@ -23,10 +23,11 @@ from gridfleet.kernel.cache import Cache, MemoryBackend, RedisBackend
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.db.replica import Replica
 from gridfleet.kernel.mail.queue import MailQueue
+from gridfleet.kernel.outages import WrongSetting
 from gridfleet.kernel.outbound.sending import Outbound
 from gridfleet.kernel.rate_limit import RateLimiter
 from gridfleet.kernel.redis_link import RedisLink
-from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
 from gridfleet.kernel.security.passwords import Passwords
 from gridfleet.kernel.settings import Settings
 
@@ -97,8 +98,7 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
             opened(name="gridfleet-reserved", size=_RESERVED_SIZE) as reserved,
             _open_replica(settings, reserved) as replica,
         ):
-            async with database.transaction() as db:
-                await ensure_authority(db, keyring)
+            await _require_authority(database, keyring)
             shares = ConnectionShares(database, size // 2)
             yield AppState(
                 settings=settings,
@@ -137,3 +137,12 @@ async def _open_replica(settings: Settings, primary: Database) -> AsyncIterator[
     size = settings.database_pool_size
     async with open_database(url, name="gridfleet-history", size=size, wait_seconds=_REPLICA_WAIT_SECONDS) as database:
         yield Replica(database, primary, settings.database_read_lag_seconds)
+
+
+async def _require_authority(database: Database, keyring: Keyring) -> None:
+    async with database.transaction() as db:
+        try:
+            await ensure_authority(db, keyring)
+        except (DecryptionFailed, UnknownKeyVersion) as error:
+            reason = f"the keyring (GRIDFLEET_KEYS, else secrets/keys) does not belong to this database: {error}"
+            raise WrongSetting(reason) from None
