@@ -187,7 +187,7 @@ async def test_a_taken_port_is_named(service: Served) -> None:
         strict = False
 
     run: Callable[[AppState], Any] = serve
-    with pytest.raises(OSError, match=f"port {service.settings.http_port} of 127.0.0.1 is taken"):
+    with pytest.raises(OSError, match=f"port {service.settings.http_port} of 127.0.0.1 is taken .*: set GRIDFLEET_HTTP_PORT"):
         await asyncio.wait_for(run(cast("AppState", State())), 5)
 
 

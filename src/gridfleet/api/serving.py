@@ -52,8 +52,8 @@ async def serve(state: AppState, *, shared_ports: bool = False) -> None:
         (create_internal_app(state, shared_ports=shared_ports), settings.internal_host, settings.internal_port),
     ]
     if not shared_ports:
-        for _, host, port in listeners:
-            _require_free(host, port)
+        _require_free("GRIDFLEET_HTTP_PORT", settings.http_host, settings.http_port)
+        _require_free("GRIDFLEET_INTERNAL_PORT", settings.internal_host, settings.internal_port)
     servers = [_server(settings, *listener) for listener in listeners]
     running: list[asyncio.Task[Any]] = [asyncio.create_task(server.serve()) for server in servers]
     try:
@@ -114,7 +114,7 @@ def _server(settings: Settings, app: Any, host: str, port: int) -> Server:
     )
 
 
-def _require_free(host: str, port: int) -> None:
+def _require_free(setting: str, host: str, port: int) -> None:
     # Granian sets SO_REUSEPORT, so a second server would silently share the port with the first.
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, protocol) as probe:
@@ -122,4 +122,5 @@ def _require_free(host: str, port: int) -> None:
         try:
             probe.bind(address)
         except OSError as error:
-            raise OSError(error.errno, f"port {port} of {host} is taken: {error.strerror}") from None
+            reason = f"port {port} of {host} is taken ({error.strerror}): set {setting} to another one"
+            raise OSError(error.errno, reason) from None
