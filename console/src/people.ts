@@ -31,16 +31,18 @@ export function membersQuery(organizationId: string, { q, page }: ListSearch) {
   });
 }
 
-export function invitationsQuery(organizationId: string) {
+/** A page of the invitations of an organisation, newest first. */
+export function invitationsQuery(organizationId: string, page: number) {
   return queryOptions({
-    queryKey: [organizationId, "invitations"],
+    queryKey: [organizationId, "invitations", page],
     queryFn: ({ signal }) =>
       dataOf(
         api.GET("/api/v1/invitations", {
-          params: { header: inOrganization(organizationId), query: { limit: MOST } },
+          params: { header: inOrganization(organizationId), query: { page, limit: MOST } },
           signal,
         }),
       ),
+    placeholderData: keepPreviousData,
   });
 }
 

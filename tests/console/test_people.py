@@ -73,6 +73,26 @@ def test_members_beyond_a_page_are_reached(watched: Watched, administrator: Cons
     watched.check_accessibility()
 
 
+def test_invitations_beyond_a_page_are_reached(watched: Watched, administrator: ConsoleUser, database_url: str) -> None:
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "INSERT INTO invitation (id, organization_id, email, role, token_hash, invited_by, expires_at, created_at)"
+            " SELECT gen_random_uuid(), o.id, format('invited-%%s@example.com', n), 'VIEWER', sha256(n::text::bytea),"
+            " m.user_id, now() + interval '7 days', now() - n * interval '1 second'"
+            " FROM organization o JOIN membership m ON m.organization_id = o.id, generate_series(1, 110) n WHERE o.slug = %s",
+            [administrator.slugs[0]],
+        )
+    page = watched.page
+    open_screen(page, "People", "People")
+    invitations = page.get_by_role("region", name="Invitations")
+    expect(invitations.get_by_role("rowheader")).to_have_count(100)
+    invitations.get_by_role("button", name="Older").click()
+    expect(invitations.get_by_role("rowheader").last).to_have_text("invited-110@example.com")
+    invitations.get_by_role("row").filter(has_text="invited-110@").get_by_role("button", name="Revoke").click()
+    expect(invitations.get_by_role("row").filter(has_text="invited-110@")).to_contain_text("Revoked")
+    watched.check_accessibility()
+
+
 def test_members_are_found_change_roles_and_leave(
     watched: Watched, service: Served, administrator: ConsoleUser, user: User
 ) -> None:

@@ -140,8 +140,9 @@ function Invitations() {
   const queryClient = useQueryClient();
   const { organization } = route.useRouteContext();
   const header = inOrganization(organization.id);
-  const invitations = useQuery(invitationsQuery(organization.id));
-  const reload = () => queryClient.invalidateQueries(invitationsQuery(organization.id));
+  const [page, setPage] = useState(1);
+  const invitations = useQuery(invitationsQuery(organization.id, page));
+  const reload = () => queryClient.invalidateQueries({ queryKey: [organization.id, "invitations"] });
   const invite = useMutation({
     mutationFn: (body: { email: string; role: Role }) =>
       dataOf(api.POST("/api/v1/invitations", { params: { header }, body })),
@@ -205,6 +206,7 @@ function Invitations() {
           </tr>
         )}
       </ListTable>
+      <Pager meta={invitations.data?.meta} onPage={setPage} />
     </Section>
   );
 }
