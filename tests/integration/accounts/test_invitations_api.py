@@ -231,6 +231,18 @@ async def test_an_organisation_cannot_keep_others_from_inviting_an_address(invit
     assert len(await mails_to(people.service.state, EMAIL)) == 10 + registry.SHARE_A_DAY
 
 
+async def test_invitations_at_the_same_moment_do_not_exceed_the_maximum(inviter: Inviting) -> None:
+    people = inviter.people
+    others = [Inviting(people, inviter.boss, await people.organization(ORG_ADMIN=inviter.boss)) for _ in range(4)]
+    for one in others:
+        for _ in range(registry.SHARE_A_DAY):
+            await one.revoke(await one.invite())
+    calls = [people.call("POST", "/invitations", {"email": EMAIL}, who=one.boss, org=one.org.id) for one in others]
+    answers = await asyncio.gather(*calls)
+    assert sorted(answer.status_code for answer in answers) == [201] * 2 + [429] * 2
+    assert len(await mails_to(people.service.state, EMAIL)) == registry.MOST_A_DAY
+
+
 async def test_an_accepted_invitation_is_revocable_until_it_is_used(inviter: Inviting) -> None:
     made = await inviter.invite(role="ORG_ADMIN")
     token = await inviter.token()

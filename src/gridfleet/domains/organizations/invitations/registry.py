@@ -76,7 +76,7 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
     if invitation is None:
         raise InvitationPending
     refuse_within_a_day(await store.nth_newest(db, org, MOST_OF_ORGANIZATION_A_DAY + 1))
-    if (own := await store.nth_newest_of_organization_to(db, org, email, SHARE_A_DAY + 1)) is not None:
+    if (own := await store.nth_newest(db, org, SHARE_A_DAY + 1, email)) is not None:
         every = await store.nth_newest_to(db, email, MOST_A_DAY + 1)
         refuse_within_a_day(None if every is None else min(own, every))
     organization = await registry.get(db, org.organization_id)

@@ -73,21 +73,12 @@ async def insert(
     return await cursor.fetchone()
 
 
-async def nth_newest(db: Connection, org: OrgScope, n: int) -> datetime | None:
-    """Return the time of the organisation's `n`-th newest invitation; None if there are fewer."""
+async def nth_newest(db: Connection, org: OrgScope, n: int, email: str | None = None) -> datetime | None:
+    """Return the time of the organisation's `n`-th newest invitation, with `email` of those to it; None if there are fewer."""
     return await fetch_value(
         db,
-        "SELECT created_at FROM invitation WHERE organization_id = %s ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
-        (org.organization_id, n - 1),
-    )
-
-
-async def nth_newest_of_organization_to(db: Connection, org: OrgScope, email: str, n: int) -> datetime | None:
-    """Return the time of the organisation's `n`-th newest invitation to an address; None if there are fewer."""
-    return await fetch_value(
-        db,
-        "SELECT created_at FROM invitation WHERE organization_id = %s AND email = %s"
-        " ORDER BY created_at DESC OFFSET %s LIMIT 1",
+        "SELECT created_at FROM invitation WHERE organization_id = %s AND email = coalesce(%s, email)"
+        " ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
         (org.organization_id, email, n - 1),
     )
 
