@@ -1,4 +1,4 @@
-import { QueryClient } from "@tanstack/react-query";
+import { MutationCache, notifyManager, QueryClient } from "@tanstack/react-query";
 import { createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import { ApiError } from "./api/error";
 import { firstOrganization } from "./organizations";
@@ -9,7 +9,16 @@ import { LoginScreen } from "./screens/login";
 import { loginSearch } from "./searches/login";
 import { ErrorPage, LoadingPage, NotFoundPage } from "./ui/pages";
 
+// Not by a timer, which comes after a second click: the button of a request that is under way is disabled by then.
+notifyManager.setScheduler(queueMicrotask);
+
 export const queryClient = new QueryClient({
+  mutationCache: new MutationCache({
+    // Someone else has deleted it: what lists it is read again.
+    onError: async (error) => {
+      if (error instanceof ApiError && error.status === 404) await queryClient.invalidateQueries();
+    },
+  }),
   defaultOptions: {
     queries: {
       // A refusal stays one; only a service that cannot be reached or is overloaded is asked again.

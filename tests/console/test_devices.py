@@ -81,6 +81,37 @@ def test_a_device_is_found_changed_commanded_and_deleted(watched: Watched, user:
     assert ("BAT07",) not in rows
 
 
+def test_a_second_click_sends_no_second_command(watched: Watched, user: User, database_url: str) -> None:
+    add_system_templates(database_url)
+    operator = user(role="OPERATOR")
+    [plant_id] = add_plants(database_url, operator.slugs[0], "Barn")
+    add_batteries(database_url, plant_id)
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "UPDATE sub_device SET template_id = (SELECT id FROM device_template WHERE name = 'Gridfleet battery')"
+            " WHERE plant_id = %s AND external_id = 'BAT60'",
+            (plant_id,),
+        )
+    page = watched.page
+    operator.log_in(page, f"/console/o/{operator.slugs[0]}/plants/{plant_id}/devices")
+    page.get_by_role("row").filter(has_text="BAT60").get_by_role("button", name="Send a command").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Action").select_option("Stop")
+    # Of two clicks that wait for a busy page, the second one comes before any timer, after all microtasks.
+    dialog.get_by_role("button", name="Send", exact=True).evaluate(
+        """async button => {
+          button.click();
+          for (let task = 0; task < 50; task++) await null;
+          button.click();
+        }"""
+    )
+    expect(dialog).to_have_count(0)
+    watched.wait_until_loaded()
+    with psycopg.connect(database_url) as db:
+        rows = db.execute("SELECT 1 FROM plant_command WHERE plant_id = %s", (plant_id,)).fetchall()
+    assert len(rows) == 1
+
+
 def test_who_may_only_see_devices_gets_no_buttons(watched: Watched, user: User, database_url: str) -> None:
     viewer = user(role="VIEWER")
     [plant_id] = add_plants(database_url, viewer.slugs[0], "Barn")

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+import psycopg
 from playwright.sync_api import expect
 
 from support.clients.console_user import ConsoleUser, add_group, add_plants
@@ -36,6 +37,22 @@ def test_a_group_is_created_filled_and_deleted(watched: Watched, user: Callable[
     page.get_by_role("button", name="Delete").click()
     dialog = page.get_by_role("dialog", name="Delete Barns?")
     dialog.get_by_label("Type “Barns” to confirm").fill("Barns")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("There are no groups.")).to_be_visible()
+
+
+def test_a_group_that_another_person_has_deleted_leaves_the_list(
+    watched: Watched, user: Callable[..., ConsoleUser], database_url: str
+) -> None:
+    page, operator = watched.page, user(role="OPERATOR")
+    group_id = add_group(database_url, operator.slugs[0], "North")
+    operator.log_in(page, f"/console/o/{operator.slugs[0]}/groups")
+    page.get_by_role("button", name="Delete").click()
+    dialog = page.get_by_role("dialog", name="Delete North?")
+    dialog.get_by_label("Type “North” to confirm").fill("North")
+    with psycopg.connect(database_url) as db:
+        db.execute("DELETE FROM plant_group WHERE id = %s", (group_id,))
+    watched.allowed.append("404")
     dialog.get_by_role("button", name="Delete").click()
     expect(page.get_by_text("There are no groups.")).to_be_visible()
 

@@ -57,7 +57,7 @@ def barn(database_url: str, organization: UUID) -> UUID:
             "INSERT INTO vcp_site (plant_id, constraints, fallback_mode, fallback_after_seconds, override_mode,"
             " override_set_by, override_set_at, schedule_id, schedule_revision, schedule_active, opened_at)"
             " VALUES (%s, %s, 'BACKUP', 600, 'EMERGENCY_STOP', 'key', now(), 'day', 2, true, %s)",
-            (plant, Jsonb({"importLimitKw": 12.5}), now - 4 * HOUR),
+            (plant, Jsonb({"importLimitKw": 1234.5, "socMinPct": 15.5}), now - 4 * HOUR),
         )
         for step in steps:
             begin = datetime.fromisoformat(step["start"])
@@ -187,7 +187,8 @@ def test_a_site_shows_its_schedule_then_and_now_its_power_and_its_commands(
     page.get_by_role("link", name="Barn").click()
     present = page.get_by_role("region", name="Set by partners")
     expect(present).to_contain_text("Emergency stop until it is released")
-    expect(present).to_contain_text("12.5 kW")
+    expect(present).to_contain_text("1,234.5 kW")
+    expect(present).to_contain_text("15.5 %")
 
     schedule = page.get_by_role("region", name="Schedule")
     expect(schedule).to_contain_text("day, revision 2")

@@ -37,7 +37,8 @@ export function number(value: number | null | undefined, locale: string): string
 }
 
 /** Return a number as a user entered it, without rounding, and its unit: `49.85 Hz`. */
-export function exact(value: number, unit: string | null, locale: string): string {
+export function exact(value: number | null | undefined, unit: string | null, locale: string): string {
+  if (value === null || value === undefined) return MISSING;
   const text = new Intl.NumberFormat(locale, { maximumSignificantDigits: 15 }).format(value);
   return unit ? `${text}\u00a0${unit}` : text;
 }

@@ -1,4 +1,4 @@
-import { number, percent, power } from "../format/quantities";
+import { exact, number } from "../format/quantities";
 import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import type { SiteConfiguration } from "../trading";
@@ -11,12 +11,12 @@ export function SitePresent({ site, timeZone }: { site: SiteConfiguration; timeZ
   const locale = useLocale();
   const { modeOverride: override, fallback, constraints } = site;
   const limits: [string, string][] = [
-    [texts.trading.limits.import, power(constraints.importLimitKw, locale)],
-    [texts.trading.limits.export, power(constraints.exportLimitKw, locale)],
-    [texts.trading.limits.charge, power(constraints.chargeMaxKw, locale)],
-    [texts.trading.limits.discharge, power(constraints.dischargeMaxKw, locale)],
-    [texts.trading.limits.socMin, percent(constraints.socMinPct, locale)],
-    [texts.trading.limits.socMax, percent(constraints.socMaxPct, locale)],
+    [texts.trading.limits.import, exact(constraints.importLimitKw, "kW", locale)],
+    [texts.trading.limits.export, exact(constraints.exportLimitKw, "kW", locale)],
+    [texts.trading.limits.charge, exact(constraints.chargeMaxKw, "kW", locale)],
+    [texts.trading.limits.discharge, exact(constraints.dischargeMaxKw, "kW", locale)],
+    [texts.trading.limits.socMin, exact(constraints.socMinPct, "%", locale)],
+    [texts.trading.limits.socMax, exact(constraints.socMaxPct, "%", locale)],
   ];
   return (
     <Section title={texts.trading.present} isCard>

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
-import { percent, sign, unsignedPower } from "../format/quantities";
+import { exact, sign, unsignedPower } from "../format/quantities";
 import { dateTime } from "../format/times";
 import { localText, parseLocal } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
@@ -112,7 +112,7 @@ export function SiteSchedule({ timeZone }: { timeZone: string }) {
                   {batteryPower(block.pBatMin)} – {batteryPower(block.pBatMax)}
                 </td>
                 <td className="number">
-                  {percent(block.socMin, locale)} – {percent(block.socMax, locale)}
+                  {exact(block.socMin, "%", locale)} – {exact(block.socMax, "%", locale)}
                 </td>
               </tr>
             ))}
