@@ -153,12 +153,13 @@ DATABASE_CONNECTIONS = Gauge(
 )
 DATABASE_REPLICA_LAG_SECONDS = Gauge(
     "gridfleet_database_replica_lag_seconds",
-    "How far the replica of the database lags, by less than two seconds too much; infinite if it is away, 0 without one.",
+    "How far the replica of the database lags; up to two seconds more than the real lag. Infinite if the replica is"
+    " unavailable, 0 without one.",
 )
 HISTORY_READS = Counter(
     "gridfleet_history_reads_total",
-    "Reads of history by result. replica: read there; repeated: at the primary, because the replica failed or lagged too far;"
-    " primary: at the primary alone.",
+    "Reads of history by result. replica: at the replica; repeated: first at the replica, which failed or lagged too far,"
+    " then at the primary; primary: at the primary only.",
     ["result"],
 )
 DATABASE_WAITING = Gauge(
