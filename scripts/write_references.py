@@ -80,6 +80,7 @@ TOPICS = {
         "http_",
         "public_url",
         "trusted_proxies",
+        "cors_",
         "internal_",
         "keys",
         "admin_",
@@ -114,6 +115,7 @@ TOPICS = {
         "account_",
         "partner_",
         "mqtt_token_",
+        "tokens_",
         "signature_window_",
         "esm_",
     ),
@@ -314,6 +316,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _default(name: str, setting: FieldInfo) -> str:
     if setting.default_factory is not None:
         return COMPUTED[name]
+    if isinstance(setting.default, bool):
+        return f"`{str(setting.default).lower()}`"
     return "–" if setting.default in (None, "", ()) else f"`{setting.default}`"
 
 

@@ -65,7 +65,7 @@ class Settings(BaseSettings):
         None, description="Private key (PEM) of that certificate, not encrypted; required with `GRIDFLEET_HTTP_CERTIFICATE`."
     )
     http_connections: int = Field(
-        8_192, ge=16, description="Maximum number of connections of a listener; further ones wait to be accepted."
+        8_192, ge=16, description="Maximum number of connections of a listener; further ones wait until another one ends."
     )
     http_drain_seconds: int = Field(
         0,
@@ -74,7 +74,11 @@ class Settings(BaseSettings):
         description="How long `serve` takes requests after SIGTERM while `/api/v1/health` returns 503, so that a load balancer "
         "sends new requests to another process. The listeners close afterwards.",
     )
-    public_url: str = Field("", description="Base URL of links and cookies; default `http://localhost:{http_port}`.")
+    public_url: str = Field(
+        "",
+        description="Base URL of links and cookies; default `http://localhost:{http_port}`, with `GRIDFLEET_HTTP_CERTIFICATE`"
+        " `https://`.",
+    )
     internal_host: str = Field(
         "127.0.0.1",
         description="Address of the internal listener (the broker's authorisation requests, `/metrics`). Never make it public.",
@@ -209,13 +213,14 @@ class Settings(BaseSettings):
     trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(
         (),
         description="Networks of the reverse proxies in front of the REST API, such as `10.0.0.0/8,::1/128`. The service trusts"
-        " the callers that they name in `x-forwarded-for`.",
+        " the client addresses that they send in `x-forwarded-for`.",
     )
 
     cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
         description="Origins whose pages may call the REST API from a browser, such as `https://app.example.com`, or `*` for"
-        " all. Never with cookies: such a page sends a token or an API key in a header. If empty, no other origin's page may.",
+        " all. Never with cookies: such a page sends a token or an API key in a header. If empty, only the service's"
+        " own pages may.",
     )
 
     ingest_shards: int = Field(8, ge=1, le=64, description="Number of queues that plants' messages are distributed to.")
