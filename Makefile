@@ -81,7 +81,7 @@ soak: $(DEVELOPMENT) ## Keep 1,000 plants at work for a quarter of an hour: no e
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
 	$(RUN)/python -m bench.soak $(ARGS)
 
-audit: $(DEVELOPMENT) ## Ask what is known against the locked packages, and write build/sbom.json
+audit: $(DEVELOPMENT) ## Check the locked packages for known vulnerabilities, and write build/sbom.json
 	$(RUN)/python scripts/audit.py
 
 lock: $(RUNTIME) ## Choose the newest versions that fit and write the lock files

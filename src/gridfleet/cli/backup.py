@@ -42,10 +42,10 @@ def register(application: typer.Typer) -> None:
 def backup(
     file: Annotated[Path, typer.Argument(help="File to write. It must not exist yet.", dir_okay=False)],
 ) -> None:
-    """Write the home folder's database, keys and certificates into one file. The service may be running.
+    """Write the home folder's database, keys, certificates and mails into one file. The service may be running.
 
     Only its owner can read the file: it contains every secret of the deployment. It does not contain messages that wait in the
-    broker, the simulator's folder and logs. Back up a database of your own (GRIDFLEET_DATABASE_URL) with its own tools.
+    broker, the simulator's folder or logs. Back up a database of your own (GRIDFLEET_DATABASE_URL) with its own tools.
     """
     settings = load_settings()
     with _complaints():

@@ -73,7 +73,7 @@ def scale_out(
     """Store telemetry with TimescaleDB: print the plan, and carry it out with --apply. Citus is not supported and refused.
 
     Each step is a transaction. Repeat the command after an interruption, after a restore, and after a change to the edition of
-    TimescaleDB that compresses: only what is left is done.
+    TimescaleDB that compresses: it executes only the steps that are still necessary.
     """
     from gridfleet.domains.telemetry.hypertables import HYPERTABLES
     from gridfleet.kernel.db import scale_out as scaling

@@ -26,15 +26,15 @@ def send(
             help="What is measured, such as BAT1.soc=61. FIELD=VALUE is a field of the plant itself.",
         ),
     ],
-    timeout: Annotated[float, typer.Option(min=1, max=600, help="Seconds until the broker must have confirmed it.")] = 20,
+    timeout: Annotated[float, typer.Option(min=1, max=600, help="Seconds within which the broker must confirm the message.")] = 20,
 ) -> None:
     """Send one message as a plant, to try its credentials, devices and templates.
 
-    The message is signed and has the present time. The plant is ONLINE meanwhile and OFFLINE afterwards; if its own software is
-    connected, the broker disconnects that. Commands that arrive meanwhile are rejected.
+    The message is signed and has the present time. The plant is ONLINE while the command runs, and OFFLINE afterwards. If the
+    plant's own software is connected, the broker disconnects it. Commands that arrive while this command runs are rejected.
 
-    The broker's confirmation means that it has the message. The console, or GET /api/v1/plants/{id}/refused-messages, shows
-    whether the service accepted it.
+    The broker's confirmation means that the broker has the message. The console, or GET
+    /api/v1/plants/{id}/refused-messages, shows whether the service accepted it.
     """
     import asyncio
 

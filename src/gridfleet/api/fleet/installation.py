@@ -55,6 +55,6 @@ async def list_refused_messages_of_fleet(org: OrgScope, db: Connection, query: R
 async def list_unregistered_devices_of_fleet(
     org: OrgScope, db: Connection, query: DeviceQuery
 ) -> CursorPage[PlantUnregisteredDevice]:
-    """List unregistered devices that snapshots of all plants name. Those that were first seen last come first."""
+    """List unregistered devices that snapshots of all plants name, most recently discovered first."""
     which = RefusedFilter(query.plant_id, since=query.since, until=query.until)
     return await queries.list_unregistered_devices(db, org, which, query.paging)
