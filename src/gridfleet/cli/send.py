@@ -26,7 +26,9 @@ def send(
             help="What is measured, such as BAT1.soc=61. FIELD=VALUE is a field of the plant itself.",
         ),
     ],
-    timeout: Annotated[float, typer.Option(min=1, max=600, help="Seconds within which the broker must confirm the message.")] = 20,
+    timeout: Annotated[
+        float, typer.Option(min=1, max=600, help="Seconds within which the broker must confirm the message.")
+    ] = 20,
 ) -> None:
     """Send one message as a plant, to try its credentials, devices and templates.
 
