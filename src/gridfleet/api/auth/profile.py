@@ -57,7 +57,7 @@ class EmailConfirmation(Input):
     codes=("VALIDATION_ERROR", "UNAUTHORIZED", "EMAIL_ALREADY_REGISTERED", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
 )
 async def change_profile(call: Call, caller: UserCaller, body: ProfileChanges) -> SessionUserResponse:
-    """Change the name immediately, and the e-mail address after the new address has confirmed it."""
+    """Change name and phone number immediately, and the e-mail address after the new address has confirmed it."""
     await limit_account_calls(call)
     state = call.state
     email = normalized(body.email) if body.email is not None else None
