@@ -88,6 +88,7 @@ REVISIONS = {
     "0148": "Store the fallbacks that a plant has not confirmed, so that they are issued again, as limits are.",
     "0151": "Keep the roles of signals that an edit removes from a template, for the values that are already stored.",
     "0152": "Store with each layout how its counters are decoded, so that an edit of a scale adds no energy.",
+    "0153": "Delete a user's push devices when all of their sessions end: by logout-all, or by a reset of the password.",
     "0154": "Compute the kept energies of all hours again: their readings may have been in the wrong order.",
     "0156": "Compute the kept energies again by processes of this release only: those of the previous one may err.",
 }
