@@ -35,7 +35,7 @@ class AuditQuery(PageQuery, SpanQuery):
     addition=True,
 )
 async def list_audit_events(org: OrgScope | PlatformScope, db: Connection, query: AuditQuery) -> Page[AuditEvent]:
-    """List audit events of the organisation, or of all for a SuperAdmin without `x-org-id`, newest first."""
+    """List the organisation's audit events, newest first; without `x-org-id`, a SuperAdmin gets those of all."""
     wanted = AuditFilter(
         events=tuple(query.event) if query.event else None,
         subject_type=query.subject_type,

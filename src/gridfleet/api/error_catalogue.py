@@ -91,7 +91,7 @@ CATALOGUE: Final[dict[str, CodeStatus]] = {
     "TOO_MANY_REQUESTS": CodeStatus(
         429,
         "Too Many Requests",
-        "the rate limit was exceeded, or another request is changing the same record",
+        "a limit of requests or records was exceeded, or another request is changing the same record",
         "wait for the number of seconds in `Retry-After`",
     ),
     "PAYLOAD_TOO_LARGE": CodeStatus(

@@ -184,6 +184,6 @@ async def send_test_notification(call: Call, caller: UserCaller, db: Connection,
     addition=True,
 )
 async def list_own_deliveries(caller: UserCaller, db: Connection, query: DeliveryQuery) -> Page[NotificationLog]:
-    """List the notifications to the caller by push, mail and SMS with what became of them, newest first, of 90 days."""
+    """List the caller's notifications of 90 days by push, mail and SMS with their outcome, newest first."""
     wanted = DeliveryFilter(query.channel, query.status, query.since, query.until)
     return await logs.list_own_deliveries(db, caller.user_id, wanted, query.paging)

@@ -45,7 +45,7 @@ class TelemetryQuery(Input):
     response_content_types=("application/json", "text/csv", "application/x-ndjson"),
 )
 async def get_telemetry(call: Call, org: OrgScope, query: TelemetryQuery) -> Stream:
-    """Return points by time, then metric: raw, or with `bucket` the average, with min, max and count as metadata.
+    """Return points by time, then metric: measured values or, with `bucket`, averages with min, max and count.
 
     Sub-device metrics are named `{externalId}.{key}`. With `Accept: text/csv` or `application/x-ndjson`, the response has that
     format and any size; a JSON response has at most 500,000 points.

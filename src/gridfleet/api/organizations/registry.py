@@ -105,7 +105,7 @@ async def update_organization(caller: UserCaller, db: Connection, id: UUID, body
     codes=("INVALID_UUID", "ORGANIZATION_NOT_FOUND", "CONFLICT", *SA),
 )
 async def delete_organization(caller: UserCaller, db: Connection, id: UUID) -> Message:
-    """Delete an organisation without members, plants and keys whose trading is disabled, together with its invitations."""
+    """Delete an organisation and its invitations. It must have no members, plants and keys, and trading disabled."""
     await delete_disabled(db, id)
     await registry.delete(db, caller.as_actor, id)
     return Message("The organisation was deleted.")
