@@ -8,7 +8,6 @@ from uuid import UUID
 
 import aiormq
 import psycopg
-import psycopg_pool
 import structlog
 from aiormq.abc import AbstractChannel
 from aiormq.exceptions import PublishError
@@ -72,7 +71,7 @@ async def expire_commands(database: Database) -> None:
     while True:
         try:
             ended = await _expire_due(database, utc_now())
-        except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
+        except psycopg.OperationalError as error:
             log.warning("database error, retrying", error=type(error).__name__)
             ended = 0
         await asyncio.sleep(0 if ended else _POLL_SECONDS)

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import psycopg
-import psycopg_pool
 import structlog
 from procrastinate import JobContext
 from procrastinate.worker import Worker
@@ -51,7 +50,7 @@ async def _cause(database: Database, job_id: int) -> dict[str, str] | None:
     try:
         async with database.transaction() as db:
             return await cause_of(db, job_id)
-    except (psycopg.OperationalError, psycopg_pool.PoolTimeout) as error:
+    except psycopg.OperationalError as error:
         # The job may not need the database. If it does, it reports the failure itself.
         log.warning("cannot read the cause of a job", error=type(error).__name__)
         return None

@@ -11,7 +11,6 @@ from uuid import uuid4
 
 import psycopg
 import structlog
-from psycopg_pool import PoolClosed, PoolTimeout
 
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.notifications import count_listeners, notify
@@ -60,7 +59,7 @@ class Barrier:
                         await notify(db, _RAISED, name)
                 if wait.expected > 1:
                     await wait.passed.wait()
-        except (TimeoutError, psycopg.OperationalError, PoolTimeout, PoolClosed) as error:
+        except (TimeoutError, psycopg.OperationalError) as error:
             # The change itself is committed, so the call succeeds without the acknowledgements.
             log.warning(
                 "not every process confirmed an invalidation",
@@ -89,5 +88,5 @@ async def _reply(database: Database, name: str) -> None:
     try:
         async with database.transaction() as db:
             await notify(db, _CONFIRMED, name)
-    except (psycopg.OperationalError, PoolTimeout, PoolClosed) as error:
+    except psycopg.OperationalError as error:
         log.warning("cannot confirm an invalidation", error=type(error).__name__)

@@ -13,7 +13,6 @@ from uuid import UUID
 
 import psycopg
 import structlog
-from psycopg_pool import PoolClosed, PoolTimeout
 
 from gridfleet.api.access.guards import UNSAFE, Admitted, CallerKind, Guard
 from gridfleet.api.access.idempotency import FirstResponse
@@ -98,7 +97,7 @@ class BoundEndpoint:
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
             log.warning("record is locked by another request", request_id=call.request_id, error=type(error).__name__)
             return self._refuse(call, RecordBusy(_RETRY_WHEN_BUSY_SECONDS))
-        except (PoolTimeout, PoolClosed, psycopg.OperationalError) as error:
+        except psycopg.OperationalError as error:
             log.error("database unavailable", request_id=call.request_id, error=type(error).__name__)
         except RedisUnavailable:
             log.error("cache unavailable", request_id=call.request_id)

@@ -8,7 +8,6 @@ import time
 from typing import Final
 
 import psycopg
-import psycopg_pool
 import structlog
 from cryptography import x509
 from prometheus_client import REGISTRY, generate_latest
@@ -49,7 +48,7 @@ class Scrape:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS), self._state.reserved.transaction() as db:
                 found = await queues.waiting(db)
-        except (TimeoutError, psycopg.Error, psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed) as error:
+        except (TimeoutError, psycopg.Error) as error:
             log.warning("cannot read the queues", error=type(error).__name__)
             metrics.DATABASE_UP.set(0)
             metrics.QUEUE_LENGTH.clear()

@@ -67,7 +67,6 @@ class OpenedSession(msgspec.Struct, frozen=True):
     account: Account
     access_token: str
     refresh_token: str
-    refresh_expires_at: datetime
 
 
 class LiveSession(msgspec.Struct, frozen=True):

@@ -146,7 +146,7 @@ async def _hand_out(db: Connection, tokens: AccessTokens, account: Account, sess
     refresh_token = secrets.token_urlsafe(32)
     await store.insert_refresh_token(db, _digest(refresh_token), session_id, now + LIFETIME)
     access_token = tokens.issue(AccessClaims(account.id, session_id, account.token_version))
-    return OpenedSession(account, access_token, refresh_token, now + LIFETIME)
+    return OpenedSession(account, access_token, refresh_token)
 
 
 def _digest(refresh_token: str) -> bytes:

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 import psycopg
-import psycopg_pool
 import structlog
 
 from gridfleet.domains.alerts.actions import find_alerts
@@ -199,7 +198,7 @@ class Feed:
             self._is_due.clear()
             try:
                 await self._take_turn()
-            except (psycopg.Error, psycopg_pool.PoolTimeout, TooManyRequests) as error:
+            except (psycopg.Error, TooManyRequests) as error:
                 log.warning("cannot read changes of a fleet, retrying", error=type(error).__name__)
                 self._is_due.set()
                 await asyncio.sleep(_RETRY_SECONDS)

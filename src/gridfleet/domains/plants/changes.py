@@ -13,7 +13,6 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 import psycopg
-import psycopg_pool
 import structlog
 
 from gridfleet.kernel.db import Database
@@ -74,7 +73,7 @@ class ChangePublisher:
             try:
                 async with self._database.autocommit() as db:
                     await notify_all(db, CHANNEL, list(_payloads(waiting)))
-            except (psycopg.Error, psycopg_pool.PoolTimeout) as error:
+            except psycopg.Error as error:
                 log.warning("cannot publish changes, retrying", error=type(error).__name__)
                 self.note(waiting)
                 await asyncio.sleep(_RETRY_SECONDS)

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, Self
 
 from psycopg import AsyncConnection, Notify, OperationalError, sql
 from psycopg.rows import TupleRow
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import AsyncConnectionPool
 
 from gridfleet.kernel.db.lists import QuickListDumper
 from gridfleet.kernel.tracing import span
@@ -159,7 +159,7 @@ def cancellation_first() -> Iterator[None]:
     before = task.cancelling() if task else 0
     try:
         yield
-    except (OperationalError, PoolTimeout) as error:
+    except OperationalError as error:
         if task and task.cancelling() > before:
             raise asyncio.CancelledError from error
         raise

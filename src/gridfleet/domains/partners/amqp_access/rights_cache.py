@@ -13,7 +13,6 @@ from uuid import UUID
 
 import psycopg
 import structlog
-from psycopg_pool import PoolClosed, PoolTimeout
 
 from gridfleet.domains.partners.amqp_access.decisions import Rights, find_rights
 from gridfleet.kernel.db import Database
@@ -49,7 +48,7 @@ class RightsCache:
         once, and the logins of all plants use the same connections.
 
         Raises:
-            psycopg.OperationalError, PoolTimeout, PoolClosed: the database failed and no rights are cached.
+            psycopg.OperationalError: The database failed, or the pool has no connection, and no rights are cached.
         """
         query = self._waiting.get(key_id)
         if query is None:
@@ -58,7 +57,7 @@ class RightsCache:
             query.add_done_callback(self._query_ended)
         # The query is not cancelled: cancelling it at a server that hangs takes ten seconds.
         await asyncio.wait({query}, timeout=_PATIENCE_SECONDS)
-        answered = query.done() and not isinstance(query.exception(), (psycopg.OperationalError, PoolTimeout, PoolClosed))
+        answered = query.done() and not isinstance(query.exception(), psycopg.OperationalError)
         rights = None if answered else self._cached(key_id)
         if rights is None:
             return await asyncio.shield(query)

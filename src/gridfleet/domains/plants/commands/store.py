@@ -24,7 +24,8 @@ from gridfleet.kernel.db.queries import fetch_count, fetch_value
 _LIFE = ", ".join(CommandLife.__struct_fields__)
 
 
-def _reason(value: Any) -> CommandReason | None:
+def reason_of(value: Any) -> CommandReason | None:
+    """Return the reason in a column's value."""
     return None if value is None else msgspec.convert(value, CommandReason)
 
 
@@ -40,14 +41,14 @@ def _json_of_cause(request_id: str | None) -> Jsonb | None:
 
 def _life(**row: Any) -> CommandLife:
     row["status"] = CommandStatus(row["status"])
-    row["reason"] = _reason(row["reason"])
+    row["reason"] = reason_of(row["reason"])
     return CommandLife(**row)
 
 
 def step_of(**row: Any) -> Transition:
     """Return the transition in a row."""
     row["status"] = CommandStatus(row["status"])
-    row["reason"] = _reason(row["reason"])
+    row["reason"] = reason_of(row["reason"])
     return Transition(**row)
 
 

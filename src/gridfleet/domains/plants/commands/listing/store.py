@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import msgspec
 from psycopg.rows import class_row, kwargs_row
 
 from gridfleet.domains.plants.chosen_plants import ChosenPlants
@@ -16,12 +15,12 @@ from gridfleet.domains.plants.commands.listing.models import CommandFilter, Comm
 from gridfleet.domains.plants.commands.models import (
     OPEN,
     AppliedPower,
-    CommandReason,
     CommandStatus,
     CommandType,
     PlantCommand,
     Requester,
 )
+from gridfleet.domains.plants.commands.store import reason_of
 from gridfleet.kernel.caller import ActorType, OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count
@@ -54,20 +53,16 @@ _BY_PLANT = (
 _OF_DEVICE = "sub_device_id = %(device)s AND EXISTS (SELECT FROM plant p WHERE p.id = plant_id AND p.organization_id = %(org)s)"
 
 
-def _reason(value: Any) -> CommandReason | None:
-    return None if value is None else msgspec.convert(value, CommandReason)
-
-
 def _command(requester_type: str, requester_id: str | None, **row: Any) -> ListedCommand:
     row["status"] = CommandStatus(row["status"])
     row["type"] = CommandType(row["type"])
-    row["reason"] = _reason(row["reason"])
+    row["reason"] = reason_of(row["reason"])
     return ListedCommand(requested_by=Requester(requester_type, requester_id), requested_by_name=None, **row)
 
 
 def _plant_command(instruction: dict[str, Any], requester_type: str, requester_id: str | None, **row: Any) -> PlantCommand:
     row["status"] = CommandStatus(row["status"])
-    row["reason"] = _reason(row["reason"])
+    row["reason"] = reason_of(row["reason"])
     return PlantCommand(
         action=instruction.get("action"),
         params=instruction.get("params"),
@@ -82,7 +77,7 @@ def _with_instruction(instruction: dict[str, Any], **row: Any) -> tuple[ListedCo
 
 def _step(**row: Any) -> CommandStep:
     row["status"] = CommandStatus(row["status"])
-    row["reason"] = _reason(row["reason"])
+    row["reason"] = reason_of(row["reason"])
     return CommandStep(**row)
 
 
