@@ -2,11 +2,11 @@
 
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from gridfleet.cli.settings import database_url, load_settings
+from gridfleet.cli.settings import database_url, fail, load_settings
 
 if TYPE_CHECKING:
     from gridfleet.kernel.db import Connection
@@ -42,16 +42,16 @@ def create(
         try:
             changed = _run(lambda db: admins.promote(db, email))
         except UserNotFound:
-            _fail(f"there is no account with the address {email}")
+            fail(f"there is no account with the address {email}")
         typer.echo(f"{email} is a SuperAdmin {'now' if changed else 'already'}")
         return
     password, hashed = _password(password_stdin)
     try:
         _run(lambda db: admins.create_super_admin(db, email, name.strip() or email, hashed))
     except EmailTaken:
-        _fail(f"{email} has an account already; --promote makes it a SuperAdmin, `gridfleet admin reset-password` opens it")
+        fail(f"{email} has an account already; --promote makes it a SuperAdmin, `gridfleet admin reset-password` opens it")
     except ValueError as error:
-        _fail(str(error))
+        fail(str(error))
     typer.echo(f"{email} is a SuperAdmin now")
     _show(password)
 
@@ -66,7 +66,7 @@ def reset_password(email: Email, password_stdin: FromInput = False) -> None:
     try:
         _run(lambda db: admins.set_password(db, email, hashed))
     except UserNotFound:
-        _fail(f"there is no account with the address {email}")
+        fail(f"there is no account with the address {email}")
     typer.echo(f"{email} has a new password; every session was ended")
     _show(password)
 
@@ -105,7 +105,7 @@ def _password(from_input: bool) -> tuple[str | None, str]:
     # Never an argument: arguments appear in the shell history and in the process list.
     given = sys.stdin.readline().rstrip("\r\n") if from_input else None
     if given is not None and (complaint := password_complaint(given)):
-        _fail(complaint)
+        fail(complaint)
     chosen = given if given is not None else generate_password()
     passwords = Passwords(threads=1)
     try:
@@ -117,8 +117,3 @@ def _password(from_input: bool) -> tuple[str | None, str]:
 def _show(password: str | None) -> None:
     if password is not None:
         typer.echo(f"password (shown this once): {password}")
-
-
-def _fail(text: str) -> NoReturn:
-    typer.echo(text, err=True)
-    raise typer.Exit(1)

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from gridfleet.cli.settings import load_settings
+from gridfleet.cli.settings import fail, load_settings
 from gridfleet.local.home import HomeInUse, held
 
 if TYPE_CHECKING:
@@ -233,13 +233,8 @@ def _complaints() -> Iterator[None]:
     try:
         yield
     except (_Refused, HomeInUse, BrokenArchive, DumpFailed, EmbeddedPostgresError, LookupError) as error:
-        _fail(str(error))
+        fail(str(error))
     except psycopg.OperationalError as error:
-        _fail(f"the database does not answer: {error}")
+        fail(f"the database does not answer: {error}")
     except OSError as error:
-        _fail(f"{error.filename or 'the file'}: {error.strerror}")
-
-
-def _fail(text: str) -> NoReturn:
-    typer.echo(text, err=True)
-    raise typer.Exit(1)
+        fail(f"{error.filename or 'the file'}: {error.strerror}")

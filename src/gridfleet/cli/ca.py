@@ -2,11 +2,11 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from gridfleet.cli.settings import database_url, load_settings
+from gridfleet.cli.settings import database_url, fail, load_settings
 
 if TYPE_CHECKING:
     from gridfleet.kernel.db import Connection
@@ -67,7 +67,7 @@ def import_(
     try:
         _run(lambda db, keyring: replace_authority(db, keyring, authority, force=force))
     except AuthorityInUse as error:
-        _fail(
+        fail(
             f"{error.plants} plants hold packages that trust the present authority and would be cut off."
             " `gridfleet ca import --help` says what --force does."
         )
@@ -84,7 +84,7 @@ def _load(certificate: Path, key: Path) -> "Authority":
         except TypeError:  # raised by the library if the key is encrypted
             password = typer.prompt("password of the key", hide_input=True).encode()
         except ValueError as error:
-            _fail(str(error))
+            fail(str(error))
 
 
 def _run(work: "Callable[[Connection, Keyring], Awaitable[T]]") -> T:
@@ -99,15 +99,10 @@ def _run(work: "Callable[[Connection, Keyring], Awaitable[T]]") -> T:
     try:
         keyring = Keyring.parse(settings.secret("keys").get_secret_value())
     except LookupError as error:
-        _fail(str(error))
+        fail(str(error))
 
     async def run() -> T:
         async with open_database(url, name="gridfleet-ca", size=2) as database, database.transaction() as db:
             return await work(db, keyring)
 
     return asyncio.run(run())
-
-
-def _fail(text: str) -> NoReturn:
-    typer.echo(text, err=True)
-    raise typer.Exit(1)

@@ -1,11 +1,11 @@
 """`gridfleet keys`: the keyring that credentials are encrypted with, and the import of partners' legacy API keys."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gridfleet.cli.settings import database_url, load_settings
+from gridfleet.cli.settings import database_url, fail, load_settings
 
 if TYPE_CHECKING:
     from gridfleet.domains.partners.legacy.importing import Imported
@@ -76,7 +76,7 @@ def use_newest() -> None:
     settings = load_settings()
     keyring = _keyring(settings)
     if settings.keys is not None:
-        _fail("GRIDFLEET_KEYS is set: remove `:current` from it there")
+        fail("GRIDFLEET_KEYS is set: remove `:current` from it there")
     text = settings.secret("keys").get_secret_value()
     write_private(settings.home / "secrets" / "keys", text.replace(":current", "") + "\n")
     typer.echo(f"version {max(keyring.versions)} encrypts from the next start on. Restart the service.")
@@ -107,9 +107,9 @@ def import_(
     try:
         imported = asyncio.run(_import(database_url(settings), keyring, file.read_text("utf-8-sig")))
     except (OSError, UnicodeDecodeError, LookupError) as error:
-        _fail(str(error))
+        fail(str(error))
     except ImportRefused as error:
-        _fail("\n".join(error.complaints))
+        fail("\n".join(error.complaints))
     typer.echo(f"{imported.new} keys imported, {imported.known} existed already")
 
 
@@ -140,9 +140,4 @@ def _keyring(settings: "Settings") -> "Keyring":
     try:
         return Keyring.parse(settings.secret("keys").get_secret_value())
     except (LookupError, ValueError) as error:
-        _fail(str(error))
-
-
-def _fail(text: str) -> NoReturn:
-    typer.echo(text, err=True)
-    raise typer.Exit(1)
+        fail(str(error))

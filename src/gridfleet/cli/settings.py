@@ -1,13 +1,14 @@
-"""The settings of a command, with error messages that name the environment variable."""
+"""The settings of a command, with error messages that name the environment variable, and its end with an error."""
 
 import sys
+from typing import NoReturn
 
 import typer
 
 from gridfleet.cli.wording import what_is_wrong
 from gridfleet.kernel.settings import Settings
 
-__all__ = ["database_url", "load_settings"]
+__all__ = ["database_url", "fail", "load_settings"]
 
 
 def load_settings() -> Settings:
@@ -41,3 +42,9 @@ def database_url(settings: Settings) -> str:
         )
         raise typer.Exit(2)
     return EmbeddedPostgres(settings.home.resolve()).url
+
+
+def fail(text: str) -> NoReturn:
+    """Print the reason and end the command with exit code 1."""
+    typer.echo(text, err=True)
+    raise typer.Exit(1)

@@ -15,13 +15,13 @@ from gridfleet.domains.plants.models import AuthMethod, Lifecycle
 from gridfleet.domains.plants.mqtt_access import store
 from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
 from gridfleet.domains.plants.provisioning import hash_password
+from gridfleet.domains.plants.topology import PLANTS_VHOST
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.security.tokens import InvalidToken
 from gridfleet.protocol.topics import Channel, parse_routing_key
 
 __all__ = [
-    "PLANT_VHOST",
     "LoginRefusal",
     "PlantUserName",
     "login",
@@ -31,7 +31,6 @@ __all__ = [
     "parse_plant_name",
 ]
 
-PLANT_VHOST: Final = "plants"
 _UP: Final = frozenset({Channel.TELEMETRY, Channel.STATUS, Channel.ACK})
 _SUBJECT: Final = re.compile(r"SERIALNUMBER=([0-9a-f]{1,40}),CN=([0-9a-f-]{36})")
 
@@ -89,7 +88,7 @@ async def may_enter_vhost(db: Connection, name: PlantUserName, vhost: str, clien
     It may enter only the plants' vhost, only while it is ACTIVE or SUSPENDED, and only with a client id of its own: two clients
     with one client id would share a broker session and receive each other's commands.
     """
-    if vhost != PLANT_VHOST or client_id is None:
+    if vhost != PLANTS_VHOST or client_id is None:
         return False
     credentials = await store.find(db, name.plant_id)
     if credentials is None or credentials.lifecycle_status not in (Lifecycle.ACTIVE, Lifecycle.SUSPENDED):
@@ -104,7 +103,7 @@ def may_use_resource(name: PlantUserName, vhost: str, resource: str, resource_na
     """Return whether the plant may use a resource: its own subscription queues, and the topic exchange to publish and
     subscribe, which `may_use_topic` limits further.
     """
-    if vhost != PLANT_VHOST:
+    if vhost != PLANTS_VHOST:
         return False
     if resource == "exchange":
         return resource_name == "amq.topic" and permission in ("read", "write")
@@ -116,7 +115,7 @@ def may_use_topic(name: PlantUserName, vhost: str, resource_name: str, permissio
     """Return whether the plant may use a topic: publish to its own telemetry, status and ack, subscribe to its own commands; no
     wildcards.
     """
-    if vhost != PLANT_VHOST or resource_name != "amq.topic":
+    if vhost != PLANTS_VHOST or resource_name != "amq.topic":
         return False
     topic = parse_routing_key(routing_key)
     if topic is None or topic.plant_id != str(name.plant_id):
