@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from gridfleet.protocol.envelope import MAX_DEVICES, MAX_FIELDS, sign_message
 from gridfleet.protocol.topics import Channel
-from gridfleet.sdk.plant import DeviceEntry, QueueError, Snapshot, SnapshotRefused
+from gridfleet.sdk.plant import DeviceEntry, Package, PlantClient, QueueError, Snapshot, SnapshotRefused
 from gridfleet.sdk.plant.messages import ENVELOPE_BYTES, MessageIds, encode_snapshot, pack
+from gridfleet.sdk.plant.package import AuthMethod, MqttAccess, Security, Topics
 from gridfleet.sdk.plant.store import QueueFile, Stored
 
 
@@ -106,6 +107,41 @@ async def test_commands_are_remembered_until_they_end(tmp_path: Path) -> None:
     await queue.finish_command("c1", b"applied")
     assert await queue.unfinished_commands() == []
     assert [stored.payload for stored in await queue.read(Channel.ACK, 0, 9)] == [b"received", b"applied"]
+    await queue.close()
+
+
+async def test_a_full_disk_is_named_and_the_queue_continues_when_there_is_room(tmp_path: Path) -> None:
+    queue = open_queue(tmp_path / "q", max_bytes=1_000_000)
+    [[pages]] = queue._db.execute("PRAGMA page_count").fetchall()
+    queue._db.execute(f"PRAGMA max_page_count = {pages + 2}")  # SQLite reports it as a full disk
+
+    with pytest.raises(QueueError, match="database or disk is full"):
+        await queue.put(Channel.TELEMETRY, [b"x" * 100_000])
+
+    numbers, dropped = await queue.put(Channel.TELEMETRY, [b"y"])
+    assert (dropped, queue.waiting) == (0, 1)
+    assert await queue.read(Channel.TELEMETRY, 0, 9) == [Stored(numbers[0], b"y")]
+    await queue.close()
+
+
+async def test_a_client_that_cannot_start_leaves_the_file_unlocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = open_queue(tmp_path / "q")
+    await queue.begin_command("c1", b"received")
+    await queue.close()
+    topics = Topics(**{channel.value: f"v1/plants/plant/{channel}" for channel in Channel})
+    access = MqttAccess("127.0.0.1", 1, tls=False, client_id="plant", topics=topics)
+    package = Package("plant", AuthMethod.PASSWORD, access, Security("00" * 32, password="p"))
+    client = PlantClient(package, queue_path=tmp_path / "q")
+
+    async def fail(*_: object) -> None:
+        raise QueueError("database or disk is full")
+
+    monkeypatch.setattr(QueueFile, "finish_command", fail)  # c1 was interrupted, and its end cannot be stored
+    with pytest.raises(QueueError, match="disk is full"):
+        await client.__aenter__()
+
+    queue = open_queue(tmp_path / "q")
+    assert await queue.unfinished_commands() == ["c1"]
     await queue.close()
 
 

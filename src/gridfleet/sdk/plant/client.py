@@ -109,7 +109,11 @@ class PlantClient:
         self._executor = CommandExecutor(
             self.package.plant_id, self._queue, self._on_command, self._stored[Channel.ACK], self.counters, self._clock
         )
-        await self._executor.fail_interrupted()
+        try:
+            await self._executor.fail_interrupted()
+        except BaseException:
+            await self._queue.close()  # otherwise the file would be locked for the next attempt
+            raise
         self._tasks = (
             asyncio.create_task(self._stay_connected(), name=f"client of plant {self.package.plant_id}"),
             asyncio.create_task(self._receive(), name=f"received {self.package.plant_id}"),

@@ -228,6 +228,9 @@ class QueueFile:
         try:
             yield
         except BaseException:
-            self._db.execute("ROLLBACK")
+            # After some errors, such as a full disk, SQLite has rolled the transaction back itself. A second rollback would
+            # fail, and its error would hide the first one.
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
