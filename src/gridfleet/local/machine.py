@@ -168,11 +168,13 @@ class Machine:
         )
         try:
             output, complaints = await asyncio.wait_for(process.communicate(), _SETUP_SECONDS)
-        except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-            raise
+        except TimeoutError:
+            raise CannotStart(f"preparing the {step} took longer than {_SETUP_SECONDS} s and was ended") from None
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
         for line in complaints.decode(errors="replace").splitlines():
             self._terminal.log("setup", line)
         if process.returncode != 0:
