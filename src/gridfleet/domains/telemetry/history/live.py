@@ -80,8 +80,10 @@ class _Watched:
     def update(self, points: Iterable[TelemetryPoint]) -> None:
         """Record what has changed. `points` are all newest values of the plant."""
         newest = {point.metric: point for point in points}
-        for metric in self.points.keys() - newest.keys():  # its sub-device was deleted
-            del self.points[metric], self.changed_in[metric]
+        if removed := self.points.keys() - newest.keys():  # their sub-device was deleted
+            self.made.clear()
+            for metric in removed:
+                del self.points[metric], self.changed_in[metric]
         # Two reads may end in a different order from that in which they began.
         held = self.points
         changed = [
