@@ -47,16 +47,16 @@ async def run_schedules(database: Database, served_shards: Callable[[], Collecti
         served_shards: Returns the shards whose partner commands this process has been reading for CATCH_UP_SECONDS. Fallbacks
             of other organisations do not start here: their commands may wait for a process that hangs.
     """
-    steering = SiteScheduler(database, served_shards)
+    scheduler = SiteScheduler(database, served_shards)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(steering.keep_time())
-        await _run_repeatedly(steering)
+        tasks.create_task(scheduler.keep_time())
+        await _run_repeatedly(scheduler)
 
 
-async def _run_repeatedly(steering: "SiteScheduler") -> None:
+async def _run_repeatedly(scheduler: "SiteScheduler") -> None:
     while True:
         try:
-            done = await steering.run_due(utc_now())
+            done = await scheduler.run_due(utc_now())
         except psycopg.OperationalError as error:
             log.warning("database error, retrying", error=type(error).__name__)
             done = 0
@@ -151,10 +151,10 @@ class SiteScheduler:
         """Process sites of one organisation. Returns their halves if this failed. A single site that fails is set aside."""
         if len(plant_ids) == 1:
             set_aside = partial(self._set_aside, now, organization_id)
-            await isolate(Consumer.SITES, plant_ids, partial(self._steer_some, now), set_aside)
+            await isolate(Consumer.SITES, plant_ids, partial(self._issue_for, now), set_aside)
             return ()
         try:
-            await self._steer_some(now, plant_ids)
+            await self._issue_for(now, plant_ids)
         except Exception as error:
             if not may_be_poison(error):
                 raise
@@ -162,7 +162,7 @@ class SiteScheduler:
             return plant_ids[:middle], plant_ids[middle:]
         return ()
 
-    async def _steer_some(self, now: datetime, plant_ids: Sequence[UUID]) -> None:
+    async def _issue_for(self, now: datetime, plant_ids: Sequence[UUID]) -> None:
         async with self._database.transaction() as db:
             await self._issue_due(db, now, Selection(only=plant_ids))
 

@@ -46,7 +46,7 @@ async def _events(call: Call, org: OrgScope, plant_id: UUID, last_id: str | None
 
 
 async def _encoded(changes: ValueChanges) -> bytes:
-    """Return the event, which is encoded once for all watchers of the plant, who ask for it at the same time."""
+    """Return the event, which is encoded once for all watchers of the plant, who request it at the same time."""
     if changes.encoding is None:
         changes.encoding = asyncio.create_task(_encode(changes), name="live event")
     return await asyncio.shield(changes.encoding)  # a watcher that leaves does not end it for the others

@@ -55,15 +55,15 @@ async def raise_alerts(db: Connection, findings: Findings, request_id_of: Reques
     # Most values have no effect: they do not match, and no stored state could end.
     runs = {run.key: run for run in findings.runs}
     runs |= {run.key: run for run in findings.runs_of(known.keys() - runs.keys())}
-    wishes = dict(findings.hits)
-    plant_ids = {run.watch.plant_id for run in runs.values()} | {hit.watch.plant_id for hit in wishes.values()}
+    candidates = dict(findings.hits)
+    plant_ids = {run.watch.plant_id for run in runs.values()} | {hit.watch.plant_id for hit in candidates.values()}
     if not plant_ids:
         return []
     # From here on none of the plants can be deleted or moved. A plant that moved while its message waited is no longer
     # covered by the rule.
     plants = await store.plant_names(db, plant_ids)
     runs = {key: run for key, run in runs.items() if _watches(run.watch, plants)}
-    wishes = {rule_id: hit for rule_id, hit in wishes.items() if _watches(hit.watch, plants)}
+    candidates = {rule_id: hit for rule_id, hit in candidates.items() if _watches(hit.watch, plants)}
     runs = await _with_room(db, runs, known)
     steps: dict[RunKey, Progress] = {}
     since_pause = 0
@@ -78,16 +78,16 @@ async def raise_alerts(db: Connection, findings: Findings, request_id_of: Reques
         if step.raised_at is None:
             continue
         rule_id = key[0]
-        if rule_id not in wishes or step.raised_at.time < wishes[rule_id].point.time:
-            wishes[rule_id] = Hit(runs[key].watch, step.raised_at)
+        if rule_id not in candidates or step.raised_at.time < candidates[rule_id].point.time:
+            candidates[rule_id] = Hit(runs[key].watch, step.raised_at)
             winners[rule_id] = key
-    raised = await _raise(db, wishes, plants, request_id_of)
+    raised = await _raise(db, candidates, plants, request_id_of)
     for key, step in steps.items():
         if step.raised_at is not None and not (key[0] in raised and winners[key[0]] == key):
             steps[key] = _advance(findings, runs[key], known.get(key), may_raise=False)
             await asyncio.sleep(0)
     await _save(db, runs, known, steps, raised)
-    return [wishes[rule_id].watch.rule.severity for rule_id in raised]
+    return [candidates[rule_id].watch.rule.severity for rule_id in raised]
 
 
 async def _states(db: Connection, findings: Findings) -> dict[RunKey, states.RuleStateRow]:
@@ -129,15 +129,15 @@ def _advance(findings: Findings, run: Run, row: states.RuleStateRow | None, *, m
 
 
 async def _raise(
-    db: Connection, wishes: dict[UUID, Hit], plants: dict[UUID, store.PlantName], request_id_of: RequestIdOf
+    db: Connection, candidates: dict[UUID, Hit], plants: dict[UUID, store.PlantName], request_id_of: RequestIdOf
 ) -> dict[UUID, UUID]:
     """Raise an alert for each rule whose cooldown is over. Returns the ids of the alerts by rule."""
-    if not wishes:
+    if not candidates:
         return {}
     raised: dict[UUID, UUID] = {}
     alerts: list[store.NewAlert] = []
-    for rule_id in sorted(await rules.claim(db, wishes)):
-        watch, point = wishes[rule_id]
+    for rule_id in sorted(await rules.claim(db, candidates)):
+        watch, point = candidates[rule_id]
         alert = _new_alert(plants[watch.plant_id], watch, point, current_cause(request_id_of(watch.source_id, point.time)))
         raised[rule_id] = alert.id
         alerts.append(alert)

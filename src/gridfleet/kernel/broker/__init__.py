@@ -1,1 +1,1 @@
-"""RabbitMQ: connections, declarations, and the private node of a one-machine install."""
+"""RabbitMQ: connections, declarations, consumers and publishers."""

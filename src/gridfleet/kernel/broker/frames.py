@@ -99,7 +99,7 @@ class FrameReader:
                 kind, channel, size = _FRAME.unpack_from(self._data, self._at)
                 start = self._at + _FRAME.size
                 end = start + size + 1
-                if kind not in _KINDS:  # not a stream of frames: aiormq will say so
+                if kind not in _KINDS:  # not a stream of frames: aiormq raises an error
                     self._frame_end = len(self._data)
                     return
                 if end <= len(self._data):

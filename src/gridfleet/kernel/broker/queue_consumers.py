@@ -36,7 +36,7 @@ class QueueConsumers:
 
 
 async def _never(_: DeliveredMessage) -> None:
-    raise RuntimeError("a delivery passed its reader")
+    raise RuntimeError("aiormq received a delivery that the frame reader should have taken")
 
 
 @asynccontextmanager

@@ -96,13 +96,13 @@ class Replica:
     async def _measure(self) -> None:
         async with self.database.transaction() as db:
             applied = await _position(db)
-        asked_at = time.monotonic()
+        read_at = time.monotonic()
         async with self._primary.transaction() as db:
             written = await _position(db)
         if self._recorded and self._recorded[-1][1].bytes > written.bytes:
             self._recorded.clear()  # another server, which has taken over, and lacks the end of the log of the previous one
-        self._recorded.append((asked_at, written))
-        # Asked before the primary, a replica cannot be ahead of it, unless it has followed another server.
+        self._recorded.append((read_at, written))
+        # The replica was read first, so it is behind the primary, unless it has followed another server.
         self._reached_at = -math.inf if applied.bytes > written.bytes else self._reached(applied)
 
     def _reached(self, applied: _Position) -> float:

@@ -150,7 +150,7 @@ def _unlimited(connection: psycopg.Connection) -> Iterator[Step]:
     """Late values of many sources decompress more rows than one transaction may by default, and ingest would stop."""
     database = _value(connection, "SELECT quote_ident(current_database())")
     if _value(connection, f"SELECT current_setting('{_NO_LIMIT}', true)") != "0":
-        yield Step("let late values into what is compressed", (f"ALTER DATABASE {database} SET {_NO_LIMIT} = 0",))
+        yield Step("allow late values in compressed chunks", (f"ALTER DATABASE {database} SET {_NO_LIMIT} = 0",))
 
 
 def _steps(connection: psycopg.Connection, table: Hypertable, compresses: bool) -> Iterator[Step]:

@@ -376,4 +376,4 @@ class PlantClient:
 
 async def _wait_until_lost(client: aiomqtt.Client) -> None:
     async for _ in client.messages:
-        raise RuntimeError("a message passed the queue of the plant's client")
+        raise RuntimeError("aiomqtt queued a message that the client should have taken")

@@ -52,7 +52,7 @@ class CommandExecutor:
     async def fail_interrupted(self) -> None:
         """Store FAILED for the commands that a former process began and did not finish."""
         for command_id in await self._queue.unfinished_commands():
-            reason = AckReason("INTERRUPTED", "the plant's software ended while it obeyed this command")
+            reason = AckReason("INTERRUPTED", "the plant's software ended while it executed this command")
             await self._finish(command_id, AckStatus.FAILED, reason)
 
     async def accept(self, command: Command) -> bool:
@@ -92,7 +92,7 @@ class CommandExecutor:
         if command.expires_at.timestamp() <= self._clock():
             return AckStatus.REJECTED, AckReason("EXPIRED", "the command has expired")
         if self._on_command is None:
-            return AckStatus.REJECTED, AckReason("UNSUPPORTED", "this plant obeys no commands")
+            return AckStatus.REJECTED, AckReason("UNSUPPORTED", "this plant executes no commands")
         try:
             await self._on_command(command)
         except CommandRejected as error:

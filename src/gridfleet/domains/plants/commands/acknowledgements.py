@@ -35,14 +35,14 @@ def apply_acknowledgement(life: CommandLife, ack: Acknowledgement, now: datetime
     if life.status in OPEN and life.expires_at <= now:
         life, step = expire(life)
         steps.append(step)
-    said = CommandStatus(ack.status)
+    reported = CommandStatus(ack.status)
     if life.status not in OPEN:
-        steps.append(Transition(life.id, life.plant_id, said, now, True, ack.reported_at, ack.reason))
-        return _late(life, said), steps
-    ends = said not in OPEN
-    for status in (*_WAY[_WAY.index(life.status) + 1 :], *((said,) if ends else ())):
+        steps.append(Transition(life.id, life.plant_id, reported, now, True, ack.reported_at, ack.reason))
+        return _late(life, reported), steps
+    ends = reported not in OPEN
+    for status in (*_WAY[_WAY.index(life.status) + 1 :], *((reported,) if ends else ())):
         at = max(now, life.received_at or life.sent_at or life.issued_at)
-        last = status is said
+        last = status is reported
         reason = ack.reason if last else None
         steps.append(Transition(life.id, life.plant_id, status, at, False, ack.reported_at if last else None, reason))
         life = _after(life, status, at, reason)
@@ -58,11 +58,12 @@ def _after(life: CommandLife, status: CommandStatus, at: datetime, reason: Comma
     return replace(life, status=status, finished_at=at, reason=reason)
 
 
-def _late(life: CommandLife, said: CommandStatus) -> CommandLife:
+def _late(life: CommandLife, reported: CommandStatus) -> CommandLife:
     """Return an EXPIRED command with a reason that names a late result; any other command is returned unchanged."""
-    if life.status is not CommandStatus.EXPIRED or said in OPEN:
+    if life.status is not CommandStatus.EXPIRED or reported in OPEN:
         return life
-    return replace(life, reason=CommandReason(f"{said}_LATE", f"The plant answered {said} after the command had expired."))
+    message = f"The plant answered {reported} after the command had expired."
+    return replace(life, reason=CommandReason(f"{reported}_LATE", message))
 
 
 async def apply_acknowledgements(

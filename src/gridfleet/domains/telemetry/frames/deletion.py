@@ -15,7 +15,7 @@ from gridfleet.kernel.db import Database
 __all__ = ["erase_deleted"]
 
 _SOURCES_AT_ONCE: Final = 100
-"""So many are erased before it is looked for others, so that those of other organisations have their turn."""
+"""How many are erased before the list is read again, so that other organisations have their turn."""
 _ROWS_AT_ONCE: Final = 20_000
 _MICROSECOND: Final = timedelta(microseconds=1)
 """The resolution of times in the database."""
