@@ -82,6 +82,9 @@ def restore(url: str, chunks: Iterable[bytes]) -> None:
             process.stdin.close()
         except BrokenPipeError:
             pass  # the process has ended; its exit code and error output give the reason
+        except BaseException:
+            process.kill()  # it would wait for the rest of its input
+            raise
         finally:
             code = process.wait()
         if code != 0:
