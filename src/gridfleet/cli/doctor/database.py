@@ -42,6 +42,7 @@ async def check_database(examined: Examination) -> list[Finding]:
     try:
         await refuse_pooler(examined.database_url)
         facts = await asyncio.to_thread(inspect_server, examined.database_url)
+        ahead = examined.clock() - facts.now
         role = await asyncio.to_thread(role_without_rights, examined.database_url)
         revision = None if role else await asyncio.to_thread(revision_at, examined.database_url)
     except BehindPooler as error:
@@ -54,7 +55,7 @@ async def check_database(examined: Examination) -> list[Finding]:
                 "start it (`gridfleet up` starts the embedded one), and check GRIDFLEET_DATABASE_URL",
             )
         ]
-    found = [*_server(facts), check_clock("clock against the database", (examined.clock() - facts.now).total_seconds())]
+    found = [*_server(facts), check_clock("clock against the database", ahead.total_seconds())]
     if not examined.embedded_database:
         found.append(standby_finding(facts))
     if examined.settings.database_read_url is not None:
