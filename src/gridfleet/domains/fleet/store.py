@@ -3,12 +3,12 @@
 from typing import Any, Final
 from uuid import UUID
 
-from gridfleet.domains.alerts.models import Severity
 from gridfleet.domains.fleet.models import PlacesPage
+from gridfleet.domains.fleet.plants.store import SEVERITIES
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 
-_SEVERITIES: Final = [severity.value for severity in (Severity.INFO, Severity.WARNING, Severity.CRITICAL, Severity.EMERGENCY)]
+_SEVERITIES: Final = [severity.value for severity in SEVERITIES]
 
 _LATITUDE: Final = "coalesce(own_latitude, latitude)"
 _LONGITUDE: Final = "coalesce(own_longitude, longitude)"
