@@ -36,6 +36,7 @@ async def remove_forbidden_queues(settings: Settings, database: Database) -> Non
     async with open_management(management_url) as management, open_leases(database.url, _LEASE_KIND, 1) as leases:
         while True:
             await leases.take(1 - len(leases.held))
+            await leases.fair_count()  # raises if the lease is lost
             started = time.monotonic()
             if leases.held:
                 await _examine(management, database)
