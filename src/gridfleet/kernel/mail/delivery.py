@@ -63,7 +63,14 @@ class SmtpDelivery:
         self._password = unquote(parts.password) if parts.password else None
 
     async def deliver(self, mail: Mail) -> None:
-        """Send the mail. Raises MailRefused for a permanent refusal (5xx), else aiosmtplib's errors and OSError."""
+        """Send the mail.
+
+        Raises:
+            MailRefused: The server permanently refuses the recipient or the content (5xx).
+            aiosmtplib.SMTPException: Any other refusal. Greeting, login and sender depend on the settings, not on the mail, which
+                is sent when they are corrected.
+            OSError: The server cannot be reached.
+        """
         message = compose(mail, self._sender)
         client = self._client(DELIVERY_SECONDS)
         try:
@@ -76,9 +83,7 @@ class SmtpDelivery:
             if all(recipient.code >= 500 for recipient in error.recipients):
                 raise MailRefused("the server refuses the recipient") from error
             raise
-        except aiosmtplib.SMTPAuthenticationError:
-            raise  # a configuration error, not the mail's fault: the mail is sent when the password is corrected
-        except aiosmtplib.SMTPResponseException as error:
+        except aiosmtplib.SMTPDataError as error:
             if error.code >= 500:
                 raise MailRefused(f"the server refuses the mail with {error.code}") from error
             raise
