@@ -67,8 +67,8 @@ class SmtpDelivery:
 
         Raises:
             MailRefused: The server permanently refuses the recipient or the content (5xx).
-            aiosmtplib.SMTPException: Any other refusal. Greeting, login and sender depend on the settings, not on the mail, which
-                is sent when they are corrected.
+            aiosmtplib.SMTPException: Any other refusal. Greeting, login and sender depend on the settings, not on the mail:
+                it is sent when they are corrected.
             OSError: The server cannot be reached.
         """
         message = compose(mail, self._sender)
