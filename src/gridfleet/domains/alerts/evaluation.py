@@ -83,7 +83,7 @@ async def raise_alerts(db: Connection, findings: Findings, request_id_of: Reques
             winners[rule_id] = key
     raised = await _raise(db, candidates, plants, request_id_of)
     for key, step in steps.items():
-        if step.raised_at is not None and not (key[0] in raised and winners[key[0]] == key):
+        if step.raised_at is not None and not (key[0] in raised and winners.get(key[0]) == key):
             steps[key] = _advance(findings, runs[key], known.get(key), may_raise=False)
             await asyncio.sleep(0)
     await _save(db, runs, known, steps, raised)
