@@ -1,5 +1,6 @@
 """A batch with two versions of a rule: its change reached the cache of one plant's rules before that of another's."""
 
+from functools import partial
 from operator import gt
 from typing import Any, cast
 
@@ -7,9 +8,10 @@ import msgspec
 import pytest
 
 from gridfleet.domains.alerts import evaluation, store
-from gridfleet.domains.alerts.conditions import Point, Progress
+from gridfleet.domains.alerts.conditions import Point
 from gridfleet.domains.alerts.matches import Check, Checks, Findings, Hit, Run
 from gridfleet.domains.alerts.models import AlertRule, Condition, Severity
+from gridfleet.domains.alerts.rules import store as rules
 from gridfleet.domains.alerts.states import store as states
 from gridfleet.domains.telemetry.frames.models import SourceOwner
 from gridfleet.kernel.clock import utc_now
@@ -54,31 +56,30 @@ async def test_the_earlier_value_raises_the_alert(monkeypatch: pytest.MonkeyPatc
         checks={(2, 10): Checks(sources[1], (checks[1],), (0,))},
         values={(2, 10, 0): points},
     )
-    alert_id = new_id()
-    saved: list[Progress] = []
+    alerts: list[store.NewAlert] = []
+    kept: list[states.RuleStateRow] = []
 
-    async def rule_states(*_: Any) -> list[Any]:
-        return []
+    async def return_(value: Any, *_: Any) -> Any:
+        return value
 
-    async def count_states(*_: Any) -> dict[Any, int]:
-        return {}
+    async def insert(_: Connection, some: list[store.NewAlert]) -> None:
+        alerts.extend(some)
 
-    async def plant_names(*_: Any) -> dict[Any, store.PlantName]:
-        return {plant: store.PlantName(plant, ORGANIZATION, "A plant") for plant in (FIRST, SECOND)}
+    async def insert_rule_states(_: Connection, rows: list[states.RuleStateRow]) -> None:
+        kept.extend(rows)
 
-    async def raise_(_: Any, candidates: dict[Any, Hit], *__: Any) -> dict[Any, Any]:
-        assert [hit.point.time for hit in candidates.values()] == [1_000_000]
-        return {old.id: alert_id}
+    names = {plant: store.PlantName(plant, ORGANIZATION, "A plant") for plant in (FIRST, SECOND)}
+    monkeypatch.setattr(store, "plant_names", partial(return_, names))
+    monkeypatch.setattr(store, "insert", insert)
+    monkeypatch.setattr(rules, "claim", partial(return_, [old.id]))
+    monkeypatch.setattr(states, "rule_states", partial(return_, []))
+    monkeypatch.setattr(states, "count_states", partial(return_, {}))
+    monkeypatch.setattr(states, "hold_rules", partial(return_, {old.id}))
+    monkeypatch.setattr(states, "insert_rule_states", insert_rule_states)
+    for name in ("notify_each", "publish_changes"):
+        monkeypatch.setattr(evaluation, name, partial(return_, None))
+    monkeypatch.setattr(evaluation, "after_commit", lambda *_: None)
 
-    async def save(_: Any, runs: Any, known: Any, steps: dict[Any, Any], raised: Any) -> None:
-        saved.extend(steps.values())
-
-    monkeypatch.setattr(states, "rule_states", rule_states)
-    monkeypatch.setattr(states, "count_states", count_states)
-    monkeypatch.setattr(store, "plant_names", plant_names)
-    monkeypatch.setattr(evaluation, "_raise", raise_)
-    monkeypatch.setattr(evaluation, "_save", save)
     assert await evaluation.raise_alerts(cast("Connection", None), findings, lambda *_: None) == [Severity.WARNING]
-    [step] = saved
-    assert step.state is not None
-    assert (step.raised_at, step.state.raised) == (None, False), "the second plant stays ready to raise one"
+    assert [alert.plant_id for alert in alerts] == [FIRST]
+    assert [(row.source_id, row.alert_id) for row in kept] == [(2, None)], "the second plant stays ready to raise one"

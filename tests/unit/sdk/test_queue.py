@@ -12,6 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -110,10 +111,19 @@ async def test_commands_are_remembered_until_they_end(tmp_path: Path) -> None:
     await queue.close()
 
 
-async def test_a_full_disk_is_named_and_the_queue_continues_when_there_is_room(tmp_path: Path) -> None:
+async def test_a_full_disk_is_named_and_the_queue_continues_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, opened = sqlite3.connect, list[sqlite3.Connection]()
+
+    def connect_and_note(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(connect(*arguments, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", connect_and_note)
     queue = open_queue(tmp_path / "q", max_bytes=1_000_000)
-    [[pages]] = queue._db.execute("PRAGMA page_count").fetchall()
-    queue._db.execute(f"PRAGMA max_page_count = {pages + 2}")  # SQLite reports it as a full disk
+    [[pages]] = opened[0].execute("PRAGMA page_count").fetchall()
+    opened[0].execute(f"PRAGMA max_page_count = {pages + 2}")  # SQLite reports it as a full disk
 
     with pytest.raises(QueueError, match="database or disk is full"):
         await queue.put(Channel.TELEMETRY, [b"x" * 100_000])
