@@ -28,7 +28,7 @@ def held(home: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise HomeInUse(f"`gridfleet up` already runs in {home} ({_holder(file)})") from None
+            raise HomeInUse(f"a `gridfleet` command already runs in {home} ({_holder(file)})") from None
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
