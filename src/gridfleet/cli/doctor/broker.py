@@ -51,6 +51,7 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
     try:
         async with open_management(examined.management_url) as management:
             overview, date = await management.overview_at()
+            now = examined.clock()
             alarms = await management.alarms()
             has_mqtt_channels = await management.has_mqtt_channels()
     except httpx.HTTPError as error:
@@ -75,7 +76,7 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
     if has_mqtt_channels:
         found.append(await _check_error_log(examined.broker_url))
     if date is not None:
-        ahead = (examined.clock() - parsedate_to_datetime(date)).total_seconds()
+        ahead = (now - parsedate_to_datetime(date)).total_seconds()
         found.append(check_clock("clock against the broker", ahead, precision_seconds=1.5))
     return found
 
