@@ -32,7 +32,7 @@ __all__ = ["CannotStart", "Machine"]
 _ROLES: Final = ("serve", "gateway", "jobs", "ingest")
 _READY_SECONDS: Final = 90
 _START_TRIES: Final = 3
-_SETUP_SECONDS: Final = 600
+_BROKER_SETUP_SECONDS: Final = 600
 _STOP_SECONDS: Final = 15
 
 
@@ -162,14 +162,18 @@ class Machine:
         return not self._stopping and self._supervisor.ended(name) < _START_TRIES
 
     async def _setup(self, step: str) -> str:
-        """Run `gridfleet setup {step}` and return its output."""
+        """Run `gridfleet setup {step}` and return its output.
+
+        The step of the database has no limit: a migration that was ended would begin again at the next start, and never finish.
+        """
+        limit = None if step == "database" else _BROKER_SETUP_SECONDS
         process = await asyncio.create_subprocess_exec(
             *_command("setup", step), env=self._environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
         try:
-            output, complaints = await asyncio.wait_for(process.communicate(), _SETUP_SECONDS)
+            output, complaints = await asyncio.wait_for(process.communicate(), limit)
         except TimeoutError:
-            raise CannotStart(f"preparing the {step} took longer than {_SETUP_SECONDS} s and was ended") from None
+            raise CannotStart(f"preparing the {step} took longer than {limit} s and was ended") from None
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
