@@ -25,7 +25,7 @@ async def plants_of(db: Connection, client_id: str) -> list[SandboxPlant]:
 
 
 async def plant_of(db: Connection, client_id: str, external_plant_id: str) -> SandboxPlant:
-    """Return one of the client's plants. Raises SandboxPlantNotFound."""
+    """Return one of the client's plants, locked until the transaction ends. Raises SandboxPlantNotFound."""
     plant = await store.find_plant_of(db, client_id, external_plant_id)
     if plant is None:
         raise SandboxPlantNotFound

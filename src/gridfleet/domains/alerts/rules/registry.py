@@ -80,8 +80,9 @@ async def list_rules(db: Connection, org: OrgScope, plant_id: UUID | None, pagin
 async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: RuleChanges) -> AlertRule:
     """Change a rule and return it.
 
-    Open alerts stay linked to the rule: they clear by its new condition, and until then their metrics raise no second one. If
-    the metric changes, or the unit is set to None, the unit of the newest values is used.
+    Open alerts stay linked to the rule: they clear by its new condition, and until then their metrics raise no second one.
+    Alerts of a metric or plant that the rule no longer watches do not clear by themselves. If the metric changes, or the unit
+    is set to None, the unit of the newest values is used.
 
     Raises:
         RuleNotFound: There is no such rule, or the caller may not see it.
