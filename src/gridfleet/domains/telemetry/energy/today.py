@@ -11,6 +11,7 @@ from uuid import UUID
 
 from psycopg.errors import QueryCanceled
 
+from gridfleet.domains.device_templates.roles import GRID_DEVICE, PV_PREFIX
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.telemetry.energy.arithmetic import (
     Energies,
@@ -38,8 +39,6 @@ from gridfleet.kernel.time_zones import UTC_NAME
 
 __all__ = ["energy_of_day", "read_in_kilo"]
 
-_PV_PREFIX: Final = "PV"
-_GRID: Final = "GRID"
 _POWER: Final = "active_power"
 _KEYS: Final = ("energy_imported", "energy_exported", "energy_produced", _POWER)
 _BEFORE_MIDNIGHT: Final = timedelta(hours=1)
@@ -83,10 +82,10 @@ async def _from_readings(db: Connection, org: OrgScope, plant_id: UUID, midnight
     produced = imported = exported = 0.0
     for source in await plant_sources(db, org, plant_id, keys=_KEYS):
         device = _Device(db, source, midnight, until)
-        if source.external_id == _GRID:
+        if source.external_id == GRID_DEVICE:
             imported += await device.energy("energy_imported", 0)
             exported += await device.energy("energy_exported", 1)
-        elif source.external_id is not None and source.external_id.startswith(_PV_PREFIX):
+        elif source.external_id is not None and source.external_id.startswith(PV_PREFIX):
             produced += await device.energy("energy_produced", 0)
     return limited(produced), limited(imported), limited(exported)
 
