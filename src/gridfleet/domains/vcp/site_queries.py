@@ -7,6 +7,7 @@ from uuid import UUID
 
 import msgspec
 
+from gridfleet.domains.device_templates.roles import GRID_DEVICE
 from gridfleet.domains.plants.commands.listing.powers import applied_powers
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.registry import get_plant
@@ -53,8 +54,6 @@ _MOST_COMMAND_BYTES: Final = 8 * 1024 * 1024
 """Payloads of a response. A thousand as large as possible would have 256 MiB."""
 _MINUTE: Final = timedelta(minutes=1)
 _QUARTER: Final = 15 * _MINUTE
-_GRID: Final = "GRID"
-"""External id of the meter between a site and the grid."""
 
 
 class MeterReading(msgspec.Struct, frozen=True):
@@ -193,7 +192,7 @@ async def read_adherence(
     if quarters:
         orders = orders_of(await applied_powers(db, org, plant_id, start, end), end)
         async for quarter in metered_energy(db, org, plant_id, start, end, _QUARTER):
-            if quarter.external_id == _GRID:
+            if quarter.external_id == GRID_DEVICE:
                 measured[quarter.start] = quarter.energy
     found = compared(quarters, orders, measured)
     deviations = [one.deviation_kw for one in found if one.deviation_kw is not None]
