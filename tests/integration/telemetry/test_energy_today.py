@@ -16,6 +16,7 @@ from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.series import plant_sources
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
+from support.builders.signal_roles import add_template, set_template
 from support.builders.telemetry_records import RecordedPlant, member
 
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
@@ -53,6 +54,25 @@ async def test_counters_of_pv_are_summed_and_the_grids_are_read(plant: RecordedP
     await plant.write("BAT1", PRODUCED, dict(zip(hours, ([1.0, 0.0], [9.0, 50.0], [9.0, 99.0]), strict=True)))
     await plant.write(None, PRODUCED, {hours[0]: [1.0, 0.0], hours[2]: [1.0, 99.0]})
     assert await energy(plant) == EnergyOfDay("2026-11-20", 10.0, 1.25, 4.0, 60.0)
+
+
+async def test_signals_with_roles_count_instead_of_the_standard_keys(plant: RecordedPlant) -> None:
+    """As in the energy over time: two counters of a device add up, and power counts where no counter reports."""
+    times = [MIDNIGHT + n * 10 * MINUTE for n in range(7)]
+    inverter = await add_template(plant.database, east="energy_produced", west="energy_produced")
+    await set_template(plant, "PV1", inverter)
+    totals = [Metric("east", "Wh", counter=True), Metric("west", "kWh", counter=True)]
+    await plant.write(
+        "PV1", [*totals, Metric("active_power", "kW")], {times[0]: [500.0, 7.0, 9.0], times[6]: [2_500.0, 8.0, 9.0]}
+    )
+    await set_template(plant, "PV2", await add_template(plant.database, ac="pv_power"))
+    await plant.write("PV2", [Metric("ac", "W", minimum=0.0, maximum=1e3)], {time: [6_000.0] for time in times})
+    meter = await add_template(plant.database, taken="energy_imported", given="energy_exported")
+    await set_template(plant, "GRID", meter)
+    await plant.write(
+        "GRID", [Metric("taken", "kWh", True), Metric("given", "MWh", True)], {times[0]: [5, 1.0], times[6]: [6, 1.0045]}
+    )
+    assert await energy(plant) == EnergyOfDay("2026-11-20", 9.0, 1.0, 4.5, 50.0)
 
 
 async def test_a_counter_starts_from_its_last_reading_within_the_hour_before_midnight(plant: RecordedPlant) -> None:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from psycopg.errors import QueryCanceled
 
+from gridfleet.domains.device_templates.models import SignalRole
 from gridfleet.domains.device_templates.roles import GRID_DEVICE, PV_PREFIX
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.telemetry.energy.arithmetic import (
@@ -31,7 +32,7 @@ from gridfleet.domains.telemetry.energy.zeros import with_levels
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.models import LayoutSource, SeriesPosition
 from gridfleet.domains.telemetry.history.raw import Values, read_values
-from gridfleet.domains.telemetry.history.series import plant_sources
+from gridfleet.domains.telemetry.roles import RoleMetric, role_metrics
 from gridfleet.domains.telemetry.units import KILO, in_kilo
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection, savepoint
@@ -39,8 +40,6 @@ from gridfleet.kernel.time_zones import UTC_NAME
 
 __all__ = ["energy_of_day", "read_in_kilo"]
 
-_POWER: Final = "active_power"
-_KEYS: Final = ("energy_imported", "energy_exported", "energy_produced", _POWER)
 _BEFORE_MIDNIGHT: Final = timedelta(hours=1)
 _DAY: Final = timedelta(days=1)
 
@@ -48,8 +47,9 @@ _DAY: Final = timedelta(days=1)
 async def energy_of_day(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> EnergyOfDay:
     """Return the energy of the UTC day that contains `now`.
 
-    Every sub-device whose external id begins with PV produces; GRID imports and exports. Sub-devices that were deleted since
-    midnight are included. If the plant has so many readings that this takes seconds, the result of `energy_of_plant` is used.
+    Every sub-device whose external id begins with PV produces; GRID imports and exports. The roles of their signals say what
+    measures these energies. Sub-devices that were deleted since midnight are included. If the plant has so many readings that
+    this takes seconds, the result of `energy_of_plant` is used.
 
     Raises:
         PlantNotFound: There is no such plant.
@@ -58,7 +58,7 @@ async def energy_of_day(db: Connection, org: OrgScope, plant_id: UUID, now: date
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     try:
         async with savepoint(db, MOST_SECONDS):
-            produced, imported, exported = await _from_readings(db, org, plant_id, midnight)
+            produced, imported, exported = await _from_readings(db, plant_id, midnight)
     except (TookTooLong, QueryCanceled):
         day = EnergyQuery(midnight, midnight + _DAY, EnergyBucket.DAY, UTC_NAME)
         total = (await energy_of_plant(db, org, plant_id, day, now)).total
@@ -72,7 +72,7 @@ async def energy_of_day(db: Connection, org: OrgScope, plant_id: UUID, now: date
     )
 
 
-async def _from_readings(db: Connection, org: OrgScope, plant_id: UUID, midnight: datetime) -> tuple[float, float, float]:
+async def _from_readings(db: Connection, plant_id: UUID, midnight: datetime) -> tuple[float, float, float]:
     """Return what was produced, imported and exported on the day, in kWh.
 
     Raises:
@@ -80,46 +80,61 @@ async def _from_readings(db: Connection, org: OrgScope, plant_id: UUID, midnight
     """
     until = monotonic() + MOST_SECONDS
     produced = imported = exported = 0.0
-    for source in await plant_sources(db, org, plant_id, keys=_KEYS):
-        device = _Device(db, source, midnight, until)
-        if source.external_id == GRID_DEVICE:
-            imported += await device.energy("energy_imported", 0)
-            exported += await device.energy("energy_exported", 1)
-        elif source.external_id is not None and source.external_id.startswith(PV_PREFIX):
-            produced += await device.energy("energy_produced", 0)
+    sources: dict[int, list[RoleMetric]] = {}
+    for metric in (await role_metrics(db, [plant_id])).get(plant_id, ()):
+        sources.setdefault(metric.source.id, []).append(metric)
+    for metrics in sources.values():
+        device, external_id = _Device(db, metrics, midnight, until), metrics[0].source.external_id
+        if external_id == GRID_DEVICE:
+            imported += await device.energy(SignalRole.ENERGY_IMPORTED, SignalRole.GRID_POWER, 0)
+            exported += await device.energy(SignalRole.ENERGY_EXPORTED, SignalRole.GRID_POWER, 1)
+        elif external_id is not None and external_id.startswith(PV_PREFIX):
+            produced += await device.energy(SignalRole.ENERGY_PRODUCED, SignalRole.PV_POWER, 0)
     return limited(produced), limited(imported), limited(exported)
 
 
 class _Device:
     """The readings of one source on one day. After the monotonic time `until`, reads raise TookTooLong."""
 
-    def __init__(self, db: Connection, source: LayoutSource, midnight: datetime, until: float) -> None:
+    def __init__(self, db: Connection, metrics: Sequence[RoleMetric], midnight: datetime, until: float) -> None:
         self._db = db
-        self._source = source
+        self._source = metrics[0].source
+        self._metrics = metrics
         self._midnight = midnight
         self._until = until
-        self._integral: Energies | None = None
+        self._integrals: dict[str, Energies] = {}
 
-    async def energy(self, counter: str, direction: int) -> float:
-        """Return kWh from the counter if it reported that day, otherwise from positive (0) or negative (1) power."""
-        readings = await self._read(counter, 2 * _BEFORE_MIDNIGHT)
-        if bisect_left(readings.times, microseconds(self._midnight)) < len(readings.times):
-            of_day = _from_the_hour_before(readings, self._midnight)
-            [of_day] = await with_levels(self._db, [(self._source, counter, of_day)])
-            since = bisect_left(of_day.times, microseconds(self._midnight))
-            return await computed(partial(counter_increase, of_day.values, since, of_day.edits()), len(of_day.times))
-        if self._integral is None:
-            powers = await self._read(_POWER, _BEFORE_MIDNIGHT)
+    async def energy(self, counter: SignalRole, power: SignalRole, direction: int) -> float:
+        """Return kWh from the counters that reported that day, otherwise from positive (0) or negative (1) power."""
+        counted = [energy for key in self._keys(counter) if (energy := await self._counted(key)) is not None]
+        return sum(counted) if counted else sum([(await self._integral(key))[direction] for key in self._keys(power)])
+
+    def _keys(self, role: SignalRole) -> list[str]:
+        return [one.key for one in self._metrics if one.role is role]
+
+    async def _counted(self, key: str) -> float | None:
+        """Return how far a counter rose on the day; None if it did not report."""
+        readings = await self._read(key, 2 * _BEFORE_MIDNIGHT, is_counter=True)
+        if bisect_left(readings.times, microseconds(self._midnight)) == len(readings.times):
+            return None
+        of_day = _from_the_hour_before(readings, self._midnight)
+        [of_day] = await with_levels(self._db, [(self._source, key, of_day)])
+        since = bisect_left(of_day.times, microseconds(self._midnight))
+        return await computed(partial(counter_increase, of_day.values, since, of_day.edits()), len(of_day.times))
+
+    async def _integral(self, key: str) -> Energies:
+        if (known := self._integrals.get(key)) is None:
+            powers = await self._read(key, _BEFORE_MIDNIGHT, is_counter=False)
             integrate = partial(integrate_power, powers.times, powers.values, microseconds(self._midnight))
-            self._integral = await computed(integrate, len(powers.times))
-        return self._integral[direction]
+            known = self._integrals[key] = await computed(integrate, len(powers.times))
+        return known
 
-    async def _read(self, key: str, before: timedelta) -> Readings:
+    async def _read(self, key: str, before: timedelta, *, is_counter: bool) -> Readings:
         """Return the metric's values of the day and of some time before, in kW or kWh."""
         if monotonic() > self._until:
             raise TookTooLong
         start, end = self._midnight - before, self._midnight + _DAY
-        return await read_in_kilo(self._db, self._source, key, start, end)
+        return await read_in_kilo(self._db, self._source, key, start, end, is_counter=is_counter)
 
 
 def _from_the_hour_before(readings: Readings, midnight: datetime) -> Readings:
@@ -131,7 +146,9 @@ def _from_the_hour_before(readings: Readings, midnight: datetime) -> Readings:
     return continued(readings.part(slice(place)), readings.part(slice(place, None)), with_last=False)
 
 
-async def read_in_kilo(db: Connection, source: LayoutSource, key: str, start: datetime, end: datetime) -> Readings:
+async def read_in_kilo(
+    db: Connection, source: LayoutSource, key: str, start: datetime, end: datetime, *, is_counter: bool = True
+) -> Readings:
     """Return a source's values of one metric with `start` <= time < `end` in kW or kWh, each by the unit of its layout.
 
     Readings of a counter outside the limits of its layout are negative: they count as no value.
@@ -144,7 +161,7 @@ async def read_in_kilo(db: Connection, source: LayoutSource, key: str, start: da
             position = SeriesPosition.of(source.id, layout, layout.positions[key])
             edition = Edition.of(layout.metrics[position.number])
             # The edition of the newest layout comes last.
-            picks[edition] = [*picks.pop(edition, ()), position if key != _POWER else position._replace(low=-inf, high=inf)]
+            picks[edition] = [*picks.pop(edition, ()), position if is_counter else position._replace(low=-inf, high=inf)]
     read = [(await read_values(db, source.id, chosen, start, end), edition) for edition, chosen in picks.items()]
     return await computed(partial(_merged, read), sum(len(values.times) for values, _ in read))
 
