@@ -73,6 +73,14 @@ def test_states_of_charge_are_weighted_if_every_battery_reports_its_capacity() -
         assert (found.soc, found.capacity) == (75.0, None)
 
 
+def test_a_capacity_that_is_reported_once_counts_as_long_as_its_battery_reports() -> None:
+    charged = reading("BAT1", "soc", 50.0), reading("BAT2", "soc", 10.0)
+    found = newest(*charged, reading("BAT1", None, 10.0, OLD), reading("BAT2", None, 30.0, 0))
+    assert (found.soc, found.capacity) == (20.0, 40.0)
+    found = newest(charged[0], reading("BAT1", None, 10.0, OLD), reading("BAT2", "soc", 90.0, OLD), reading("BAT2", None, 30.0))
+    assert (found.soc, found.capacity) == (50.0, 10.0)
+
+
 def test_the_capacity_is_that_of_the_batteries_also_if_the_plant_reports_the_state_of_charge() -> None:
     found = newest(reading(None, "soc", 60.0), reading("BAT1", "soc", 10.0), reading("BAT1", None, 30.0))
     assert (found.soc, found.capacity) == (60.0, 30.0)

@@ -40,7 +40,7 @@ def newest_power(readings: Iterable[RoleReading]) -> NewestPower | None:
 
     Powers of several devices add up; states of charge and health are averages, weighted by capacity if every battery reports
     one. Where the plant itself reports a role, its devices do not count. A value that is more than `FRESH` older than the
-    plant's newest one does not count.
+    plant's newest one does not count, except for a capacity: many devices report it only when they start.
     """
     counting = that_count(readings)
     times = [one.time for one in counting if one.role in _NOW]
@@ -50,7 +50,7 @@ def newest_power(readings: Iterable[RoleReading]) -> NewestPower | None:
     fresh = [one for one in counting if one.time >= newest - _FRESH_US]
     by_role = {role: _that_measure(fresh, role) for role in _NOW}
     pv, battery, grid, load = (_sum(by_role[role]) for role in _NOW[:4])
-    capacities = {one.source_id: one.value for one in fresh if one.role is None and one.value > 0}
+    capacities = {one.source_id: one.value for one in counting if one.role is None and one.value > 0}
     batteries = {one.source_id for one in fresh if one.role is SignalRole.SOC and one.external_id is not None}
     known = sum(capacities[one] for one in batteries) if batteries and batteries <= capacities.keys() else None
     soc, soh = (_average(by_role[role], capacities) for role in (SignalRole.SOC, SignalRole.SOH))
