@@ -1042,6 +1042,39 @@ async def test_a_key_that_a_later_template_declares_has_no_former_role(site: Rec
         assert await role_metrics(db, [site.id]) == {}
 
 
+@pytest.mark.parametrize("then", ["kept", "another template", "deleted"])
+async def test_a_device_that_gets_its_former_template_back_counts_once(site: RecordedPlant, then: str) -> None:
+    """The other template's counter counted the rise since the last value. Two counters of one template both count."""
+    first = await add_template(site.database, total="energy_produced", west="energy_produced")
+    second = await add_template(site.database, lifetime="energy_produced")
+    both = [Metric("total", "kWh", counter=True), Metric("west", "kWh", counter=True)]
+    quarters = [MIDNIGHT + number * 15 * MINUTE for number in range(32)]
+    await change_template(site, "PV1", first)
+    for place, moment in enumerate(quarters[:10]):
+        await site.write("PV1", both, {moment: [100 + place, None], moment + MINUTE: [None, 7.0]})
+    await work(site.database)
+    await change_template(site, "PV1", second)
+    await site.write("PV1", [Metric("lifetime", "kWh", counter=True)], {quarters[n]: [100.0 + n] for n in range(10, 22)})
+    await work(site.database)
+    await change_template(site, "PV1", first)
+    for place, moment in enumerate(quarters[22:], 22):
+        await site.write("PV1", both, {moment: [100 + place, None], moment + MINUTE: [None, 7.0]})
+    if then == "another template":
+        await change_template(site, "PV1", await add_template(site.database, other="load_power"))
+    elif then == "deleted":
+        async with site.database.transaction() as db:
+            await delete_sub_device(db, administrator(site.organization_id), site.id, "PV1")
+    expected = [3, 4, 3, 4, 4, 3, 4, 4]
+    assert await produced_by_hour(site) == expected
+    async with site.database.transaction() as db:
+        assert (await energy_of_day(db, site.org, site.id, MIDNIGHT + 20 * HOUR)).produced == sum(expected)
+        # Each hour computed by itself.
+        for number, energy in enumerate(expected):
+            hour = DirtyHour(site.id, MIDNIGHT + number * HOUR)
+            found = await hours.energies_of_hours(db, await role_metrics(db, [site.id]), [hour])
+            assert sum(value or 0 for value in found[hour].energies[:4]) == energy * 1_000_000
+
+
 async def test_a_new_meter_displaces_others_from_the_hour_of_its_first_value(database: Database) -> None:
     site = await RecordedPlant.create(database)
     await site.add_device("MAIN")

@@ -1,6 +1,7 @@
 """The metrics of plants by their role, and which of them count."""
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -8,12 +9,12 @@ from uuid import UUID
 
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.device_templates.models import SignalRole
-from gridfleet.domains.device_templates.roles import GRID_DEVICE, GRID_ROLES, signal_roles
+from gridfleet.domains.device_templates.roles import GRID_DEVICE, GRID_ROLES, is_counter, signal_roles
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.models import LayoutIndex, LayoutSource
 from gridfleet.kernel.db import Connection
 
-__all__ = ["Energy", "EnergyMeter", "RoleMetric", "energy_meters", "role_metrics"]
+__all__ = ["Energy", "EnergyMeter", "RoleMetric", "energy_meters", "former_counters", "role_metrics"]
 
 
 class RoleMetric(NamedTuple):
@@ -109,6 +110,20 @@ def _layout(row: store.RoleSourceRow, known: dict[tuple[int, tuple[str, ...]], L
         }
         layout = known[part] = LayoutIndex(row.layout_id, metrics, dict(zip(row.keys, row.positions, strict=True)))
     return layout
+
+
+def former_counters(metrics: Iterable[RoleMetric]) -> Mapping[tuple[int, str], Sequence[RoleMetric]]:
+    """Return, by source and key, the other metrics of the source that had the role of this counter in earlier templates."""
+    counters: dict[tuple[int, SignalRole], list[RoleMetric]] = defaultdict(list)
+    for one in metrics:
+        if is_counter(one.role):
+            counters[one.source.id, one.role].append(one)
+    return {
+        (one.source.id, one.key): [other for other in group if other.ended_at is not None and other is not one]
+        for group in counters.values()
+        if len(group) > 1
+        for one in group
+    }
 
 
 def energy_meters(metrics: Iterable[RoleMetric]) -> list[EnergyMeter]:

@@ -27,11 +27,19 @@ from gridfleet.domains.telemetry.energy.quarters import (
     power_quarters,
     total,
 )
-from gridfleet.domains.telemetry.energy.readings import MetricName, RunMetric, portions, read, read_earlier, read_following
+from gridfleet.domains.telemetry.energy.readings import (
+    MetricName,
+    RunMetric,
+    portions,
+    read,
+    read_earlier,
+    read_following,
+    returns,
+)
 from gridfleet.domains.telemetry.energy.runs import Run, meters_of, runs_of
 from gridfleet.domains.telemetry.energy.zeros import with_levels
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
-from gridfleet.domains.telemetry.roles import Energy, EnergyMeter, RoleMetric
+from gridfleet.domains.telemetry.roles import Energy, EnergyMeter, RoleMetric, former_counters
 from gridfleet.kernel.db import Connection
 
 __all__ = ["energies_of_hours"]
@@ -66,7 +74,7 @@ async def energies_of_hours(
     wanted = sorted(set(hours))
     runs = await runs_of(db, wanted, metrics)
     in_runs = [(number, meter) for number, run in enumerate(runs) for meter in meters_of(run, metrics)]
-    counters = await _counters(db, runs, in_runs, until, set() if misread is None else misread)
+    counters = await _counters(db, runs, in_runs, metrics, until, set() if misread is None else misread)
     needed = [one for one in in_runs if len(_counted_in(*one, counters)) < runs[one[0]].hours]
     powers = await _powers(db, runs, needed, until)
     parts: dict[tuple[int, Energy], list[Quarters]] = defaultdict(list)
@@ -109,7 +117,12 @@ def _counted_in(number: int, meter: EnergyMeter, counters: Mapping[MetricName, _
 
 
 async def _counters(
-    db: Connection, runs: Sequence[Run], meters: Sequence[tuple[int, EnergyMeter]], until: float, misread: set[DirtyHour]
+    db: Connection,
+    runs: Sequence[Run],
+    meters: Sequence[tuple[int, EnergyMeter]],
+    roles: Mapping[UUID, Sequence[RoleMetric]],
+    until: float,
+    misread: set[DirtyHour],
 ) -> dict[MetricName, _Counted]:
     """Return the counters of meters in runs.
 
@@ -117,6 +130,7 @@ async def _counters(
     whether it was misread. A reading within a day after the run shows that for the last one in the run.
     """
     found: dict[MetricName, _Counted] = {}
+    former_ones = {plant_id: former_counters(own) for plant_id, own in roles.items()}
     metrics = {
         metric.name: metric
         for number, meter in meters
@@ -140,10 +154,14 @@ async def _counters(
         values |= dict(zip((metric.name for metric in some), levels, strict=True))
         for name, following in (await read_following(db, some, runs, values)).items():
             values[name] = following.after(values[name])
-        for metric in some:
+        others = [former_ones.get(runs[metric.run].plant_id, {}).get((metric.source.id, metric.key), ()) for metric in some]
+        returned = await returns(
+            db, [(one.source, one.key, former, values[one.name]) for one, former in zip(some, others, strict=True)]
+        )
+        for metric, returned_at in zip(some, returned, strict=True):
             hours = runs[metric.run].hours
             times, readings, _ = values[metric.name]
-            edits = values[metric.name].edits()
+            edits = values[metric.name].edits() | returned_at
             count = partial(counter_quarters, times, readings, first[metric.name], QUARTERS * hours, edits)
             rises = await computed(count, len(times))
             falls = frozenset(quarter // QUARTERS for quarter in rises.falls)

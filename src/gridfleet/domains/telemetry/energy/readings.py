@@ -5,6 +5,7 @@ The layouts of a metric are merged. At the same time, the newest one takes prece
 
 import sys
 from array import array
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,10 +20,11 @@ from gridfleet.domains.telemetry.energy.quarters import LONGEST_GAP
 from gridfleet.domains.telemetry.energy.runs import Run
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.history.models import LayoutSource, SeriesPosition
+from gridfleet.domains.telemetry.roles import RoleMetric
 from gridfleet.domains.telemetry.units import KILO, in_kilo
 from gridfleet.kernel.db import Connection
 
-__all__ = ["MetricName", "RunMetric", "TookTooLong", "portions", "read", "read_earlier", "read_following"]
+__all__ = ["MetricName", "RunMetric", "TookTooLong", "portions", "read", "read_earlier", "read_following", "returns"]
 
 _HOUR: Final = timedelta(hours=1)
 _AFTER: Final = timedelta(seconds=MAX_GAP_SECONDS)
@@ -161,6 +163,33 @@ async def _read_some(
         for metric, _, _ in spans
         if metric.name in found
     }
+
+
+async def returns(
+    db: Connection, counters: Sequence[tuple[LayoutSource, str, Collection[RoleMetric], Readings]]
+) -> list[frozenset[int]]:
+    """Return for each counter the indices of its first readings after another counter of its device took its place.
+
+    Args:
+        db: The connection.
+        counters: Source and key of each counter, the counters that had its role in earlier templates, and its readings.
+    """
+    picks: list[store.Pick] = []
+    owners: list[int] = []
+    for number, (source, key, others, (times, _, _)) in enumerate(counters):
+        later = [one.key for one in others if times and one.ended_at is not None and microseconds(one.ended_at) > times[0]]
+        # A template that declares both counters measures with both.
+        for layout in (one for one in source.layouts if later and key not in one.positions):
+            for position in (layout.positions[one] for one in later if one in layout.positions):
+                start, end = to_datetime(times[0]), to_datetime(times[-1])
+                picks.append(store.Pick(len(picks), source.id, layout.id, position, start, end))
+                owners.append(number)
+    found: list[set[int]] = [set() for _ in counters]
+    for number, moments, values in await store.readings(db, picks) if picks else []:
+        others_at, _ = _unpacked(_Part(moments, values, Edition(KILO, None)))
+        times = counters[owners[number]][3].times
+        found[owners[number]] |= {bisect_right(times, moment) for moment in set(others_at).difference(times)}
+    return [frozenset(one) for one in found]
 
 
 def _unpacked(part: _Part) -> tuple[Sequence[int], Sequence[float]]:

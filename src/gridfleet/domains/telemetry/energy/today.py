@@ -26,13 +26,13 @@ from gridfleet.domains.telemetry.energy.editions import Edition, Readings
 from gridfleet.domains.telemetry.energy.models import EnergyOfDay
 from gridfleet.domains.telemetry.energy.periods import EnergyBucket
 from gridfleet.domains.telemetry.energy.quarters import continued
-from gridfleet.domains.telemetry.energy.readings import TookTooLong
+from gridfleet.domains.telemetry.energy.readings import TookTooLong, returns
 from gridfleet.domains.telemetry.energy.series import MOST_SECONDS, EnergyQuery, energy_of_plant
 from gridfleet.domains.telemetry.energy.zeros import with_levels
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.models import LayoutSource, SeriesPosition
 from gridfleet.domains.telemetry.history.raw import Values, read_values
-from gridfleet.domains.telemetry.roles import RoleMetric, role_metrics
+from gridfleet.domains.telemetry.roles import RoleMetric, former_counters, role_metrics
 from gridfleet.domains.telemetry.units import KILO, in_kilo
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection, savepoint
@@ -119,8 +119,10 @@ class _Device:
             return None
         of_day = _from_the_hour_before(readings, self._midnight)
         [of_day] = await with_levels(self._db, [(self._source, key, of_day)])
-        since = bisect_left(of_day.times, microseconds(self._midnight))
-        return await computed(partial(counter_increase, of_day.values, since, of_day.edits()), len(of_day.times))
+        others = former_counters(self._metrics).get((self._source.id, key), ())
+        [returned_at] = await returns(self._db, [(self._source, key, others, of_day)])
+        since, edits = bisect_left(of_day.times, microseconds(self._midnight)), of_day.edits() | returned_at
+        return await computed(partial(counter_increase, of_day.values, since, edits), len(of_day.times))
 
     async def _integral(self, key: str) -> Energies:
         if (known := self._integrals.get(key)) is None:
