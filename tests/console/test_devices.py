@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import psycopg
 from playwright.sync_api import expect
+from psycopg.types.json import Jsonb
 
 from gridfleet.kernel.ids import new_id
 from support.clients.console_data import add_system_templates
@@ -110,6 +111,40 @@ def test_a_second_click_sends_no_second_command(watched: Watched, user: User, da
     with psycopg.connect(database_url) as db:
         rows = db.execute("SELECT 1 FROM plant_command WHERE plant_id = %s", (plant_id,)).fetchall()
     assert len(rows) == 1
+
+
+def test_an_optional_choice_is_not_sent_unmade(watched: Watched, user: User, database_url: str) -> None:
+    operator = user(role="OPERATOR")
+    [plant_id] = add_plants(database_url, operator.slugs[0], "Barn")
+    add_batteries(database_url, plant_id)
+    params = [
+        {"name": "mode", "type": "enum", "enum": ["OFF", "ECO"], "required": False},
+        {"name": "steps", "type": "integer", "min": 0.5},
+    ]
+    template_id = new_id()
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "INSERT INTO device_template (id, name, type, level, version, signals, actions)"
+            " VALUES (%s, 'Choosy battery', 'BATTERY', 'SUB_DEVICE', 1, '[]', %s)",
+            (template_id, Jsonb([{"action": "run", "params": params}])),
+        )
+        db.execute("UPDATE sub_device SET template_id = %s WHERE external_id = 'BAT60'", (template_id,))
+    page = watched.page
+    operator.log_in(page, f"/console/o/{operator.slugs[0]}/plants/{plant_id}/devices")
+    for mode in (None, "ECO"):
+        page.get_by_role("row").filter(has_text="BAT60").get_by_role("button", name="Send a command").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("steps").fill("2")
+        if mode is not None:
+            dialog.get_by_label("mode").select_option(mode)
+        watched.check_accessibility()
+        dialog.get_by_role("button", name="Send", exact=True).click()
+        expect(dialog).to_have_count(0)
+    with psycopg.connect(database_url) as db:
+        rows = db.execute(
+            "SELECT instruction -> 'params' FROM plant_command WHERE plant_id = %s ORDER BY id", (plant_id,)
+        ).fetchall()
+    assert [sent for (sent,) in rows] == [{"steps": 2}, {"mode": "ECO", "steps": 2}]
 
 
 def test_who_may_only_see_devices_gets_no_buttons(watched: Watched, user: User, database_url: str) -> None:

@@ -62,6 +62,7 @@ export function CommandDialog({ device, actions, onClose }: Props) {
 }
 
 function ParameterField({ parameter }: { parameter: Parameter }) {
+  const texts = useTexts();
   const id = useId();
   const { name, type, unit, min, max, maxLength } = parameter;
   const required = parameter.required ?? true;
@@ -73,6 +74,7 @@ function ParameterField({ parameter }: { parameter: Parameter }) {
       <label htmlFor={id}>{unit === undefined ? name : `${name} (${unit})`}</label>
       {type === "enum" ? (
         <select id={id} name={name} required={required}>
+          {!required && <option value="">{texts.devices.notSent}</option>}
           {parameter.enum?.map((value) => (
             <option key={value}>{value}</option>
           ))}
@@ -85,7 +87,8 @@ function ParameterField({ parameter }: { parameter: Parameter }) {
           name={name}
           type="number"
           step={type === "integer" ? 1 : "any"}
-          min={min}
+          // Whole numbers are counted from the minimum.
+          min={type === "integer" && min !== undefined ? Math.ceil(min) : min}
           max={max}
           required={required}
         />

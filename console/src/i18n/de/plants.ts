@@ -56,6 +56,7 @@ export const plants: typeof english = {
       "Werte, die die Anlage von dem Gerät sendet, werden nicht mehr gespeichert, und seine offenen Befehle enden. Was gespeichert ist, bleibt lesbar. Das lässt sich nicht rückgängig machen.",
     action: "Aktion",
     send: "Senden",
+    notSent: "Wird nicht gesendet",
     expires: (seconds) => `Der Befehl läuft ab, wenn die Anlage nicht innerhalb von ${seconds} Sekunden antwortet.`,
   },
   credentials: {

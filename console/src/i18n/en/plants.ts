@@ -54,6 +54,7 @@ export const plants = {
       "Values that the plant sends of the device are no longer stored, and its open commands end. What was stored stays readable. This cannot be undone.",
     action: "Action",
     send: "Send",
+    notSent: "Not sent",
     expires: (seconds: number) => `The command expires if the plant does not answer within ${seconds} seconds.`,
   },
   credentials: {
