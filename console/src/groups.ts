@@ -38,6 +38,8 @@ export function membersOfGroupQuery(organizationId: string, id: string) {
       ),
     initialPageParam: null as string | null,
     getNextPageParam: ({ meta }) => meta.nextCursor,
+    // The members are shown with their status and when they were seen.
+    refetchInterval: 30_000,
   });
 }
 

@@ -18,6 +18,8 @@ export function rulesQuery(organizationId: string, page = 1) {
     queryFn: ({ signal }) =>
       dataOf(apiOf(organizationId).GET("/api/v1/alert-rules", { params: { query: { page, limit: PAGE } }, signal })),
     placeholderData: keepPreviousData,
+    // The rules are shown with the time of their last alert.
+    refetchInterval: 30_000,
   });
 }
 

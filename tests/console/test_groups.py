@@ -72,6 +72,24 @@ def test_the_keyboard_stays_at_the_button_whose_dialog_is_closed(
         expect(delete).to_be_focused()
 
 
+def test_the_states_of_the_plants_of_a_group_follow(
+    watched: Watched, user: Callable[..., ConsoleUser], database_url: str
+) -> None:
+    page, viewer = watched.page, user()
+    group_id = add_group(database_url, viewer.slugs[0], "North")
+    add_plants(database_url, viewer.slugs[0], "Barn")
+    with psycopg.connect(database_url) as db:
+        db.execute("INSERT INTO plant_group_member (plant_group_id, plant_id) SELECT %s, id FROM plant", (group_id,))
+    page.clock.install()
+    viewer.log_in(page, f"/console/o/{viewer.slugs[0]}/groups/{group_id}")
+    row = page.get_by_role("row").filter(has_text="Barn")
+    expect(row).to_contain_text("Never seen")
+    with psycopg.connect(database_url) as db:
+        db.execute("UPDATE plant SET status = 'ONLINE', last_seen_at = now()")
+    page.clock.fast_forward(31_000)
+    expect(row).to_contain_text("Online")
+
+
 def test_every_group_can_be_seen(watched: Watched, user: Callable[..., ConsoleUser], database_url: str) -> None:
     page, viewer = watched.page, user()
     for number in range(101):
