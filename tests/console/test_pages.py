@@ -7,11 +7,12 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from support.clients.console_user import PASSWORD, ConsoleUser
+from support.clients.console_user import PASSWORD, ConsoleUser, add_group, add_plants
 from support.clients.watched_page import Watched
 from support.servers.served import Served
 
 User = Callable[..., ConsoleUser]
+PLANTS = 60
 POLICY = {
     "default-src 'none'",
     "script-src 'self'",
@@ -97,3 +98,23 @@ def test_language_and_colours_are_kept(watched: Watched, user: User) -> None:
     page.reload()
     expect(page.get_by_role("heading", level=1)).to_have_text("Flotte")
     assert page.evaluate("[document.documentElement.lang, document.documentElement.dataset.theme]") == ["de", "dark"]
+
+
+def test_a_long_name_leaves_the_other_columns_on_the_screen(watched: Watched, user: User, database_url: str) -> None:
+    page, member = watched.page, user(role="ORG_ADMIN")
+    add_plants(database_url, member.slugs[0], *(f"{number} {'Photovoltaik' * 8}" for number in range(PLANTS)))
+    add_group(database_url, member.slugs[0], "W" * 100)
+    member.log_in(page, f"/console/o/{member.slugs[0]}/fleet")
+    for path, heading in (("fleet", "Produced today"), ("groups", "Plants")):
+        page.goto(f"/console/o/{member.slugs[0]}/{path}")
+        expect(page.get_by_role("columnheader", name=heading)).to_be_in_viewport(ratio=1)
+        watched.check_accessibility()
+    page.goto(f"/console/o/{member.slugs[0]}/fleet")
+    # Rows of several lines are all drawn where the page is scrolled to.
+    seen: set[str] = set()
+    for _ in range(50):
+        page.evaluate("scrollBy(0, 300)")
+        page.wait_for_timeout(100)
+        seen.update(page.get_by_role("rowheader").all_inner_texts())
+    assert len(seen) == PLANTS
+    expect(page.get_by_role("rowheader").last).to_be_in_viewport()

@@ -13,7 +13,7 @@ import { AlertState, RefusedState } from "../ui/state";
 import { Total } from "../ui/total";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
-/** Height of a row, in pixels. */
+/** Height of most rows, in pixels. */
 const ROW = 53;
 
 /** The plants that match the filters. Only rows on the screen are drawn, and further ones are loaded as they are reached. */
@@ -74,7 +74,18 @@ export function FleetTable() {
               {start > 0 && <tr style={{ height: start }} />}
               {visible.map(({ index }) => {
                 const plant = plants[index];
-                return plant && <Row key={plant.id} plant={plant} index={index} now={now} slug={organization.slug} />;
+                return (
+                  plant && (
+                    <Row
+                      key={plant.id}
+                      plant={plant}
+                      index={index}
+                      now={now}
+                      slug={organization.slug}
+                      measure={rows.measureElement}
+                    />
+                  )
+                );
               })}
               {end > 0 && <tr style={{ height: end }} />}
             </tbody>
@@ -118,13 +129,22 @@ function Heading({ sort, first = "asc", isNumber = false, children }: HeadingPro
   );
 }
 
-function Row({ plant, index, now, slug }: { plant: FleetPlant; index: number; now: number; slug: string }) {
+interface RowProps {
+  plant: FleetPlant;
+  index: number;
+  now: number;
+  slug: string;
+  /** Called with the element: a long name makes a row higher than others. */
+  measure: (row: HTMLTableRowElement | null) => void;
+}
+
+function Row({ plant, index, now, slug, measure }: RowProps) {
   const texts = useTexts();
   const locale = useLocale();
   const { power: powers, energyToday } = plant;
   const stale = powers !== null && !powers.fresh ? "stale" : "";
   return (
-    <tr aria-rowindex={index + 2}>
+    <tr aria-rowindex={index + 2} data-index={index} ref={measure}>
       <PlantCells slug={slug} plant={plant} now={now} />
       <td className="states">
         {plant.worstAlert && <AlertState severity={plant.worstAlert} count={plant.openAlerts} />}
