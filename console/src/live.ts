@@ -25,6 +25,8 @@ interface Message {
 const EVENTS = ["summary", "plants", "gone", "alerts", "commands", "reset"];
 const LOST_AFTER = 5_000;
 const OPEN_AGAIN_AFTER = 5_000;
+/** A quiet fleet has no events for long; nor has a broken connection that neither side has noticed. */
+const SILENT_AFTER = 30_000;
 
 /** Keep what is shown of an organisation as new as the service's events, with one stream for all tabs of the browser. */
 export function useFleetStream(organizationId: string): StreamState {
@@ -91,6 +93,7 @@ function streamUntil(
   return new Promise((resolve) => {
     let source: EventSource | undefined;
     let lost: ReturnType<typeof setTimeout> | undefined;
+    let heardAt = Date.now();
     const publishState = (state: StreamState) => publish({ name: "state", data: state, id: position() ?? "" });
     const openAgain = async () => {
       const end = await endOf(organizationId);
@@ -107,6 +110,7 @@ function streamUntil(
       if (lastEventId) query.set("lastEventId", lastEventId);
       source = new EventSource(`/api/v1/fleet/live?${query}`);
       source.onopen = () => {
+        heardAt = Date.now();
         const id = position() ?? "";
         // A stream that begins anew does not say what happened before it.
         if (id === "" && (lost !== undefined || position() !== undefined)) publish({ name: "reset", data: "{}", id });
@@ -121,12 +125,25 @@ function streamUntil(
       };
       for (const name of EVENTS) {
         source.addEventListener(name, (event: MessageEvent<string>) => {
+          heardAt = Date.now();
           // The first of several events that belong together have no id in a stream that has just been opened.
           publish({ name, data: event.data, id: event.lastEventId || (position() ?? "") });
         });
       }
     };
+    const listening = setInterval(async () => {
+      const silentSince = heardAt;
+      // A closed one is opened again anyway.
+      if (source?.readyState === EventSource.CLOSED || Date.now() - silentSince < SILENT_AFTER) return;
+      const isReached = await isReachable(organizationId);
+      if (isReached || signal.aborted || heardAt !== silentSince) return;
+      heardAt = Date.now();
+      source?.close();
+      publishState("lost");
+      setTimeout(openAgain, OPEN_AGAIN_AFTER);
+    }, SILENT_AFTER);
     signal.addEventListener("abort", () => {
+      clearInterval(listening);
       clearTimeout(lost);
       source?.close();
       resolve();
@@ -135,13 +152,27 @@ function streamUntil(
   });
 }
 
+/** Return whether the service answers at all. */
+async function isReachable(organizationId: string): Promise<boolean> {
+  try {
+    await askLittle(organizationId);
+    return true;
+  } catch (error) {
+    return error instanceof ApiError && error.status > 0;
+  }
+}
+
+/** Every member may read groups, and one costs little. */
+function askLittle(organizationId: string): Promise<unknown> {
+  return apiOf(organizationId).GET("/api/v1/plant-groups", { params: { query: { limit: 1 } } });
+}
+
 /** Return why the stream of an organisation stays closed; null if it may be opened again. */
 async function endOf(organizationId: string): Promise<"ended" | "removed" | null> {
   // A service that cannot be reached says nothing about the session or the membership.
   if (!(await renewSession().catch(() => true))) return "ended";
   try {
-    // Every member may read them, and one costs little.
-    await apiOf(organizationId).GET("/api/v1/plant-groups", { params: { query: { limit: 1 } } });
+    await askLittle(organizationId);
     return null;
   } catch (error) {
     return error instanceof ApiError && error.status === 403 ? "removed" : null;

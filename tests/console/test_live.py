@@ -1,5 +1,6 @@
 """What changes at the service changes on the screen, by one stream for all tabs."""
 
+import re
 import time
 from collections.abc import Callable
 from uuid import UUID
@@ -104,6 +105,28 @@ def test_a_lost_stream_is_said_and_opened_again(
     page.wait_for_timeout(2_000)
     rename(database_url, plant, "Barn")
     expect(page.get_by_role("link", name="Barn")).to_be_visible(timeout=SOON)
+
+
+def test_a_service_that_no_longer_answers_is_said(
+    watched: Watched, context: BrowserContext, member: ConsoleUser, plant: UUID, database_url: str
+) -> None:
+    watched.allowed += ["Failed to load resource"]
+    page = watched.page
+    page.clock.install()
+    member.log_in(page)
+    rename(database_url, plant, "Hall")
+    expect(page.get_by_role("link", name="Hall")).to_be_visible()
+    # The open stream stays as it is, silent, as over a connection that is broken somewhere between.
+    context.route("**/api/v1/**", lambda _: None)
+    for _ in range(24):
+        page.clock.run_for(10_000)
+    expect(page.get_by_text("The service cannot be reached at the moment.")).to_be_visible()
+    expect(page.get_by_role("alert").first).to_have_text(re.compile("The service cannot be reached. Try again in a moment."))
+    context.unroute("**/api/v1/**")
+    page.clock.run_for(10_000)
+    expect(page.get_by_text("The service cannot be reached at the moment.")).to_be_hidden()
+    rename(database_url, plant, "Barn")
+    expect(page.get_by_role("link", name="Barn")).to_be_visible()
 
 
 def test_a_power_without_a_word_for_its_direction_keeps_its_sign(

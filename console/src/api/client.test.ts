@@ -44,3 +44,22 @@ test("a command that follows another one at the device is a new command", async 
   await command("stop");
   expect(await command("discharge")).not.toBe(key);
 });
+
+test("what reads and is not answered in time fails, a change is waited for", async () => {
+  vi.useFakeTimers();
+  vi.stubGlobal("fetch", (_: Request, { signal }: RequestInit) => {
+    return new Promise((_resolve, reject) => {
+      signal?.addEventListener("abort", () => reject(signal.reason));
+    });
+  });
+  const outcome = (method: string) => {
+    const ended = vi.fn();
+    send(new Request(DEVICE, { method })).then(ended, ended);
+    return ended;
+  };
+  const [read, changed] = [outcome("GET"), outcome("POST")];
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(read).toHaveBeenCalledWith(expect.objectContaining({ status: 0, code: "UNREACHABLE" }));
+  expect(changed).not.toHaveBeenCalled();
+  vi.useRealTimers();
+});

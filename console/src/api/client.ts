@@ -9,6 +9,8 @@ const UNSAFE = new Set(["POST", "PUT", "PATCH", "DELETE"]);
 /** An access token is valid for 15 minutes. Renewed before its end, no request fails because of it. */
 const RENEW_AFTER = 10 * 60_000;
 const JUST_NOW = 10_000;
+/** Until then the service has answered what only reads, or ended it. Later, the connection is broken somewhere between. */
+const ANSWERED_WITHIN = 45_000;
 /** Under load, other tabs read what a tab stored some milliseconds later than they get a lock that it released. */
 const UNTIL_OTHERS_SEE = 100;
 const ABOUT_ACCOUNTS = /\/api\/v1\/auth\//;
@@ -94,12 +96,22 @@ async function sendOnce(request: Request): Promise<Response> {
   return response;
 }
 
+/**
+ * Return the response to a request.
+ *
+ * @throws ApiError There is none, or for what reads and for sessions, none in time. Changes may take longer.
+ */
 async function reach(request: Request): Promise<Response> {
+  const end = new AbortController();
+  const isChange = UNSAFE.has(request.method) && !ABOUT_SESSIONS.test(new URL(request.url).pathname);
+  const timer = isChange ? undefined : setTimeout(() => end.abort(), ANSWERED_WITHIN);
   try {
-    return await fetch(request);
+    return await fetch(request, { signal: AbortSignal.any([request.signal, end.signal]) });
   } catch (error) {
     if (request.signal.aborted) throw error;
     throw new ApiError(0, "UNREACHABLE", String(error), [], null);
+  } finally {
+    clearTimeout(timer);
   }
 }
 
