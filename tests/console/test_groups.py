@@ -72,6 +72,21 @@ def test_the_keyboard_stays_at_the_button_whose_dialog_is_closed(
         expect(delete).to_be_focused()
 
 
+def test_a_name_with_several_blanks_can_be_typed_as_it_is_shown(
+    watched: Watched, user: Callable[..., ConsoleUser], database_url: str
+) -> None:
+    page, operator = watched.page, user(role="OPERATOR")
+    add_group(database_url, operator.slugs[0], "North  \u00a0roof")
+    operator.log_in(page, f"/console/o/{operator.slugs[0]}/groups")
+    page.get_by_role("button", name="Delete").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Type “North roof” to confirm").fill("North roo")
+    expect(dialog.get_by_role("button", name="Delete")).to_be_disabled()
+    dialog.get_by_label("Type “North roof” to confirm").fill("North roof")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("There are no groups.")).to_be_visible()
+
+
 def test_the_states_of_the_plants_of_a_group_follow(
     watched: Watched, user: Callable[..., ConsoleUser], database_url: str
 ) -> None:

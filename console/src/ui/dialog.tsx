@@ -69,8 +69,18 @@ export function Confirm({ title, consequence, name, action, run, onClose }: Conf
           required
         />
         <Failure error={mutation.error} />
-        <Buttons action={action} isDangerous disabled={typed !== name || mutation.isPending} onCancel={onClose} />
+        <Buttons
+          action={action}
+          isDangerous
+          disabled={asShown(typed) !== asShown(name) || mutation.isPending}
+          onCancel={onClose}
+        />
       </Form>
     </Dialog>
   );
+}
+
+/** Return a text as a page shows it, with one blank for several; nobody can tell them apart. */
+function asShown(text: string): string {
+  return text.trim().replace(/\s+/g, " ");
 }
