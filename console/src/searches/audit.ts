@@ -32,7 +32,7 @@ export interface AuditSearch {
 /** Return what of a link the page understands. */
 export function auditSearch({ subject, page }: Record<string, unknown>): AuditSearch {
   return {
-    ...(SUBJECTS.includes(subject as AuditSubject) && { subject: subject as AuditSubject }),
+    subject: SUBJECTS.find((one) => one === subject),
     page: pageOf(page),
   };
 }

@@ -23,7 +23,8 @@ export function historySearch(search: Record<string, unknown>): HistorySearch {
     : undefined;
   const [from, to] = [timeOf(search.from), timeOf(search.to)];
   if (from !== undefined && to !== undefined && from < to) return { from, to, metrics };
-  return { last: LAST.find((one) => one === search.last) ?? "24h", metrics };
+  // Members that are left out would stay as the link has them.
+  return { last: LAST.find((one) => one === search.last) ?? "24h", from: undefined, to: undefined, metrics };
 }
 
 /** Return the range of a search at a time. The last hours end with the minute, so that an answer can be reused within it. */

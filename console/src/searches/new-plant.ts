@@ -11,7 +11,7 @@ export interface NewPlantSearch extends ListSearch {
 
 /** Return the step of the page; the first one for a link without a plant. */
 export function newPlantSearch({ plant, step, ...list }: Record<string, unknown>): NewPlantSearch {
-  if (typeof plant !== "string" || !/^[0-9a-f-]{36}$/.test(plant)) return {};
+  if (typeof plant !== "string" || !/^[0-9a-f-]{36}$/.test(plant)) return { plant: undefined, step: undefined };
   const shown = numberOf(step);
   return { plant, step: shown === 3 || shown === 4 ? shown : 2, ...listSearch(list) };
 }
