@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 from uuid import UUID
 
@@ -257,3 +258,39 @@ def test_every_refused_message_can_be_seen(watched: Watched, user: User, databas
     watched.check_accessibility()
     page.reload()
     expect(page.get_by_text("Page 2 of 2")).to_be_visible()
+
+
+def test_a_range_of_any_past_is_chosen_by_its_times(
+    watched: Watched, user: Callable[..., ConsoleUser], database_url: str
+) -> None:
+    page, viewer = watched.page, user()
+    slug = viewer.slugs[0]
+    start = datetime(2026, 3, 28, 22, tzinfo=UTC)
+    frames = {start + timedelta(minutes=at): [float(at)] for at in range(0, 240, 5)}
+    plant_id = add_history(database_url, slug, "Barn", "BAT1", [Metric("soc", "%")], frames)
+    with psycopg.connect(database_url) as db:
+        db.execute("UPDATE plant SET time_zone = 'Europe/Berlin'")
+    # Of a link that was cut or edited, what is no range is left out.
+    viewer.log_in(page, f"/console/o/{slug}/plants/{plant_id}/history?from=2026-03-29T00:00:00Z&to=2026-03-28T00:00:00Z")
+    expect(page.get_by_role("button", name="24 hours")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.get_by_text("Times in Europe/Berlin.")).to_be_visible()
+    page.get_by_text("Other times").press("Enter")
+    begin, end = page.get_by_label("From (Europe/Berlin)"), page.get_by_label("Until (Europe/Berlin)")
+    begin.fill("2026-03-29T00:00")
+    end.fill("2026-03-28T06:00")
+    page.get_by_role("button", name="Show", exact=True).press("Enter")
+    assert "later" in end.evaluate("field => field.validationMessage")
+    end.fill("2026-03-29T03:00")
+    watched.check_accessibility()
+    page.get_by_role("button", name="Show", exact=True).press("Enter")
+    # The clocks are put forward at two: the range has two hours.
+    expect(page).to_have_url(re.compile(r"from=2026-03-28T23%3A00%3A00.000Z&to=2026-03-29T01%3A00%3A00.000Z"))
+    expect(page.get_by_role("row").filter(has_text="BAT1.soc").get_by_role("cell").first).to_have_text("60")
+    expect(page.locator("summary").filter(has_text="29 Mar 2026, 00:00:00")).to_be_visible()
+    watched.check_accessibility()
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.locator("summary").filter(has_text="29 Mar 2026").click()
+    watched.check_width(390)
+    page.get_by_role("button", name="7 days").click()
+    expect(page.get_by_text("Other times")).to_be_visible()

@@ -1,14 +1,17 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 import { number } from "../format/quantities";
+import { dateTime } from "../format/times";
+import { localText, parseLocal } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
-import { type Columns, columnsQuery, latestQuery, type Point, useTimeZone } from "../plants";
+import { type Columns, columnsQuery, latestQuery, type Point, type Range, useTimeZone } from "../plants";
 import { LAST, rangeOf } from "../searches/history";
 import { Chart } from "../ui/chart";
 import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
-import { CheckField } from "../ui/fields";
+import { CheckField, Field } from "../ui/fields";
+import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { Swatch } from "../ui/swatch";
 import { EventList, usePlantEvents } from "./plant-events";
@@ -43,6 +46,14 @@ export function PlantHistoryScreen() {
           chosen={search.from === undefined ? (search.last ?? null) : null}
           labelOf={(last) => texts.history.last[last]}
           onChoose={(last) => navigate({ search: ({ metrics }) => ({ metrics, last }) })}
+        />
+        <RangePicker
+          // Another range has other times in the fields.
+          key={`${search.from} ${search.to} ${timeZone}`}
+          range={range}
+          isChosen={search.from !== undefined}
+          timeZone={timeZone}
+          onChoose={(chosen) => navigate({ search: ({ metrics }) => ({ metrics, ...chosen }) })}
         />
         <details className="picker">
           <summary className="button">{texts.history.metrics(metrics.length)}</summary>
@@ -89,6 +100,59 @@ export function PlantHistoryScreen() {
       )}
       <EventList events={events} timeZone={timeZone} />
     </>
+  );
+}
+
+interface RangePickerProps {
+  range: Range;
+  /** Whether the range is one between two times, and not the last hours. */
+  isChosen: boolean;
+  timeZone: string;
+  onChoose: (range: Range) => void;
+}
+
+/** Two times, by the clocks of the plant, for what is older than the last days, and for who does not drag. */
+function RangePicker({ range, isChosen, timeZone, onChoose }: RangePickerProps) {
+  const texts = useTexts();
+  const locale = useLocale();
+  const [from, setFrom] = useState(localText(timeZone, Date.parse(range.from)));
+  const [to, setTo] = useState(localText(timeZone, Date.parse(range.to)));
+  const [start, end] = [parseLocal(timeZone, from), parseLocal(timeZone, to)];
+  return (
+    <details className="picker">
+      <summary className="button">
+        {isChosen
+          ? `${dateTime(range.from, timeZone, locale)} – ${dateTime(range.to, timeZone, locale)}`
+          : texts.history.other}
+      </summary>
+      <Form
+        className="panel"
+        onSubmit={() => {
+          if (start === undefined || end === undefined || start >= end) return;
+          onChoose({ from: new Date(start).toISOString(), to: new Date(end).toISOString() });
+        }}
+      >
+        <Field
+          label={texts.history.from(timeZone)}
+          type="datetime-local"
+          required
+          min="1970-01-02T00:00"
+          max="9999-12-30T00:00"
+          value={from}
+          onChange={({ target }) => setFrom(target.value)}
+        />
+        <Field
+          label={texts.history.to(timeZone)}
+          type="datetime-local"
+          required
+          min={start === undefined ? from : localText(timeZone, start + 60_000)}
+          max="9999-12-31T00:00"
+          value={to}
+          onChange={({ target }) => setTo(target.value)}
+        />
+        <Buttons action={texts.history.show} disabled={false} />
+      </Form>
+    </details>
   );
 }
 

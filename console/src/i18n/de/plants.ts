@@ -159,6 +159,10 @@ export const plants: typeof english = {
   history: {
     range: "Zeitraum",
     last: { "1h": "1 Stunde", "24h": "24 Stunden", "7d": "7 Tage", "30d": "30 Tage" },
+    other: "Andere Zeiten",
+    from: (zone) => `Von (${zone})`,
+    to: (zone) => `Bis (${zone})`,
+    show: "Zeigen",
     metrics: (count) => (count === 1 ? "1 Messgröße" : `${count} Messgrößen`),
     choose: "Messgrößen des Diagramms",
     chart: (metrics) => `Diagramm von ${metrics.join(", ")} über die Zeit`,

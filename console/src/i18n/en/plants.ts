@@ -158,6 +158,10 @@ export const plants = {
   history: {
     range: "Time range",
     last: { "1h": "1 hour", "24h": "24 hours", "7d": "7 days", "30d": "30 days" },
+    other: "Other times",
+    from: (zone: string) => `From (${zone})`,
+    to: (zone: string) => `Until (${zone})`,
+    show: "Show",
     metrics: (count: number) => (count === 1 ? "1 metric" : `${count} metrics`),
     choose: "Metrics of the chart",
     chart: (metrics: string[]) => `Chart of ${metrics.join(", ")} over time`,
