@@ -7,7 +7,7 @@ import httpx
 import psycopg
 from playwright.sync_api import expect
 
-from support.clients.console_user import ConsoleUser
+from support.clients.console_user import ConsoleUser, add_plants
 from support.clients.watched_page import Watched
 from support.servers.served import Served
 
@@ -48,6 +48,27 @@ def test_a_key_is_created_used_and_revoked(watched: Watched, service: Served, us
     confirm.get_by_role("button", name="Revoke").click()
     expect(page.get_by_role("row").filter(has_text="Monitoring")).to_contain_text("revoked")
     assert httpx.get(f"{service.url}/api/v1/plants", headers=headers).status_code == 401
+
+
+def test_the_limits_of_a_key_are_shown(
+    watched: Watched, service: Served, database_url: str, user: Callable[..., ConsoleUser]
+) -> None:
+    page, administrator = watched.page, user(role="ORG_ADMIN")
+    plants = add_plants(database_url, administrator.slugs[0], "Barn", "Mill")
+    with psycopg.connect(database_url) as db:
+        found = db.execute("SELECT id FROM organization WHERE slug = %s", (administrator.slugs[0],)).fetchone()
+    assert found is not None
+    headers = {**service.headers, "x-org-id": str(found[0])}
+    limits = {"Free": {}, "Limited": {"allowedPlantIds": plants, "allowedIps": ["192.0.2.0/24", "2001:db8::/32"]}}
+    for name, limit in limits.items():
+        body = {"name": name, "partnerId": "acme", "scopes": ["plants:read"], **limit}
+        httpx.post(f"{service.url}/api/v1/partner/api-keys", json=body, headers=headers).raise_for_status()
+    administrator.log_in(page, f"/console/o/{administrator.slugs[0]}/partners")
+    limited = page.get_by_role("row").filter(has_text="Limited")
+    expect(limited).to_contain_text("Only of 2 plants")
+    expect(limited).to_contain_text("Only from 192.0.2.0/24, 2001:db8::/32")
+    expect(page.get_by_role("row").filter(has_text="Free")).not_to_contain_text("Only")
+    watched.check_accessibility()
 
 
 def test_a_key_that_expires(watched: Watched, database_url: str, user: Callable[..., ConsoleUser]) -> None:

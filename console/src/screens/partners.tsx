@@ -71,7 +71,15 @@ function Partners() {
                 {key.partnerId} · <code>{key.keyPrefix}…</code>
               </span>
             </th>
-            <td className="wrap">{key.scopes.join(", ")}</td>
+            <td className="wrap">
+              {key.scopes.join(", ")}
+              {key.allowedPlantIds !== null && (
+                <span className="fine">{texts.partners.onlyPlants(key.allowedPlantIds.length)}</span>
+              )}
+              {key.allowedIps.length > 0 && (
+                <span className="fine">{texts.partners.onlyFrom(key.allowedIps.join(", "))}</span>
+              )}
+            </td>
             <td>
               <Age time={key.lastUsedAt} now={now} timeZone="UTC" />
             </td>

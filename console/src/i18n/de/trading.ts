@@ -9,6 +9,8 @@ export const trading: typeof english = {
     partnerId: "Partner",
     scopes: "Rechte",
     networks: "Erlaubte Adressen; ohne Angabe: von überall",
+    onlyFrom: (networks) => `Nur von ${networks}`,
+    onlyPlants: (count) => (count === 1 ? "Nur für 1 Anlage" : `Nur für ${count} Anlagen`),
     expires: "Gültig bis (UTC); ohne Angabe: bis zum Widerruf",
     lastUsed: "Zuletzt benutzt",
     validUntil: "Gültig bis",

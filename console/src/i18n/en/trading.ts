@@ -7,6 +7,8 @@ export const trading = {
     partnerId: "Partner",
     scopes: "Rights",
     networks: "Allowed addresses; none: from everywhere",
+    onlyFrom: (networks: string) => `Only from ${networks}`,
+    onlyPlants: (count: number) => (count === 1 ? "Only of 1 plant" : `Only of ${count} plants`),
     expires: "Valid until (UTC); none: until it is revoked",
     lastUsed: "Last used",
     validUntil: "Valid until",
