@@ -97,7 +97,7 @@ def cluster() -> Iterator[list[Node]]:
         for node in nodes:
             alive = node.process
             PrivateBroker(node.settings).wait_until_ready(lambda alive=alive: alive.poll() is None)  # type: ignore[misc]
-        wait_for(lambda: _running(nodes[0]) == len(NAMES), 60)
+        wait_for(lambda: all(_is_complete(node) for node in nodes), 300)
         yield nodes
     finally:
         running[1:] = [(node.program, node.process) for node in nodes] or running[1:]
@@ -341,6 +341,13 @@ def _restarted(node: Node) -> Node:
 def _running(node: Node) -> int:
     """How many nodes of the cluster run."""
     return sum(found.get("running", False) for found in httpx.get(f"{node.management_url}/api/nodes", timeout=30).json())
+
+
+def _is_complete(node: Node) -> bool:
+    """Return whether the node's vhosts run on every node. On a busy machine they start after the listeners, and until then a
+    client is refused."""
+    vhosts = httpx.get(f"{node.management_url}/api/vhosts", timeout=30).json()
+    return len(vhosts) > 1 and all(list(one["cluster_state"].values()) == ["running"] * len(NAMES) for one in vhosts)
 
 
 def _programs(settings: Settings, name: str, cookie: str, password: str, tls: Path) -> tuple[Program, Program]:
