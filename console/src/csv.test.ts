@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { mistakesOf, rowsOf, separatorOf } from "./csv";
+import { columnsCsv, csvText, mistakesOf, rowsOf, separatorOf } from "./csv";
 
 test("cells in quotes keep separators, line breaks and quotes", () => {
   expect(rowsOf('name,serialNumber\r\n"Roof, east","SN ""1"""\r\n"two\nlines",SN-2')).toEqual([
@@ -42,4 +42,25 @@ test("mistakes of rows are separated from others", () => {
     ],
     others: ["header.name: is required"],
   });
+});
+
+test("texts are quoted where they must be, and no spreadsheet takes one for a formula", () => {
+  const row = ["a,b", 'say "x"', "two\nlines", "=1+1", "-5", -5, 0.1, null, ""];
+  expect(csvText([row])).toBe(`"a,b","say ""x""","two\nlines",'=1+1,'-5,-5,0.1,,\r\n`);
+});
+
+test("a chart is saved with a row for each bucket", () => {
+  const soc = { metric: "BAT1.soc", unit: "%", average: [50, null], min: [49.5, null], max: [51, null] };
+  const saved = columnsCsv({
+    plantId: "",
+    bucket: "1 hour",
+    times: ["2026-11-01T00:00:00Z", "2026-11-01T01:00:00Z"],
+    columns: [soc, { ...soc, metric: "count", unit: "" }],
+  });
+  expect(saved.split("\r\n")).toEqual([
+    "time,BAT1.soc (%) average,BAT1.soc (%) min,BAT1.soc (%) max,count average,count min,count max",
+    "2026-11-01T00:00:00Z,50,49.5,51,50,49.5,51",
+    "2026-11-01T01:00:00Z,,,,,,",
+    "",
+  ]);
 });

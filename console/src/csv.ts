@@ -1,4 +1,6 @@
-/** CSV files of plants, as the service reads them. */
+/** CSV files: of plants, as the service reads them, and of what the console shows. */
+
+import type { Columns } from "./plants";
 
 /** Return the separator of a file: what its first line has more often, commas or semicolons. */
 export function separatorOf(text: string): "," | ";" {
@@ -67,4 +69,28 @@ export function mistakesOf(details: readonly string[]): { rows: RowMistake[]; ot
 export function complaintOf(text: string): { column: string; complaint: string } {
   const end = text.indexOf(": ");
   return end < 0 ? { column: "", complaint: text } : { column: text.slice(0, end), complaint: text.slice(end + 2) };
+}
+
+/** Return rows as CSV (RFC 4180). A text that a spreadsheet would take for a formula begins with an apostrophe. */
+export function csvText(rows: readonly (readonly (string | number | null)[])[]): string {
+  return rows.map((row) => `${row.map(cellOf).join(",")}\r\n`).join("");
+}
+
+function cellOf(value: string | number | null): string {
+  if (typeof value !== "string") return value === null ? "" : String(value);
+  const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/** Return what a chart shows as CSV: a row for each bucket, its times in UTC, and three columns for each metric. */
+export function columnsCsv({ times, columns }: Columns): string {
+  const heading = columns.flatMap(({ metric, unit }) => {
+    const name = unit ? `${metric} (${unit})` : metric;
+    return [`${name} average`, `${name} min`, `${name} max`];
+  });
+  const rows = times.map((time, at) => [
+    time,
+    ...columns.flatMap(({ average, min, max }) => [average[at] ?? null, min[at] ?? null, max[at] ?? null]),
+  ]);
+  return csvText([["time", ...heading], ...rows]);
 }

@@ -48,3 +48,8 @@ export function keysQuery(organizationId: string, page = 1) {
 export function networksOf(text: string): string[] {
   return text.split(/[\s,]+/).filter((one) => one !== "");
 }
+
+/** Return whether a key may log in at the broker. */
+export function isForBroker({ scopes }: ApiKey): boolean {
+  return scopes.some((scope) => /^(vcp|trading):connect$|^vcp:write:/.test(scope));
+}

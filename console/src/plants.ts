@@ -85,14 +85,20 @@ export interface Range {
   to: string;
 }
 
-/** Averages, minima and maxima of metrics in buckets that the service chooses, at most `points`. */
-export function columnsQuery(organizationId: string, plantId: string, metrics: string[], range: Range, points: number) {
+/** Averages, minima and maxima of metrics in buckets of a width, or of one that the service chooses: at most `points`. */
+export function columnsQuery(
+  organizationId: string,
+  plantId: string,
+  metrics: string[],
+  range: Range,
+  width: { points: number } | { bucket: components["schemas"]["ColumnBucket"] },
+) {
   return queryOptions({
-    queryKey: [organizationId, "columns", plantId, metrics, range, points],
+    queryKey: [organizationId, "columns", plantId, metrics, range, width],
     queryFn: ({ signal }) =>
       dataOf(
         apiOf(organizationId).GET("/api/v1/telemetry/columns", {
-          params: { query: { plantId, metrics, ...range, points } },
+          params: { query: { plantId, metrics, ...range, ...width } },
           signal,
         }),
       ),

@@ -149,3 +149,27 @@ def test_a_page_that_is_loaded_again_after_the_credentials_were_made_leads_on(wa
     expect(page.get_by_role("button", name="Make credentials and save them")).to_have_count(0)
     page.get_by_role("button", name="Continue").click()
     expect(page.get_by_text("Waiting for the first message of Mill")).to_be_visible()
+
+
+def test_the_login_of_a_key_is_tested_at_the_broker(watched: Watched, fleet: Fleet) -> None:
+    page = watched.page
+    keys = {}
+    for name, scope in (("Trader", "vcp:connect"), ("Reader", "plants:read")):
+        created = fleet.call("POST", "/partner/api-keys", {"name": name, "partnerId": "acme", "scopes": [scope]})
+        keys[name] = created["key"]
+    page.get_by_role("link", name="Partners", exact=True).click()
+    row = page.get_by_role("row").filter(has_text="Trader")
+    expect(row).to_be_visible()
+    expect(page.get_by_role("button", name="Test the login")).to_have_count(1)
+    row.get_by_role("button", name="Test the login").click()
+    dialog = page.get_by_role("dialog", name="Test the login of Trader")
+    dialog.get_by_label("Key").fill(keys["Reader"])
+    watched.check_accessibility()
+    dialog.get_by_label("Key").press("Enter")
+    expect(dialog.get_by_role("status")).to_have_text("The login failed: this is not the text of the key")
+    dialog.get_by_label("Key").fill(keys["Trader"])
+    dialog.get_by_role("button", name="Test the login").click()
+    expect(dialog.get_by_role("status")).to_have_text(re.compile(r"The login succeeded in \d+ ms\."))
+    watched.check_accessibility()
+    page.set_viewport_size({"width": 390, "height": 844})
+    watched.check_width(390)

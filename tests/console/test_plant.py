@@ -1,5 +1,6 @@
 """The screens of a plant, with a simulated fleet at the whole service."""
 
+import csv
 import re
 import subprocess
 import sys
@@ -97,6 +98,16 @@ def test_a_chart_is_zoomed_by_drawing_and_shared_by_its_link(watched: Watched, p
     shown = power.inner_text()
     assert re.search(r"\d", shown)
     watched.check_accessibility()
+
+    page.get_by_label("Averages of").select_option("5 minutes")
+    expect(page).to_have_url(re.compile("bucket="))
+    expect(page.get_by_text("Averages of 5 minutes;")).to_be_visible()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as CSV").click()
+    rows = list(csv.DictReader(saved.value.path().read_text().splitlines()))
+    assert 10 <= len(rows) <= 14
+    assert any(float(row["load_power (kW) average"] or 0) > 0 for row in rows)
+    page.get_by_label("Averages of").select_option("Automatic")
 
     box = page.get_by_role("img", name=re.compile("Chart of")).bounding_box()
     assert box is not None

@@ -113,7 +113,7 @@ function Around({ alert }: { alert: Alert }) {
   const timeZone = useTimeZone(organization.id, plantId);
   const range = aroundOf(measuredAt, now);
   const columns = useQuery({
-    ...columnsQuery(organization.id, plantId, [metric], range, POINTS),
+    ...columnsQuery(organization.id, plantId, [metric], range, { points: POINTS }),
     placeholderData: keepPreviousData,
   });
   const marks = useMemo((): Mark[] => [{ kind: "alert", time: measuredAt, label: message }], [measuredAt, message]);

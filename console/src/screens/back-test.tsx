@@ -84,7 +84,7 @@ function PlantBackTest({ organizationId, plantId, tested: { rule, range, result 
   const watched = watchedMetrics(rule.metric, latest.data?.map(({ metric }) => metric) ?? []);
   const metrics = [...new Set([...raised, ...watched])].slice(0, MOST_METRICS);
   const columns = useQuery({
-    ...columnsQuery(organizationId, plantId, metrics, range, POINTS),
+    ...columnsQuery(organizationId, plantId, metrics, range, { points: POINTS }),
     enabled: latest.data !== undefined && metrics.length > 0,
   });
   const unitOf = (name: string) => columns.data?.columns.find(({ metric }) => metric === name)?.unit ?? null;

@@ -5,7 +5,7 @@ import { apiOf, dataOf, inOrganization } from "../api/client";
 import type { components } from "../api/schema";
 import { dateTime } from "../format/times";
 import { type Catalogue, useLocale, useTexts } from "../i18n";
-import { type ApiKey, keysQuery, networksOf, SCOPES, type Scope } from "../partners";
+import { type ApiKey, isForBroker, keysQuery, networksOf, SCOPES, type Scope } from "../partners";
 import { Age } from "../ui/age";
 import { Confirm, Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
@@ -17,6 +17,7 @@ import { Pager } from "../ui/pager";
 import { type Secrets, SecretsDialog } from "../ui/secret";
 import { ListTable } from "../ui/table";
 import { ForAdministrators } from "./for-administrators";
+import { KeyTestDialog } from "./key-test-dialog";
 
 type CreatedKey = components["schemas"]["CreatedKey"];
 
@@ -43,6 +44,7 @@ function Partners() {
   const keys = useQuery(keysQuery(organization.id, page));
   const [isAdding, setIsAdding] = useState(false);
   const [created, setCreated] = useState<CreatedKey | null>(null);
+  const [tested, setTested] = useState<ApiKey | null>(null);
   const [revoking, setRevoking] = useState<ApiKey | null>(null);
   return (
     <>
@@ -86,9 +88,16 @@ function Partners() {
             <td>{key.expiresAt === null ? texts.partners.noEnd : dateTime(key.expiresAt, "UTC", locale)}</td>
             <td className="number">
               {key.isActive ? (
-                <button type="button" onClick={() => setRevoking(key)}>
-                  {texts.partners.revoke}
-                </button>
+                <>
+                  {isForBroker(key) && (
+                    <button type="button" onClick={() => setTested(key)}>
+                      {texts.partners.test}
+                    </button>
+                  )}{" "}
+                  <button type="button" onClick={() => setRevoking(key)}>
+                    {texts.partners.revoke}
+                  </button>
+                </>
               ) : (
                 <span className="fine">{hasExpired(key, now) ? texts.partners.expired : texts.partners.revoked}</span>
               )}
@@ -99,6 +108,7 @@ function Partners() {
       <Pager meta={keys.data?.meta} onPage={(next) => navigate({ search: { page: next } })} />
       {isAdding && <NewKey onClose={() => setIsAdding(false)} onCreated={setCreated} />}
       {created !== null && <SecretsDialog secrets={secretsOf(created, texts)} onClose={() => setCreated(null)} />}
+      {tested !== null && <KeyTestDialog apiKey={tested} onClose={() => setTested(null)} />}
       {revoking !== null && (
         <Confirm
           title={texts.partners.revokeTitle(revoking.name)}

@@ -1,18 +1,20 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
+import { columnsCsv } from "../csv";
 import { number } from "../format/quantities";
 import { dateTime } from "../format/times";
 import { localText, parseLocal } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
 import { type Columns, columnsQuery, latestQuery, type Point, type Range, useTimeZone } from "../plants";
-import { LAST, rangeOf } from "../searches/history";
+import { fittingBuckets, LAST, rangeOf } from "../searches/history";
 import { Chart } from "../ui/chart";
 import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
-import { CheckField, Field } from "../ui/fields";
+import { CheckField, Field, SelectField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
+import { saveFile } from "../ui/save-file";
 import { Swatch } from "../ui/swatch";
 import { EventList, usePlantEvents } from "./plant-events";
 
@@ -20,7 +22,7 @@ const route = getRouteApi("/inside/o/$slug/plants/$plantId/history");
 const POINTS = 600;
 const MOST_METRICS = 6;
 
-/** Metrics of a plant over time. Range and metrics are in the URL, so that a link shows the same. */
+/** Metrics of a plant over time. Range, metrics and the width of buckets are in the URL, so that a link shows the same. */
 export function PlantHistoryScreen() {
   const texts = useTexts();
   const now = useNow(60);
@@ -32,9 +34,12 @@ export function PlantHistoryScreen() {
   const latest = useQuery(latestQuery(organization.id, plantId));
   const metrics = search.metrics ?? firstChoice(latest.data ?? []);
   const range = useMemo(() => rangeOf(search, now), [search, now]);
+  // A width that does not fit another range is automatic there.
+  const fitting = fittingBuckets(range, metrics.length);
+  const bucket = fitting.find((one) => one === search.bucket);
   const events = usePlantEvents(organization.id, plantId, range, timeZone);
   const columns = useQuery({
-    ...columnsQuery(organization.id, plantId, metrics, range, POINTS),
+    ...columnsQuery(organization.id, plantId, metrics, range, bucket === undefined ? { points: POINTS } : { bucket }),
     placeholderData: keepPreviousData,
   });
   return (
@@ -45,7 +50,7 @@ export function PlantHistoryScreen() {
           values={LAST}
           chosen={search.from === undefined ? (search.last ?? null) : null}
           labelOf={(last) => texts.history.last[last]}
-          onChoose={(last) => navigate({ search: ({ metrics }) => ({ metrics, last }) })}
+          onChoose={(last) => navigate({ search: ({ metrics, bucket }) => ({ metrics, bucket, last }) })}
         />
         <RangePicker
           // Another range has other times in the fields.
@@ -53,7 +58,7 @@ export function PlantHistoryScreen() {
           range={range}
           isChosen={search.from !== undefined}
           timeZone={timeZone}
-          onChoose={(chosen) => navigate({ search: ({ metrics }) => ({ metrics, ...chosen }) })}
+          onChoose={(chosen) => navigate({ search: ({ metrics, bucket }) => ({ metrics, bucket, ...chosen }) })}
         />
         <details className="picker">
           <summary className="button">{texts.history.metrics(metrics.length)}</summary>
@@ -81,6 +86,24 @@ export function PlantHistoryScreen() {
             })}
           </fieldset>
         </details>
+        <SelectField
+          label={texts.history.width}
+          values={fitting}
+          labels={texts.history.widths}
+          value={bucket ?? ""}
+          onChange={({ target }) =>
+            navigate({
+              search: (before) => ({ ...before, bucket: fitting.find((one) => one === target.value) }),
+            })
+          }
+        >
+          <option value="">{texts.history.automatic}</option>
+        </SelectField>
+        {columns.data && columns.data.times.length > 0 && (
+          <button type="button" onClick={() => saveFile(`${plantId}.csv`, columnsCsv(columns.data))}>
+            {texts.history.save}
+          </button>
+        )}
       </div>
       <Failure error={latest.error ?? columns.error} />
       {columns.data && (
@@ -90,11 +113,11 @@ export function PlantHistoryScreen() {
             timeZone={timeZone}
             label={texts.history.chart(metrics)}
             marks={events.marks}
-            onZoom={({ from, to }) => navigate({ search: (before) => ({ metrics: before.metrics, from, to }) })}
+            onZoom={({ from, to }) => navigate({ search: ({ metrics, bucket }) => ({ metrics, bucket, from, to }) })}
           />
           <figcaption>
             <Summary columns={columns.data} />
-            <p className="fine">{texts.history.bucket(columns.data.bucket, timeZone)}</p>
+            <p className="fine">{texts.history.bucket(texts.history.widths[columns.data.bucket], timeZone)}</p>
           </figcaption>
         </figure>
       )}

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { historySearch, rangeOf } from "./history";
+import { fittingBuckets, historySearch, rangeOf } from "./history";
 
 const NOW = Date.parse("2026-11-23T08:00:01Z");
 
@@ -23,4 +23,17 @@ test.each([
   { last: "1y", metrics: "BAT1.soc" },
 ])("%o is replaced by the usual range", (search) => {
   expect(historySearch(search)).toEqual({ last: "24h", metrics: undefined });
+});
+
+test("a link keeps a width that exists", () => {
+  expect(historySearch({ bucket: "1 hour" }).bucket).toBe("1 hour");
+  expect(historySearch({ bucket: "1 year" }).bucket).toBeUndefined();
+});
+
+test("the widths that are offered give at least two buckets and at most 40,000 values", () => {
+  const day = { from: "2026-11-01T00:00:00Z", to: "2026-11-02T00:00:00Z" };
+  expect(fittingBuckets(day, 4)).toEqual(expect.arrayContaining(["10 seconds", "12 hours"]));
+  expect(fittingBuckets(day, 4)).not.toContain("1 day");
+  expect(fittingBuckets(day, 5)[0]).toBe("30 seconds");
+  expect(fittingBuckets({ ...day, to: "2036-11-01T00:00:00Z" }, 6)[0]).toBe("1 day");
 });

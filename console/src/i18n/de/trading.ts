@@ -21,6 +21,12 @@ export const trading: typeof english = {
     once: "Diese Werte werden einmal gezeigt. Kopieren Sie sie jetzt und übergeben Sie sie auf sicherem Weg.",
     secretKey: "Schlüssel",
     signingKey: "Signaturschlüssel",
+    test: "Anmeldung prüfen",
+    testTitle: (name) => `Anmeldung von ${name} prüfen`,
+    testHelp:
+      "Der Dienst meldet sich mit dem Schlüssel am Broker an, von seiner eigenen Adresse. Ist der Schlüssel auf Adressen beschränkt, muss diese dabei sein.",
+    passed: (milliseconds) => `Die Anmeldung gelang in ${milliseconds} ms.`,
+    failed: (reason) => `Die Anmeldung schlug fehl: ${reason}`,
     revoke: "Widerrufen",
     revoked: "widerrufen",
     revokeTitle: (name) => `${name} widerrufen?`,

@@ -19,6 +19,12 @@ export const trading = {
     once: "These values are shown once. Copy them now and hand them over on a safe way.",
     secretKey: "Key",
     signingKey: "Signing key",
+    test: "Test the login",
+    testTitle: (name: string) => `Test the login of ${name}`,
+    testHelp:
+      "The service logs in at the broker with the key, from its own address. If the key is limited to addresses, that one must be among them.",
+    passed: (milliseconds: number) => `The login succeeded in ${milliseconds} ms.`,
+    failed: (reason: string) => `The login failed: ${reason}`,
     revoke: "Revoke",
     revoked: "revoked",
     revokeTitle: (name: string) => `Revoke ${name}?`,
