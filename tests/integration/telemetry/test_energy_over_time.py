@@ -1075,6 +1075,25 @@ async def test_a_device_that_gets_its_former_template_back_counts_once(site: Rec
             assert sum(value or 0 for value in found[hour].energies[:4]) == energy * 1_000_000
 
 
+async def test_a_device_that_measured_only_power_meanwhile_counts_once(site: RecordedPlant) -> None:
+    """When its counter comes back, the rise since its last reading replaces the energy of power in the hours between."""
+    first = await add_template(site.database, total="energy_produced", ac="pv_power")
+    second = await add_template(site.database, ac="pv_power")
+    both = [Metric("total", "kWh", counter=True), Metric("ac", "kW")]
+    quarters = [MIDNIGHT + number * 15 * MINUTE for number in range(32)]
+    await change_template(site, "PV1", first)
+    await site.write("PV1", both, {quarters[n]: [100.0 + n, 4.0] for n in range(6)})
+    await work(site.database)
+    await change_template(site, "PV1", second)
+    await site.write("PV1", [Metric("ac", "kW")], {quarters[n]: [4.0] for n in range(6, 22)})
+    assert (await produced_by_hour(site))[2:5] == [4, 4, 4]
+    await change_template(site, "PV1", first)
+    await site.write("PV1", both, {quarters[n]: [100.0 + n, 4.0] for n in range(22, 32)})
+    assert await produced_by_hour(site) == [3, 2, None, None, None, 18, 4, 4]
+    async with site.database.transaction() as db:
+        assert (await energy_of_day(db, site.org, site.id, MIDNIGHT + 20 * HOUR)).produced == 31
+
+
 async def test_a_new_meter_displaces_others_from_the_hour_of_its_first_value(database: Database) -> None:
     site = await RecordedPlant.create(database)
     await site.add_device("MAIN")

@@ -8,10 +8,11 @@ one measures until the hour of its last value. The energy of an hour does not de
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from datetime import timedelta
 from functools import partial
 from operator import gt
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.telemetry.energy.arithmetic import limited
@@ -44,6 +45,8 @@ from gridfleet.kernel.db import Connection
 
 __all__ = ["energies_of_hours"]
 
+_HOUR: Final = timedelta(hours=1)
+
 
 class _Counted(NamedTuple):
     """The rises of a counter in the quarters of a run, the hours in which it fell, and those in which it counts."""
@@ -58,7 +61,7 @@ async def energies_of_hours(
     metrics: Mapping[UUID, Sequence[RoleMetric]],
     hours: Iterable[DirtyHour],
     until: float = math.inf,
-    misread: set[DirtyHour] | None = None,
+    outdated: set[DirtyHour] | None = None,
 ) -> dict[DirtyHour, KeptHour]:
     """Return the energies of plants' hours; without any reading, they are None.
 
@@ -66,7 +69,8 @@ async def energies_of_hours(
         metrics: The metrics of each plant that have a role.
         hours: Whole hours.
         until: The monotonic time after which no further statement begins.
-        misread: Receives the hours before these whose last reading of a counter was too high.
+        outdated: Receives earlier hours that these show to be wrong: their last reading of a counter was too high, or they
+            may have the energy of power although the counter now continues from a reading before them.
 
     Raises:
         TookTooLong: `until` has passed.
@@ -74,7 +78,7 @@ async def energies_of_hours(
     wanted = sorted(set(hours))
     runs = await runs_of(db, wanted, metrics)
     in_runs = [(number, meter) for number, run in enumerate(runs) for meter in meters_of(run, metrics)]
-    counters = await _counters(db, runs, in_runs, metrics, until, set() if misread is None else misread)
+    counters = await _counters(db, runs, in_runs, metrics, until, set() if outdated is None else outdated)
     needed = [one for one in in_runs if len(_counted_in(*one, counters)) < runs[one[0]].hours]
     powers = await _powers(db, runs, needed, until)
     parts: dict[tuple[int, Energy], list[Quarters]] = defaultdict(list)
@@ -122,7 +126,7 @@ async def _counters(
     meters: Sequence[tuple[int, EnergyMeter]],
     roles: Mapping[UUID, Sequence[RoleMetric]],
     until: float,
-    misread: set[DirtyHour],
+    outdated: set[DirtyHour],
 ) -> dict[MetricName, _Counted]:
     """Return the counters of meters in runs.
 
@@ -137,6 +141,7 @@ async def _counters(
         for key in meter.counters
         for metric in [RunMetric(number, meter.source, key, True)]
     }
+    with_power = {(number, meter.source.id, key) for number, meter in meters if meter.powers for key in meter.counters}
     for some in portions(list(metrics.values()), runs, until):
         values = await read(db, some, runs)
         first = {metric.name: microseconds(runs[metric.run].start) for metric in some}
@@ -149,7 +154,7 @@ async def _counters(
             times, readings, _ = values[name]
             if readings[0] < last:
                 hour = to_datetime(times[0]).replace(minute=0, second=0, microsecond=0)
-                misread.add(DirtyHour(runs[name[0]].plant_id, hour))
+                outdated.add(DirtyHour(runs[name[0]].plant_id, hour))
         levels = await with_levels(db, [(metric.source, metric.key, values[metric.name]) for metric in some])
         values |= dict(zip((metric.name for metric in some), levels, strict=True))
         for name, following in (await read_following(db, some, runs, values)).items():
@@ -161,12 +166,24 @@ async def _counters(
         for metric, returned_at in zip(some, returned, strict=True):
             hours = runs[metric.run].hours
             times, readings, _ = values[metric.name]
+            if metric.name in with_power:
+                outdated.update(_in_gap_before(runs[metric.run], times))
             edits = values[metric.name].edits() | returned_at
             count = partial(counter_quarters, times, readings, first[metric.name], QUARTERS * hours, edits)
             rises = await computed(count, len(times))
             falls = frozenset(quarter // QUARTERS for quarter in rises.falls)
             found[metric.name] = _Counted(rises.rises, falls, hours_with_counter(times, first[metric.name], hours))
     return found
+
+
+def _in_gap_before(run: Run, times: Sequence[int]) -> Iterator[DirtyHour]:
+    """Yield the hours between the last reading before a run and the run, if a reading in the run continues from it."""
+    place = bisect_left(times, microseconds(run.start))
+    if 0 < place < len(times) and times[place] < microseconds(run.end):
+        hour = to_datetime(times[place - 1]).replace(minute=0, second=0, microsecond=0) + _HOUR
+        while hour < run.start:
+            yield DirtyHour(run.plant_id, hour)
+            hour += _HOUR
 
 
 async def _powers(

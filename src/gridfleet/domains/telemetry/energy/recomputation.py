@@ -148,10 +148,10 @@ async def _recompute(db: Connection, dirty: Sequence[DirtyHour], until: float = 
     before = await store.kept_around(db, dirty)
     # Frames before the time in the account may be deleted, so the energies of earlier hours cannot be computed again.
     hours = [one for one in {*dirty, *before} if accounts[one.plant_id][1] <= one.hour < open_from]
-    misread: set[DirtyHour] = set()
-    computed = await energies_of_hours(db, await role_metrics(db, list(accounts)), hours, until, misread)
-    # These were computed before the next reading showed that their last one was misread.
-    if again := [one for one in misread.difference(computed) if accounts[one.plant_id][1] <= one.hour < open_from]:
+    outdated: set[DirtyHour] = set()
+    computed = await energies_of_hours(db, await role_metrics(db, list(accounts)), hours, until, outdated)
+    # These were computed before the next reading of a counter.
+    if again := [one for one in outdated.difference(computed) if accounts[one.plant_id][1] <= one.hour < open_from]:
         await store.log_dirty(db, again)
     changed = {one: kept for one, kept in computed.items() if kept != before.get(one, _NOTHING)}
     if not changed:
