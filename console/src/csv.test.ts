@@ -44,9 +44,30 @@ test("mistakes of rows are separated from others", () => {
   });
 });
 
-test("texts are quoted where they must be, and no spreadsheet takes one for a formula", () => {
-  const row = ["a,b", 'say "x"', "two\nlines", "=1+1", "-5", -5, 0.1, null, ""];
-  expect(csvText([row])).toBe(`"a,b","say ""x""","two\nlines",'=1+1,'-5,-5,0.1,,\r\n`);
+test("numbers are written without rounding, and nothing as an empty cell", () => {
+  expect(
+    csvText([
+      ["pvKw", "fresh", "soc"],
+      [1234.56789, true, null],
+      [-0.25, false, undefined],
+      [0, "", 1e21],
+    ]),
+  ).toBe("pvKw,fresh,soc\r\n1234.56789,true,\r\n-0.25,false,\r\n0,,1e+21\r\n");
+  expect(csvText([])).toBe("");
+});
+
+test("cells with separators, quotes or line breaks are quoted", () => {
+  const rows = [["Roof, east", '12" pipe', "two\nlines", "two\r\nlines", "Süd; 1"]];
+  expect(csvText(rows)).toBe('"Roof, east","12"" pipe","two\nlines","two\r\nlines",Süd; 1\r\n');
+  expect(rowsOf(csvText([["name"], ...rows]))).toEqual([["name"], ...rows]);
+});
+
+test.each(["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "'=1", "=1,2"])("the text %j is no formula", (text) => {
+  expect(rowsOf(csvText([[text]]))).toEqual([[`'${text}`]]);
+});
+
+test.each(["Barn", "1-2", "a=b", "'Barn", " =1", ""])("the text %j is written as it is", (text) => {
+  expect(csvText([[text]])).toBe(`${text}\r\n`);
 });
 
 test("a chart is saved with a row for each bucket", () => {

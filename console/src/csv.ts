@@ -45,6 +45,27 @@ export function rowsOf(text: string): string[][] {
   return rows;
 }
 
+/** What a cell of a file is made from; nothing for an empty one. */
+export type Cell = string | number | boolean | null | undefined;
+
+/** Return rows as a CSV file, with commas and the line breaks of RFC 4180. */
+export function csvText(rows: readonly (readonly Cell[])[]): string {
+  return rows.map((row) => `${row.map(cellText).join(",")}\r\n`).join("");
+}
+
+/** A spreadsheet executes a text that begins like this, and a formula can send other cells to any address. */
+const FORMULA = /^'*[=+\-@\t]/;
+
+/**
+ * Return a cell as it is written. A text that would be a formula has an apostrophe before it, as in the service's own files;
+ * also one with apostrophes of its own, so that one can be taken away again.
+ */
+function cellText(cell: Cell): string {
+  const isFormula = typeof cell === "string" && FORMULA.test(cell);
+  const text = `${isFormula ? "'" : ""}${cell ?? ""}`;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
 /** A mistake in a row, as the service words it. */
 export interface RowMistake {
   /** Number of the row in a spreadsheet; the header is row 1. */
@@ -69,17 +90,6 @@ export function mistakesOf(details: readonly string[]): { rows: RowMistake[]; ot
 export function complaintOf(text: string): { column: string; complaint: string } {
   const end = text.indexOf(": ");
   return end < 0 ? { column: "", complaint: text } : { column: text.slice(0, end), complaint: text.slice(end + 2) };
-}
-
-/** Return rows as CSV (RFC 4180). A text that a spreadsheet would take for a formula begins with an apostrophe. */
-export function csvText(rows: readonly (readonly (string | number | null)[])[]): string {
-  return rows.map((row) => `${row.map(cellOf).join(",")}\r\n`).join("");
-}
-
-function cellOf(value: string | number | null): string {
-  if (typeof value !== "string") return value === null ? "" : String(value);
-  const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
 /** Return what a chart shows as CSV: a row for each bucket, its times in UTC, and three columns for each metric. */

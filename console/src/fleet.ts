@@ -4,9 +4,21 @@ import type { components } from "./api/schema";
 import type { FleetSearch } from "./searches/fleet";
 
 export type FleetPlant = components["schemas"]["FleetPlant"];
+type FleetPlantPage = components["schemas"]["FleetPlantPage"];
 export type FleetSummary = components["schemas"]["FleetSummary"];
 
+/** Filters of the list, without its order. */
+export type FleetFilters = Pick<FleetSearch, "q" | "status" | "alert" | "refused">;
+
+/** How many of how many plants are read. */
+export interface Progress {
+  read: number;
+  total: number;
+}
+
 const PAGE = 200;
+/** The most plants that the service returns at once. */
+const MOST = 500;
 const MOST_REFETCHED = 3;
 
 /** The totals of the fleet. */
@@ -63,4 +75,32 @@ export function plantsQuery(organizationId: string, { q, status, alert, refused,
     // Each refetch asks for every loaded page again.
     refetchInterval: ({ state }) => ((state.data?.pages.length ?? 0) <= MOST_REFETCHED ? 30_000 : false),
   });
+}
+
+/** Return the filters of the list alone. */
+export function filtersOf({ q, status, alert, refused }: FleetSearch): FleetFilters {
+  return { q, status, alert, refused };
+}
+
+/**
+ * Return all plants that match. They are read in the order of their names, whatever the list is sorted by: in the order of a
+ * value, a plant whose value changes meanwhile may be on no page.
+ *
+ * @param onRead - Called after each page.
+ */
+export async function allPlants(
+  organizationId: string,
+  filters: FleetFilters,
+  onRead: (progress: Progress) => void,
+): Promise<FleetPlant[]> {
+  const plants = new Map<string, FleetPlant>();
+  let cursor: string | null = null;
+  do {
+    const query = given({ ...filters, limit: MOST, cursor: cursor ?? undefined });
+    const page: FleetPlantPage = await dataOf(apiOf(organizationId).GET("/api/v1/fleet/plants", { params: { query } }));
+    for (const plant of page.data) plants.set(plant.id, plant);
+    cursor = page.meta.nextCursor;
+    onRead({ read: plants.size, total: page.meta.total });
+  } while (cursor !== null);
+  return [...plants.values()];
 }

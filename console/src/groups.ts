@@ -7,6 +7,9 @@ export type CountedGroup = components["schemas"]["CountedPlantGroup"];
 const MOST = 100;
 const FOUND = 10;
 
+/** The ids in one request: far below the size of a body that the service accepts. */
+const MOST_ADDED = 5_000;
+
 /** A page of the groups of an organisation with the numbers of their plants. */
 export function groupsQuery(organizationId: string, page = 1) {
   return queryOptions({
@@ -15,6 +18,37 @@ export function groupsQuery(organizationId: string, page = 1) {
       dataOf(apiOf(organizationId).GET("/api/v1/plant-groups", { params: { query: { page, limit: MOST } }, signal })),
     placeholderData: keepPreviousData,
   });
+}
+
+/** All groups of an organisation, by name. */
+export function allGroupsQuery(organizationId: string) {
+  return queryOptions({
+    queryKey: [organizationId, "groups", "all"],
+    queryFn: async ({ signal }) => {
+      const groups: CountedGroup[] = [];
+      for (let page = 1, last = 1; page <= last; page++) {
+        const params = { query: { page, limit: MOST } };
+        const { data, meta } = await dataOf(apiOf(organizationId).GET("/api/v1/plant-groups", { params, signal }));
+        groups.push(...data);
+        last = meta.totalPages;
+      }
+      return groups.sort((a, b) => a.name.localeCompare(b.name));
+    },
+  });
+}
+
+/** Create a group without plants. */
+export function createGroup(organizationId: string, name: string) {
+  return dataOf(apiOf(organizationId).POST("/api/v1/plant-groups", { body: { name } }));
+}
+
+/** Add any number of plants to a group. After a failure some may be in it; adding these again changes nothing. */
+export async function addToGroup(organizationId: string, id: string, plantIds: readonly string[]): Promise<void> {
+  const params = { path: { id } };
+  for (let at = 0; at < plantIds.length; at += MOST_ADDED) {
+    const body = { plantIds: plantIds.slice(at, at + MOST_ADDED) };
+    await dataOf(apiOf(organizationId).POST("/api/v1/plant-groups/{id}/plants", { params, body }));
+  }
 }
 
 export function groupQuery(organizationId: string, id: string) {

@@ -2,15 +2,16 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { type ReactNode, useEffect, useRef } from "react";
-import { type FleetPlant, plantsQuery } from "../fleet";
+import { type FleetPlant, filtersOf, plantsQuery } from "../fleet";
 import { energy, percent, power, sign, unsignedPower } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import type { Sort } from "../searches/fleet";
 import { Failure } from "../ui/failure";
+import { useFleetSelection } from "../ui/fleet-selection";
 import { useNow } from "../ui/now";
 import { PlantCells } from "../ui/plant-cells";
 import { AlertState, RefusedState } from "../ui/state";
-import { Total } from "../ui/total";
+import { FleetActions, SelectAll } from "./fleet-selection";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
 /** Height of most rows, in pixels. */
@@ -38,18 +39,22 @@ export function FleetTable() {
     if (last >= plants.length - 20 && hasNextPage && !isFetchingNextPage) void fetchNextPage();
   }, [last, plants.length, hasNextPage, isFetchingNextPage, fetchNextPage]);
   const total = list.data?.pages[0]?.meta.total;
+  // The list of former filters is shown until that of new ones is loaded.
+  const matching = list.isPlaceholderData ? [] : plants;
+  const selection = useFleetSelection(organization.id, filtersOf(search), matching, total);
   const start = (visible[0]?.start ?? 0) - rows.options.scrollMargin;
   const end = rows.getTotalSize() - ((visible.at(-1)?.end ?? 0) - rows.options.scrollMargin);
   return (
     <section aria-label={texts.fleet.list}>
       <Failure error={list.error} />
-      <Total total={total} text={texts.fleet.count} />
+      <FleetActions total={total} selection={selection} />
       {total === 0 && <p className="card empty">{texts.fleet.none}</p>}
       {total !== undefined && total > 0 && (
         <div className="table" ref={body}>
           <table aria-rowcount={total + 1}>
             <thead>
               <tr>
+                <SelectAll selection={selection} />
                 <Heading sort="name">{texts.fleet.name}</Heading>
                 <Heading sort="status">{texts.fleet.status}</Heading>
                 <Heading sort="lastSeenAt">{texts.fleet.lastSeen}</Heading>
@@ -82,6 +87,8 @@ export function FleetTable() {
                       index={index}
                       now={now}
                       slug={organization.slug}
+                      isSelected={selection.ids.has(plant.id)}
+                      onSelect={selection.select}
                       measure={rows.measureElement}
                     />
                   )
@@ -134,17 +141,27 @@ interface RowProps {
   index: number;
   now: number;
   slug: string;
+  isSelected: boolean;
+  onSelect: (id: string, isSelected: boolean) => void;
   /** Called with the element: a long name makes a row higher than others. */
   measure: (row: HTMLTableRowElement | null) => void;
 }
 
-function Row({ plant, index, now, slug, measure }: RowProps) {
+function Row({ plant, index, now, slug, isSelected, onSelect, measure }: RowProps) {
   const texts = useTexts();
   const locale = useLocale();
   const { power: powers, energyToday } = plant;
   const stale = powers !== null && !powers.fresh ? "stale" : "";
   return (
     <tr aria-rowindex={index + 2} data-index={index} ref={measure}>
+      <td className="select">
+        <input
+          type="checkbox"
+          aria-label={texts.fleet.select(plant.name)}
+          checked={isSelected}
+          onChange={({ target }) => onSelect(plant.id, target.checked)}
+        />
+      </td>
       <PlantCells slug={slug} plant={plant} now={now} />
       <td className="states">
         {plant.worstAlert && <AlertState severity={plant.worstAlert} count={plant.openAlerts} />}

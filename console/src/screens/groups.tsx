@@ -3,7 +3,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { apiOf, dataOf } from "../api/client";
 import { count } from "../format/quantities";
-import { type CountedGroup, groupsQuery } from "../groups";
+import { type CountedGroup, createGroup, groupsQuery } from "../groups";
 import { useLocale, useTexts } from "../i18n";
 import { mayAct } from "../session";
 import { Confirm } from "../ui/dialog";
@@ -28,7 +28,7 @@ export function GroupsScreen() {
   const [deleting, setDeleting] = useState<CountedGroup | null>(null);
   const reload = () => queryClient.invalidateQueries({ queryKey: [organization.id, "groups"] });
   const create = useMutation({
-    mutationFn: (name: string) => dataOf(apiOf(organization.id).POST("/api/v1/plant-groups", { body: { name } })),
+    mutationFn: (name: string) => createGroup(organization.id, name),
     onSuccess: reload,
   });
   const mayChange = mayAct(user, organization, "OPERATOR");
