@@ -93,7 +93,7 @@ function streamUntil(
   return new Promise((resolve) => {
     let source: EventSource | undefined;
     let lost: ReturnType<typeof setTimeout> | undefined;
-    let heardAt = Date.now();
+    let lastEventAt = Date.now();
     const publishState = (state: StreamState) => publish({ name: "state", data: state, id: position() ?? "" });
     const openAgain = async () => {
       const end = await endOf(organizationId);
@@ -110,7 +110,7 @@ function streamUntil(
       if (lastEventId) query.set("lastEventId", lastEventId);
       source = new EventSource(`/api/v1/fleet/live?${query}`);
       source.onopen = () => {
-        heardAt = Date.now();
+        lastEventAt = Date.now();
         const id = position() ?? "";
         // A stream that begins anew does not say what happened before it.
         if (id === "" && (lost !== undefined || position() !== undefined)) publish({ name: "reset", data: "{}", id });
@@ -125,25 +125,25 @@ function streamUntil(
       };
       for (const name of EVENTS) {
         source.addEventListener(name, (event: MessageEvent<string>) => {
-          heardAt = Date.now();
+          lastEventAt = Date.now();
           // The first of several events that belong together have no id in a stream that has just been opened.
           publish({ name, data: event.data, id: event.lastEventId || (position() ?? "") });
         });
       }
     };
-    const listening = setInterval(async () => {
-      const silentSince = heardAt;
+    const checking = setInterval(async () => {
+      const silentSince = lastEventAt;
       // A closed one is opened again anyway.
       if (source?.readyState === EventSource.CLOSED || Date.now() - silentSince < SILENT_AFTER) return;
       const isReached = await isReachable(organizationId);
-      if (isReached || signal.aborted || heardAt !== silentSince) return;
-      heardAt = Date.now();
+      if (isReached || signal.aborted || lastEventAt !== silentSince) return;
+      lastEventAt = Date.now();
       source?.close();
       publishState("lost");
       setTimeout(openAgain, OPEN_AGAIN_AFTER);
     }, SILENT_AFTER);
     signal.addEventListener("abort", () => {
-      clearInterval(listening);
+      clearInterval(checking);
       clearTimeout(lost);
       source?.close();
       resolve();

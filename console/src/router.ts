@@ -20,6 +20,8 @@ export const queryClient = new QueryClient({
     },
   }),
   defaultOptions: {
+    // A request may have a password or a key: it is forgotten with its form.
+    mutations: { gcTime: 0 },
     queries: {
       // A refusal stays one; only a service that cannot be reached or is overloaded is asked again.
       retry: (count, error) => count < 2 && !(error instanceof ApiError && error.status >= 400 && error.status < 500),

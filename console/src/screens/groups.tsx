@@ -40,7 +40,7 @@ export function GroupsScreen() {
           className="toolbar"
           onSubmit={(values, form) => create.mutate(String(values.get("name")), { onSuccess: () => form.reset() })}
         >
-          <input name="name" required maxLength={255} aria-label={texts.groups.name} placeholder={texts.groups.name} />
+          <input name="name" required maxLength={100} aria-label={texts.groups.name} placeholder={texts.groups.name} />
           <button type="submit" className="primary" disabled={create.isPending}>
             {texts.groups.create}
           </button>

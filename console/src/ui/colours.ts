@@ -1,4 +1,4 @@
-/** Colours that people with each kind of colour blindness can tell apart (Okabe and Ito), for light and dark grounds. */
+/** Colours that people with each kind of colour blindness can distinguish (Okabe and Ito), for light and dark grounds. */
 const COLOURS = {
   light: ["#0072b2", "#b85500", "#007a5e", "#9b4f86", "#7a6a00", "#4d4d4d"],
   dark: ["#56b4e9", "#e69f00", "#29c79d", "#e08fc0", "#f0e442", "#c9c9c9"],

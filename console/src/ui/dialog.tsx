@@ -80,7 +80,7 @@ export function Confirm({ title, consequence, name, action, run, onClose }: Conf
   );
 }
 
-/** Return a text as a page shows it, with one blank for several; nobody can tell them apart. */
+/** Return a text as a page shows it: with one blank in place of several. */
 function asShown(text: string): string {
   return text.trim().replace(/\s+/g, " ");
 }

@@ -53,9 +53,7 @@ async def keep_legacy_vhost(settings: Settings, database: Database) -> None:
     next_check = time.monotonic()
     async with open_leases(database.url, _LEASE_KIND, 1) as leases, open_management(management_url) as management:
         while True:
-            await leases.take(1 - len(leases.held))
-            await leases.fair_count()  # raises if the lease is lost
-            if leases.held:
+            if await leases.hold_only():
                 try:
                     if time.monotonic() >= next_check:
                         await empty_intake(management, broker_url)

@@ -35,10 +35,8 @@ async def remove_forbidden_queues(settings: Settings, database: Database) -> Non
     management_url = settings.secret("broker_management_url").get_secret_value()
     async with open_management(management_url) as management, open_leases(database.url, _LEASE_KIND, 1) as leases:
         while True:
-            await leases.take(1 - len(leases.held))
-            await leases.fair_count()  # raises if the lease is lost
-            started = time.monotonic()
-            if leases.held:
+            is_held, started = await leases.hold_only(), time.monotonic()
+            if is_held:
                 await _examine(management, database)
             pause = (time.monotonic() - started) / _SHARE_OF_TIME
             await asyncio.sleep(min(max(_POLL_SECONDS, pause), _LONGEST_SECONDS))

@@ -186,7 +186,7 @@ class Feed:
 
     async def run(self) -> None:
         """Read what changes until there have been no watchers for some time."""
-        self._is_lost = False  # no watcher has seen events of before this connection
+        self._is_lost = False  # no watcher has seen events from before this connection
         while self.watchers or time.monotonic() - self.left_at < IDLE_SECONDS:
             await wait_at_most(self._is_due, TICK_SECONDS)
             is_quiet = not self._is_due.is_set()

@@ -71,6 +71,16 @@ class Leases:
         self.held |= taken
         return taken
 
+    async def hold_only(self) -> bool:
+        """Take the only piece if it is free. Returns whether this member holds it.
+
+        Raises:
+            psycopg.OperationalError: The locks are lost.
+        """
+        if not await self.take(1 - len(self.held)):
+            await self._connection.execute("SELECT 1")  # what is held needs no statement, which would notice the loss
+        return bool(self.held)
+
     async def give_back(self, piece: int) -> None:
         """Release a piece for other members."""
         await self._connection.execute("SELECT pg_advisory_unlock(%s, %s)", (self._work, piece))

@@ -100,6 +100,7 @@ class _Device:
         self._db = db
         self._source = metrics[0].source
         self._metrics = metrics
+        self._former = former_counters(metrics)
         self._midnight = midnight
         self._until = until
         self._integrals: dict[str, Energies] = {}
@@ -119,7 +120,7 @@ class _Device:
             return None
         of_day = _from_the_hour_before(readings, self._midnight)
         [of_day] = await with_levels(self._db, [(self._source, key, of_day)])
-        others = former_counters(self._metrics).get((self._source.id, key), ())
+        others = self._former.get((self._source.id, key), ())
         [returned_at] = await returns(self._db, [(self._source, key, others, of_day)])
         since, edits = bisect_left(of_day.times, microseconds(self._midnight)), of_day.edits() | returned_at
         return await computed(partial(counter_increase, of_day.values, since, edits), len(of_day.times))
