@@ -266,7 +266,7 @@ async def test_deliveries_that_are_not_read_leave_the_memory(broker: BrokerNode,
         writer.write(prefetch + frame(1, consume_without_answer) * 8)
         async with asyncio.timeout(60):
             with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-                while True:  # a client that reads nothing for 15 s is disconnected anyway
+                while True:  # a client that reads nothing for 60 s is disconnected anyway
                     await reader.readexactly(100_000)
                     await asyncio.sleep(0.25)
             while node.memory_info().rss > before + 200_000_000:  # a quarter of 400 MB, and what else the node needs

@@ -21,6 +21,7 @@
 %% Closes connections:
 %% - that exceed the limit of a vhost because they are opened at the same moment, or 32 of a partner in a vhost;
 %% - whose client has reset them, if the broker does not notice;
+%% - that are to be closed, if their client does not read;
 %% - whose client, for two seconds, does not read messages that it fetches one by one or that are returned to it;
 %% - with 32 MiB of waiting methods and answers, 8 MiB of incomplete messages, or 3 MiB of an MQTT packet that RabbitMQ does not
 %%   bound;
@@ -102,6 +103,7 @@
 -define(FREE_TURNS_MS, 500).
 -define(LATEST_TURN_MS, 2000).
 -define(PAUSE_MS, 2).
+-define(UNREAD_MS, 12000).
 -define(MOST_PAUSES, 1000).
 -define(CALL_MS, 1000).
 -define(MOST_INCOMPLETE, 8 * 1024 * 1024).
@@ -154,7 +156,7 @@
 announce() ->
     create_table(),
     persistent_term:put(?BEFORE_3_12, rabbit_misc:version_compare(rabbit_misc:version(), "3.12", lt)),
-    start(?MODULE, fun watch_readers/0, []),
+    start(?MODULE, fun() -> watch_readers([]) end, []),
     is_before_3_12() orelse start(gridfleet_queues, fun watch_queues/0, []),
     start(gridfleet_logs, fun() -> watch_logs(#{}) end, []),
     start(gridfleet_tracked, fun() -> watch_tracked([], []) end, []),
@@ -456,8 +458,17 @@ copies(Content) ->
 once_read(Method, Content) ->
     case wait(writer(), ?MOST_PAUSES) of
         read -> {Method, Content};
-        unread -> rabbit_misc:amqp_error(resource_error, "answers are not read", [], element(1, Method))
+        unread ->
+            end_unread(get(?READER), "answers are not read"),
+            rabbit_misc:amqp_error(resource_error, "answers are not read", [], element(1, Method))
     end.
+
+%% The reader waits until its client can read why the connection ends, but not for the whole `send_timeout`.
+end_unread(Reader, Reason) ->
+    spawn(fun() ->
+        timer:sleep(?UNREAD_MS),
+        end_connection(Reader, Reason)
+    end).
 
 wait(Writer, Pauses) ->
     case inbox(Writer) of
@@ -620,15 +631,25 @@ create_table() ->
 %%
 %% The pause follows the work of a look, not its duration: on a busy machine a look takes long, and the next one would be late
 %% when it matters most.
-watch_readers() ->
+watch_readers(Closing) ->
     Before = reductions(),
-    catch look(readers()),
+    Readers = attempt(fun readers/0, []),
+    catch look(Readers),
+    StillClosing = attempt(fun() -> close_sockets(Readers, Closing) end, []),
     timer:sleep(min(max(?LOOK_MS, (reductions() - Before) div ?REDUCTIONS_A_MS), ?LONGEST_LOOK_MS)),
-    watch_readers().
+    watch_readers(StillClosing).
 
 reductions() ->
     {reductions, Count} = process_info(self(), reductions),
     Count.
+
+%% A reader that closes its connection waits for its channels, and they wait until the client has read their answers. Meanwhile
+%% the reader leaves a second request to close in its inbox. If it is still there at the next look, the socket is closed: the end
+%% of a key must not depend on its client. Returns the readers with such a request.
+close_sockets(Readers, Before) ->
+    Closing = [Reader || {rabbit_reader, Reader} <- Readers, inbox(Reader) > 0 andalso is_to_close(Reader)],
+    [catch erlang:port_close(Socket) || Reader <- Closing -- (Closing -- Before), Socket <- socket(Reader)],
+    Closing.
 
 %% Deletes the entries of channels and connections that have ended.
 forget_ended() ->
@@ -818,7 +839,8 @@ dictionary(Channel) ->
 %% read, and the reader for both. With TLS, the reader already has up to 1.6 MB of methods, which then go to ended channels.
 end_channels(Kind, Reader, Channels, Reason) ->
     close(Kind, Reader, Reason),
-    [exit(Channel, kill) || Channel <- Channels].
+    [exit(Channel, kill) || Channel <- Channels],
+    Kind =:= rabbit_reader andalso end_unread(Reader, Reason).
 
 %% The processes that the reader monitors, and the channels that it has forgotten but that have not ended. It forgets a channel
 %% at `channel.close_ok`, which a client can send at any time, and when the channel is about to end. Such a channel first
