@@ -35,8 +35,8 @@ TLS_CIPHERS: Final = (
 # Not in rabbitmq.conf: its keys differ between versions of RabbitMQ, and an unknown key stops the node. From 4.1 on, the
 # maximum packet size must not exceed the maximum message size (max_message_size), or the node stops as well. Without sessions,
 # connections with AMQP 1.0 are refused (docs/decisions/0214). The other settings limit what a client can keep in the broker's
-# memory: consumers, responses of which it reads nothing for a minute (with a larger send buffer, slow reading would look like no
-# reading), and what has been decrypted while the broker does not read the client (by default 100 times what the socket's
+# memory: consumers, responses of which it reads nothing for a minute (with a larger send buffer, slow reading would look like
+# no reading), and what has been decrypted while the broker does not read the client (by default 100 times what the socket's
 # buffer holds).
 ADVANCED: Final = """[
   {ssl, [{internal_active_n, 4}]},
