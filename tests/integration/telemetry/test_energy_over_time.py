@@ -1107,3 +1107,21 @@ async def test_a_new_meter_displaces_others_from_the_hour_of_its_first_value(dat
         assert column(await of_plant(site, range_of(EnergyBucket.HOUR)), "imported")[:10] == [0, 1, 1, 1, 1, 1, 0, 2, 2, 2]
         await site.write("MAIN", METERED, {MIDNIGHT + (3 + late) * HOUR + MINUTE: [13.0 + late, 0.0]})
     await check_totals(database, site.organization_id)
+
+
+async def test_nights_of_late_days_are_computed_again_once(site: RecordedPlant) -> None:
+    """The hours of three nights are more than a turn has. Two parts of a night must not outdate each other without end."""
+    nights = [MIDNIGHT - day * timedelta(days=1) for day in (3, 2, 1, 0)]
+
+    def day(number: int) -> dict[datetime, list[float | None]]:
+        return {nights[number] + hour * HOUR: [1.0, 100.0 + 7 * number + hour - 8] for hour in range(8, 16)}
+
+    await site.write("PV1", PRODUCED, day(0))
+    await work(site.database)
+    await site.write("PV1", PRODUCED, day(1) | day(2) | day(3))
+    await roll_up(site.database)
+    written = await keep_energy(site.database, seconds=5.0)
+    async with site.database.transaction() as db:
+        assert await energy_store.dirty_plants(db) == {}
+    assert written == 24
+    assert (await of_plant(site, range_of(EnergyBucket.DAY))).total.produced == 7

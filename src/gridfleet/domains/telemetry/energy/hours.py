@@ -8,7 +8,7 @@ one measures until the hour of its last value. The energy of an hour does not de
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import timedelta
 from functools import partial
 from operator import gt
@@ -62,6 +62,7 @@ async def energies_of_hours(
     hours: Iterable[DirtyHour],
     until: float = math.inf,
     outdated: set[DirtyHour] | None = None,
+    changed: Collection[DirtyHour] = frozenset(),
 ) -> dict[DirtyHour, KeptHour]:
     """Return the energies of plants' hours; without any reading, they are None.
 
@@ -70,7 +71,10 @@ async def energies_of_hours(
         hours: Whole hours.
         until: The monotonic time after which no further statement begins.
         outdated: Receives earlier hours that these show to be wrong: their last reading of a counter was too high, or they
-            may have the energy of power although the counter now continues from a reading before them.
+            may have the energy of power although the counter now continues from a reading before them. The latter only if
+            the reading that continues is of an hour in `changed`. Otherwise two parts of a gap that are computed one after the
+            other would outdate each other without end.
+        changed: The hours whose readings have changed.
 
     Raises:
         TookTooLong: `until` has passed.
@@ -78,7 +82,7 @@ async def energies_of_hours(
     wanted = sorted(set(hours))
     runs = await runs_of(db, wanted, metrics)
     in_runs = [(number, meter) for number, run in enumerate(runs) for meter in meters_of(run, metrics)]
-    counters = await _counters(db, runs, in_runs, metrics, until, set() if outdated is None else outdated)
+    counters = await _counters(db, runs, in_runs, metrics, until, set() if outdated is None else outdated, changed)
     needed = [one for one in in_runs if len(_counted_in(*one, counters)) < runs[one[0]].hours]
     powers = await _powers(db, runs, needed, until)
     parts: dict[tuple[int, Energy], list[Quarters]] = defaultdict(list)
@@ -127,6 +131,7 @@ async def _counters(
     roles: Mapping[UUID, Sequence[RoleMetric]],
     until: float,
     outdated: set[DirtyHour],
+    changed: Collection[DirtyHour],
 ) -> dict[MetricName, _Counted]:
     """Return the counters of meters in runs.
 
@@ -153,8 +158,7 @@ async def _counters(
             values[name] = continued(earlier, values[name], with_last=not before[name])
             times, readings, _ = values[name]
             if readings[0] < last:
-                hour = to_datetime(times[0]).replace(minute=0, second=0, microsecond=0)
-                outdated.add(DirtyHour(runs[name[0]].plant_id, hour))
+                outdated.add(_hour_of(runs[name[0]], times[0]))
         levels = await with_levels(db, [(metric.source, metric.key, values[metric.name]) for metric in some])
         values |= dict(zip((metric.name for metric in some), levels, strict=True))
         for name, following in (await read_following(db, some, runs, values)).items():
@@ -167,7 +171,7 @@ async def _counters(
             hours = runs[metric.run].hours
             times, readings, _ = values[metric.name]
             if metric.name in with_power:
-                outdated.update(_in_gap_before(runs[metric.run], times))
+                outdated.update(_in_gap_before(runs[metric.run], times, changed))
             edits = values[metric.name].edits() | returned_at
             count = partial(counter_quarters, times, readings, first[metric.name], QUARTERS * hours, edits)
             rises = await computed(count, len(times))
@@ -176,14 +180,21 @@ async def _counters(
     return found
 
 
-def _in_gap_before(run: Run, times: Sequence[int]) -> Iterator[DirtyHour]:
-    """Yield the hours between the last reading before a run and the run, if a reading in the run continues from it."""
+def _in_gap_before(run: Run, times: Sequence[int], changed: Collection[DirtyHour]) -> Iterator[DirtyHour]:
+    """Yield the hours between the last reading before a run and the run, if a reading in the run continues from it.
+
+    None if that reading is not of an hour in `changed`: its hour is only computed again because of others.
+    """
     place = bisect_left(times, microseconds(run.start))
-    if 0 < place < len(times) and times[place] < microseconds(run.end):
-        hour = to_datetime(times[place - 1]).replace(minute=0, second=0, microsecond=0) + _HOUR
+    if 0 < place < len(times) and times[place] < microseconds(run.end) and _hour_of(run, times[place]) in changed:
+        hour = _hour_of(run, times[place - 1]).hour + _HOUR
         while hour < run.start:
             yield DirtyHour(run.plant_id, hour)
             hour += _HOUR
+
+
+def _hour_of(run: Run, time: int) -> DirtyHour:
+    return DirtyHour(run.plant_id, to_datetime(time).replace(minute=0, second=0, microsecond=0))
 
 
 async def _powers(

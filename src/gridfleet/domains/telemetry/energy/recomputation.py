@@ -149,7 +149,7 @@ async def _recompute(db: Connection, dirty: Sequence[DirtyHour], until: float = 
     # Frames before the time in the account may be deleted, so the energies of earlier hours cannot be computed again.
     hours = [one for one in {*dirty, *before} if accounts[one.plant_id][1] <= one.hour < open_from]
     outdated: set[DirtyHour] = set()
-    computed = await energies_of_hours(db, await role_metrics(db, list(accounts)), hours, until, outdated)
+    computed = await energies_of_hours(db, await role_metrics(db, list(accounts)), hours, until, outdated, {*dirty})
     # These were computed before the next reading of a counter.
     if again := [one for one in outdated.difference(computed) if accounts[one.plant_id][1] <= one.hour < open_from]:
         await store.log_dirty(db, again)
