@@ -156,3 +156,11 @@ def test_a_keyring_that_cannot_be_read_is_one_line_of_setup(home: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("a keyring (GRIDFLEET_KEYS, else secrets/keys) is written 1:<64 hex digits>")
     assert "Traceback" not in done.stderr
+
+
+def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of variables and Compose leave many of them empty. An empty secret would guard nothing."""
+    for name in Settings.model_fields:
+        monkeypatch.setenv(f"GRIDFLEET_{name.upper()}", "")
+    assert Settings().model_fields_set == set()
+    assert (Settings().internal_secret, Settings().database_url, Settings().ca_file) == (None, None, None)

@@ -44,7 +44,7 @@ _URLS: Final = {
 class Settings(BaseSettings):
     """The settings of a process. Secrets that are not set are generated at the first start and stored below `home`."""
 
-    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, env_ignore_empty=True, frozen=True, extra="ignore")
 
     home: Path = Field(Path(".gridfleet"), description="Folder of all local state: databases, keys, certificates, logs.")
     environment: Literal["development", "production"] = Field(
