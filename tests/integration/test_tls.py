@@ -217,6 +217,10 @@ class TestMail:
         ("postgresql://u@/g?host=%2Frun%2Fpostgresql", {}),
         ("postgresql:///g", {}),
         ("postgresql:///g?host=db", {"sslmode": "verify-full", "sslrootcert": "/ca.pem"}),
+        ("host=db dbname=g password='p w://'", {"sslmode": "verify-full", "sslrootcert": "/ca.pem"}),
+        ("host=db dbname=g sslmode=require", {}),
+        ("host=/run/postgresql dbname=g", {}),
+        ("dbname=g", {}),
     ],
 )
 def test_what_is_added_to_a_postgresql_address(url: str, added: dict[str, str]) -> None:

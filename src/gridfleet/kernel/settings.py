@@ -339,7 +339,9 @@ class Settings(BaseSettings):
         value = getattr(self, name)
         if value is not None:
             text: str = value.get_secret_value()
-            return SecretStr(text if self.ca_file is None else with_authority(text, self.ca_file))
+            if self.ca_file is not None and name.endswith("_url"):
+                text = with_authority(text, self.ca_file)
+            return SecretStr(text)
         path = self.home / "secrets" / name
         try:
             return SecretStr(path.read_text().strip())

@@ -4,6 +4,7 @@ Every library verifies name and certificate if an address requires TLS (`amqps`,
 needs a parameter for it. The file of the deployment's own authority is added to the query of the address.
 """
 
+import re
 import ssl
 from pathlib import Path
 from typing import Final
@@ -16,13 +17,18 @@ CA_PARAMETER: Final = "cafile"
 
 _PARAMETERS: Final = {"amqps": CA_PARAMETER, "https": CA_PARAMETER, "rediss": "ssl_ca_certs", "valkeys": "ssl_ca_certs"}
 _POSTGRESQL: Final = ("postgresql", "postgres")
+_KEYWORDS: Final = re.compile(r"\s*\w+\s*=")
+"""The beginning of an address of PostgreSQL that is not a URL."""
 
 
 def with_authority(url: str, authority: Path) -> str:
     """Return `url` with the file of the authority that the server's certificate is verified against.
 
-    A URL that already has such a parameter, or does not use TLS, is returned unchanged.
+    A URL that already has such a parameter, or does not use TLS, is returned unchanged. PostgreSQL's may also have the form
+    `host=… dbname=…`.
     """
+    if _KEYWORDS.match(url):
+        return _with_keywords(url, str(authority))
     parts = urlsplit(url)
     added = _added(parts.scheme, dict(parse_qsl(parts.query)), parts.hostname, str(authority))
     if not added:
@@ -46,6 +52,17 @@ def unverified_tls() -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _with_keywords(text: str, authority: str) -> str:
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    try:
+        given = {name: str(value) for name, value in conninfo_to_dict(text).items()}
+    except ProgrammingError:  # who connects gets the same error
+        return text
+    return make_conninfo(text, **_added(_POSTGRESQL[0], given, None, authority))
 
 
 def _added(scheme: str, given: dict[str, str], host: str | None, authority: str) -> dict[str, str]:
