@@ -1075,20 +1075,23 @@ async def test_a_device_that_gets_its_former_template_back_counts_once(site: Rec
             assert sum(value or 0 for value in found[hour].energies[:4]) == energy * 1_000_000
 
 
-async def test_a_device_that_measured_only_power_meanwhile_counts_once(site: RecordedPlant) -> None:
+@pytest.mark.parametrize(("power", "back"), [({"ac": "pv_power"}, 22), ({}, 20)], ids=["counter and power", "counter"])
+async def test_a_device_that_measured_only_power_meanwhile_counts_once(
+    site: RecordedPlant, power: dict[str, str], back: int
+) -> None:
     """When its counter comes back, the rise since its last reading replaces the energy of power in the hours between."""
-    first = await add_template(site.database, total="energy_produced", ac="pv_power")
+    first = await add_template(site.database, total="energy_produced", **power)
     second = await add_template(site.database, ac="pv_power")
-    both = [Metric("total", "kWh", counter=True), Metric("ac", "kW")]
+    both = [Metric("total", "kWh", counter=True), Metric("ac", "kW")][: 1 + len(power)]
     quarters = [MIDNIGHT + number * 15 * MINUTE for number in range(32)]
     await change_template(site, "PV1", first)
-    await site.write("PV1", both, {quarters[n]: [100.0 + n, 4.0] for n in range(6)})
+    await site.write("PV1", both, {quarters[n]: [100.0 + n, 4.0][: len(both)] for n in range(6)})
     await work(site.database)
     await change_template(site, "PV1", second)
-    await site.write("PV1", [Metric("ac", "kW")], {quarters[n]: [4.0] for n in range(6, 22)})
-    assert (await produced_by_hour(site))[2:5] == [4, 4, 4]
+    await site.write("PV1", [Metric("ac", "kW")], {quarters[n]: [4.0] for n in range(6, back)})
+    assert (await produced_by_hour(site))[2:4] == [4, 4]
     await change_template(site, "PV1", first)
-    await site.write("PV1", both, {quarters[n]: [100.0 + n, 4.0] for n in range(22, 32)})
+    await site.write("PV1", both, {quarters[n]: [100.0 + n, 4.0][: len(both)] for n in range(back, 32)})
     assert await produced_by_hour(site) == [3, 2, None, None, None, 18, 4, 4]
     async with site.database.transaction() as db:
         assert (await energy_of_day(db, site.org, site.id, MIDNIGHT + 20 * HOUR)).produced == 31
@@ -1109,19 +1112,36 @@ async def test_a_new_meter_displaces_others_from_the_hour_of_its_first_value(dat
     await check_totals(database, site.organization_id)
 
 
-async def test_nights_of_late_days_are_computed_again_once(site: RecordedPlant) -> None:
-    """The hours of three nights are more than a turn has. Two parts of a night must not outdate each other without end."""
+@pytest.mark.parametrize("names", [[*PRODUCED], PRODUCED[:1]], ids=["template", "own names"])
+async def test_nights_of_late_days_are_computed_again_once(
+    site: RecordedPlant, monkeypatch: pytest.MonkeyPatch, names: list[Metric]
+) -> None:
+    """The hours of three nights are more than a turn has. Two parts of a night must not outdate each other without end.
+
+    If the counter is in each layout, no hour of a night has the energy of power alone, and none is computed again.
+    """
     nights = [MIDNIGHT - day * timedelta(days=1) for day in (3, 2, 1, 0)]
+    outdated: set[DirtyHour] = set()
 
-    def day(number: int) -> dict[datetime, list[float | None]]:
-        return {nights[number] + hour * HOUR: [1.0, 100.0 + 7 * number + hour - 8] for hour in range(8, 16)}
+    async def log_dirty(db: Connection, logged: set[DirtyHour]) -> None:
+        outdated.update(logged)
+        await original(db, logged)
 
-    await site.write("PV1", PRODUCED, day(0))
+    original = energy_store.log_dirty
+    monkeypatch.setattr(energy_store, "log_dirty", log_dirty)
+
+    async def write(days: tuple[int, ...]) -> None:
+        times = {nights[day] + hour * HOUR: 100.0 + 7 * day + hour - 8 for day in days for hour in range(8, 16)}
+        await site.write("PV1", names, {time: [1.0, total][: len(names)] for time, total in times.items()})
+        if len(names) == 1:
+            await site.write("PV1", PRODUCED[1:], {time: [total] for time, total in times.items()})
+
+    await write((0,))
     await work(site.database)
-    await site.write("PV1", PRODUCED, day(1) | day(2) | day(3))
+    await write((1, 2, 3))
     await roll_up(site.database)
     written = await keep_energy(site.database, seconds=5.0)
     async with site.database.transaction() as db:
         assert await energy_store.dirty_plants(db) == {}
-    assert written == 24
+    assert (written, len(outdated)) == (24, 0 if len(names) == 2 else 3 * 16)
     assert (await of_plant(site, range_of(EnergyBucket.DAY))).total.produced == 7

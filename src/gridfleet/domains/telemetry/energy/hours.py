@@ -146,7 +146,8 @@ async def _counters(
         for key in meter.counters
         for metric in [RunMetric(number, meter.source, key, True)]
     }
-    with_power = {(number, meter.source.id, key) for number, meter in meters if meter.powers for key in meter.counters}
+    # A layout without the counter is that of a template without it, or of a device that sends its own names.
+    sometimes = {name for name, one in metrics.items() if any(one.key not in layout.positions for layout in one.source.layouts)}
     for some in portions(list(metrics.values()), runs, until):
         values = await read(db, some, runs)
         first = {metric.name: microseconds(runs[metric.run].start) for metric in some}
@@ -170,7 +171,7 @@ async def _counters(
         for metric, returned_at in zip(some, returned, strict=True):
             hours = runs[metric.run].hours
             times, readings, _ = values[metric.name]
-            if metric.name in with_power:
+            if metric.name in sometimes:
                 outdated.update(_in_gap_before(runs[metric.run], times, changed))
             edits = values[metric.name].edits() | returned_at
             count = partial(counter_quarters, times, readings, first[metric.name], QUARTERS * hours, edits)
