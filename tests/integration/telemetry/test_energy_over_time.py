@@ -543,6 +543,42 @@ async def test_a_fleet_consumes_what_its_plants_with_a_meter_at_the_grid_do(site
     await check_totals(site.database, site.organization_id, organization.id)
 
 
+@pytest.mark.parametrize("has_exported", [True, False])
+async def test_a_fleet_consumes_what_its_plant_does_while_its_meter_at_the_grid_is_not_read(
+    site: RecordedPlant, has_exported: bool
+) -> None:
+    """The rise of the counter is in the hour in which it is read again. Before that, nothing shows that it will be."""
+    meter = METERED if has_exported else METERED[:1]
+    await counted(site, {MIDNIGHT + number * HOUR + MINUTE: 10.0 * number for number in range(7)})
+    await site.write("GRID", meter, {MIDNIGHT + number * MINUTE: [float(number), 0.0][: len(meter)] for number in (1, 2)})
+    await work(site.database)
+    found = await of_fleet(site.database, site.org, range_of(EnergyBucket.HOUR))
+    assert column(found, "imported")[:7] == [1, None, None, None, None, None, None]
+    assert (found.total.produced, found.total.consumed) == (60, 1)
+
+    await site.write("GRID", meter, {MIDNIGHT + 5 * HOUR + 3 * MINUTE: [52.0, 0.0][: len(meter)]})
+    await work(site.database)
+    for org in (site.org, replace(site.org, plant_ids=frozenset({site.id}))):
+        found = await of_fleet(site.database, org, range_of(EnergyBucket.HOUR))
+        assert column(found, "imported")[:7] == [1, 0, 0, 0, 0, 50, None]
+        assert column(found, "consumed")[:7] == [1, 10, 10, 10, 10, 60, None]
+        assert (found.total.produced, found.total.consumed) == (60, 101)
+    assert column(await of_plant(site, range_of(EnergyBucket.HOUR)), "imported")[:7] == [1, 0, 0, 0, 0, 50, None]
+    await check_totals(site.database, site.organization_id)
+
+
+async def test_hours_without_any_reading_have_no_energy_at_the_grid(site: RecordedPlant) -> None:
+    """A plant that was offline, with a counter that continues."""
+    await counted(site, {MIDNIGHT + MINUTE: 0.0, MIDNIGHT + 5 * HOUR + MINUTE: 50.0})
+    await site.write("GRID", METERED, {MIDNIGHT + MINUTE: [0.0, 0.0], MIDNIGHT + 5 * HOUR + MINUTE: [20.0, 0.0]})
+    for _ in range(2):
+        await work(site.database)
+        found = await of_plant(site, range_of(EnergyBucket.HOUR))
+        assert column(found, "imported")[:6] == [0, None, None, None, None, 20]
+        assert found.total.consumed == 70
+        await counted(site, {MIDNIGHT + 5 * HOUR + 2 * MINUTE: 50.0})
+
+
 async def test_a_deleted_meter_at_the_grid_displaces_no_other_after_its_last_value(site: RecordedPlant) -> None:
     """Whichever hours are computed together. A counter that fell in its time adds nothing until it is back at its level."""
     await counted(site, {MIDNIGHT + 2 * HOUR: 100.0, MIDNIGHT + 4 * HOUR: 90.0, MIDNIGHT + 8 * HOUR: 102.0})

@@ -23,6 +23,7 @@ from gridfleet.domains.telemetry.energy.quarters import (
     Quarters,
     continued,
     counter_quarters,
+    hours_between_readings,
     hours_with_counter,
     milliwatt_hours,
     power_quarters,
@@ -46,14 +47,23 @@ from gridfleet.kernel.db import Connection
 __all__ = ["energies_of_hours"]
 
 _HOUR: Final = timedelta(hours=1)
+_AT_GRID: Final = (Energy.IMPORTED, Energy.EXPORTED)
 
 
 class _Counted(NamedTuple):
-    """The rises of a counter in the quarters of a run, the hours in which it fell, and those in which it counts."""
+    """A counter in the hours of a run.
+
+    Attributes:
+        rises: Its rise in each quarter.
+        falls: The hours in which it fell.
+        counts_in: The hours in which it counts.
+        counts_later: The hours in which it was not read, and whose rise is in a later one.
+    """
 
     rises: list[float | None]
     falls: frozenset[int]
     counts_in: frozenset[int]
+    counts_later: frozenset[int]
 
 
 async def energies_of_hours(
@@ -70,10 +80,10 @@ async def energies_of_hours(
         metrics: The metrics of each plant that have a role.
         hours: Whole hours.
         until: The monotonic time after which no further statement begins.
-        outdated: Receives earlier hours that these show to be wrong: their last reading of a counter was too high, or they
-            may have the energy of power although the counter now continues from a reading before them. The latter only if
-            the reading that continues is of an hour in `changed`. Otherwise two parts of a gap that are computed one after the
-            other would outdate each other without end.
+        outdated: Receives earlier hours that these show to be wrong: their last reading of a counter was too high, or the
+            counter now continues from a reading before them, and they may have the energy of power, or no energy at the grid.
+            The latter only if the reading that continues is of an hour in `changed`. Otherwise two parts of a gap that are
+            computed one after the other would outdate each other without end.
         changed: The hours whose readings have changed.
 
     Raises:
@@ -87,6 +97,7 @@ async def energies_of_hours(
     powers = await _powers(db, runs, needed, until)
     parts: dict[tuple[int, Energy], list[Quarters]] = defaultdict(list)
     falls: set[DirtyHour] = set()
+    later: dict[tuple[int, int], set[Energy]] = defaultdict(set)
     for number, meter in in_runs:
         run = runs[number]
         counted = [counters[number, meter.source.id, key] for key in meter.counters]
@@ -96,15 +107,29 @@ async def energies_of_hours(
             if powers.get((number, meter.source.id, key))
         ]
         falls |= {run.hour(hour) for one in counted for hour in one.falls}
+        for hour in {hour for one in counted if meter.energy in _AT_GRID for hour in one.counts_later}:
+            later[number, hour].add(meter.energy)
         by_counter = _counted_in(number, meter, counters)
         parts[number, meter.energy].append(_joined(integrated, [one.rises for one in counted], by_counter, run))
     found: dict[DirtyHour, KeptHour] = {}
     for number, run in enumerate(runs):
         sums = [total(parts[number, energy] or [[None] * (QUARTERS * run.hours)]) for energy in Energy]
         for hour in range(run.hours):
-            energies = [value for column in sums for value in column[QUARTERS * hour : QUARTERS * (hour + 1)]]
+            of_hour = [column[QUARTERS * hour : QUARTERS * (hour + 1)] for column in sums]
+            energies = [value for column in _with_zeros(of_hour, later[number, hour]) for value in column]
             found[run.hour(hour)] = KeptHour(energies, run.hour(hour) in falls)
     return {one: found[one] for one in wanted}
+
+
+def _with_zeros(columns: Sequence[Quarters], later: Set[Energy]) -> Iterator[Quarters]:
+    """Yield the quarters of an hour for each energy; 0 instead of None for those of `later`, whose rise is in a later hour.
+
+    Only an hour with energy of the plant itself needs them: a fleet counts that energy in hours with energy at the grid.
+    """
+    of_energy = list(zip(Energy, columns, strict=True))
+    has_own = any(value is not None for energy, column in of_energy for value in column if energy not in _AT_GRID)
+    for energy, column in of_energy:
+        yield [0] * QUARTERS if has_own and energy in later and all(value is None for value in column) else column
 
 
 def _joined(
@@ -136,7 +161,7 @@ async def _counters(
     """Return the counters of meters in runs.
 
     The last reading within a day before a run's `since` sets the level of the first one in the run; the one before it shows
-    whether it was misread. A reading within a day after the run shows that for the last one in the run.
+    whether it was misread. A reading within a day after the last one shows that for it, and which hours of the run count later.
     """
     found: dict[MetricName, _Counted] = {}
     former_ones = {plant_id: former_counters(own) for plant_id, own in roles.items()}
@@ -148,6 +173,7 @@ async def _counters(
     }
     # A layout without the counter is that of a template without it, or of a device that sends its own names.
     sometimes = {name for name, one in metrics.items() if any(one.key not in layout.positions for layout in one.source.layouts)}
+    at_grid = {(number, meter.source.id, key) for number, meter in meters if meter.energy in _AT_GRID for key in meter.counters}
     for some in portions(list(metrics.values()), runs, until):
         values = await read(db, some, runs)
         first = {metric.name: microseconds(runs[metric.run].start) for metric in some}
@@ -171,13 +197,18 @@ async def _counters(
         for metric, returned_at in zip(some, returned, strict=True):
             hours = runs[metric.run].hours
             times, readings, _ = values[metric.name]
-            if metric.name in sometimes:
+            if metric.name in sometimes or metric.name in at_grid:
                 outdated.update(_in_gap_before(runs[metric.run], times, changed))
             edits = values[metric.name].edits() | returned_at
             count = partial(counter_quarters, times, readings, first[metric.name], QUARTERS * hours, edits)
             rises = await computed(count, len(times))
             falls = frozenset(quarter // QUARTERS for quarter in rises.falls)
-            found[metric.name] = _Counted(rises.rises, falls, hours_with_counter(times, first[metric.name], hours))
+            found[metric.name] = _Counted(
+                rises.rises,
+                falls,
+                hours_with_counter(times, first[metric.name], hours),
+                hours_between_readings(times, first[metric.name], hours, edits),
+            )
     return found
 
 

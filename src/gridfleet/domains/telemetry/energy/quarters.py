@@ -28,6 +28,7 @@ __all__ = [
     "Rises",
     "continued",
     "counter_quarters",
+    "hours_between_readings",
     "hours_with_counter",
     "milliwatt_hours",
     "power_quarters",
@@ -132,6 +133,24 @@ def hours_with_counter(times: Sequence[int], start: int, count: int) -> frozense
         for number, begin in enumerate(begins)
         if (after := bisect_left(times, begin + HOUR)) and times[after - 1] >= begin - LONGEST_GAP
     )
+
+
+def hours_between_readings(times: Sequence[int], start: int, count: int, edits: Collection[int] = ()) -> frozenset[int]:
+    """Return those of `count` hours from `start` on in which a counter was not read, but whose rise a later reading has.
+
+    Args:
+        times: Times in microseconds, ascending, with the next reading after the hours.
+        start: The start of an hour in microseconds.
+        count: Number of hours.
+        edits: Positions of readings before which the counter was edited, so that they have no rise.
+    """
+    found = set[int]()
+    for number, begin in enumerate(start + number * HOUR for number in range(count)):
+        index = bisect_left(times, begin)
+        is_between = 0 < index < len(times) and times[index] >= begin + HOUR
+        if is_between and times[index] - times[index - 1] <= LONGEST_GAP and index not in edits:
+            found.add(number)
+    return frozenset(found)
 
 
 def _index_after_gap(times: Sequence[int], start: int, count: int) -> int:

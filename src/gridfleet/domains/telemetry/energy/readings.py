@@ -136,12 +136,12 @@ async def read_earlier(db: Connection, metrics: Collection[RunMetric], runs: Seq
 async def read_following(
     db: Connection, metrics: Collection[RunMetric], runs: Sequence[Run], values: Mapping[MetricName, Readings]
 ) -> dict[MetricName, Readings]:
-    """Return the next reading of each metric whose last one is in its run, within a day after that."""
+    """Return the next reading of each metric whose last one is in its run or before it, within a day after that."""
     spans = [
         (metric, run.end + _AFTER, to_datetime(times[-1]) + _LONGEST_GAP)
         for metric in metrics
         for run, times in [(runs[metric.run], values[metric.name].times)]
-        if times and microseconds(run.start) <= times[-1] < microseconds(run.end)
+        if times and times[-1] < microseconds(run.end) < times[-1] + LONGEST_GAP
     ]
     found = await _read_some(db, spans, store.next_readings)
     return {name: readings.part(slice(1)) for name, readings in found.items()}
