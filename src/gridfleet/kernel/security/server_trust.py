@@ -55,6 +55,7 @@ def unverified_tls() -> ssl.SSLContext:
 
 
 def _with_keywords(text: str, authority: str) -> str:
+    # Here, because few processes have such an address, and the library takes time to load.
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
