@@ -62,10 +62,8 @@ async def waiting(service: AbstractChannel, queue: str) -> int:
 async def test_a_client_that_pauses_receives_every_delivery(acme: Organization, created: JsonObject) -> None:
     """Without acknowledgements, a quorum queue passes all its messages on, and they wait in the writer, which is not copied."""
     count, vhost = 90_000, created["apiKey"]["vhost"]
-    delivery = (
-        frame(1, struct.pack(">HH", 60, 60) + short(TAG) + bytes(9) + short("") + short(f"{acme.slug}.".ljust(60, "x"))) + BODY
-    )
     async with acme.service_channel(vhost) as service, filled_queue(acme, vhost, service, count) as name:
+        delivery = frame(1, struct.pack(">HH", 60, 60) + short(TAG) + bytes(9) + short("") + short(name)) + BODY
         reader, writer = await raw_connection(acme, acme.slug, created["key"], vhost)
         try:
             most = before = acme.broker_memory()

@@ -7,10 +7,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from gridfleet.domains.device_templates.decoder import Metric
-from gridfleet.domains.telemetry.energy.recomputation import keep_energy
-from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
 from gridfleet.kernel.clock import utc_now
-from support.builders.telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant, work
 from support.clients.plants_over_http import Fleet
 
 MIDNIGHT = utc_now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=2)
@@ -43,18 +41,10 @@ async def producing(fleet: Fleet, energy: float, headers: dict[str, str] | None 
     return dict(plant)
 
 
-async def work(fleet: Fleet) -> None:
-    database = fleet.service.state.database
-    while await close_hour(database, timedelta(0)):
-        pass
-    await roll_up(database)
-    await keep_energy(database)
-
-
 async def test_everyone_sees_the_energy_of_their_plants_only(fleet: Fleet) -> None:
     ours = [await producing(fleet, 2.0, timeZone="Asia/Kathmandu"), await producing(fleet, 3.0)]
     theirs = await producing(fleet, 50.0, fleet.stranger)
-    await work(fleet)
+    await work(fleet.service.state.database)
     status, key = await fleet.call(
         "POST",
         "/partner/api-keys",

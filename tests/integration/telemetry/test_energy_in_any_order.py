@@ -11,12 +11,10 @@ from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.telemetry.energy import store
 from gridfleet.domains.telemetry.energy.hours import energies_of_hours
 from gridfleet.domains.telemetry.energy.models import DirtyHour
-from gridfleet.domains.telemetry.energy.recomputation import keep_energy
 from gridfleet.domains.telemetry.roles import role_metrics
-from gridfleet.domains.telemetry.rollups.recomputation import close_hour, correct_watermark, roll_up
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
-from support.builders.telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant, work
 
 HOUR = timedelta(hours=1)
 MIDNIGHT = utc_now().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=2)
@@ -65,11 +63,7 @@ async def test_late_readings_give_what_all_readings_together_give(database: Data
     for first, last in pairwise([0, *sorted(random_.sample(range(len(writes)), 3)), len(writes)]):
         for device, metrics, time, values in writes[first:last]:
             await site.write(device, metrics, {time: values})
-        await correct_watermark(database)
-        while await close_hour(database, timedelta(0)):
-            pass
-        await roll_up(database)
-        await keep_energy(database)
+        await work(database)
         async with database.transaction() as db:
             assert not await store.dirty_plants(db), "hours are computed again without end"
 

@@ -14,14 +14,12 @@ from procrastinate.testing import InMemoryConnector
 from gridfleet.domains.device_templates.catalogue import create_template, seed_system_templates
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.device_templates.models import DeviceType, Signal, SignalRole, TemplateLevel
-from gridfleet.domains.telemetry.energy.recomputation import keep_energy
 from gridfleet.domains.telemetry.power.refresh import refresh_all, refresh_power
-from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
 from gridfleet.jobs.telemetry import add_telemetry_jobs
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
-from support.builders.telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant, work
 from support.servers.free_ports import settings_at
 
 SECOND = timedelta(seconds=1)
@@ -258,9 +256,9 @@ async def test_the_energy_of_the_day_includes_what_arrives_late(plant: RecordedP
     power = [Metric("active_power", "kW")]
     await plant.write("PV1", power, {now: [6.0]})
     assert (await refresh(plant))["produced_kwh"] == 0.0
-    await close_hours(plant.database)
+    await work(plant.database)
     await plant.write("PV1", power, {midnight + minutes * 60 * SECOND: [6.0] for minutes in range(0, 61, 10)})
-    await close_hours(plant.database)
+    await work(plant.database)
     assert (await refresh(plant))["produced_kwh"] == 0.0
 
     await refresh_all(plant.database)
@@ -279,7 +277,7 @@ async def test_the_job_that_keeps_late_energies_adds_them_to_the_energy_of_the_d
     async with plant.database.transaction() as db:
         await db.execute("UPDATE organization SET time_zone = %s WHERE id = %s", (zone, plant.organization_id))
     await plant.write("PV1", PV, {now: [0.0, 9_000.0]})
-    await close_hours(plant.database)
+    await work(plant.database)
     await plant.write("PV1", PV, {now - number * timedelta(hours=1): [0.0, 9_000.0 - 1_000 * number] for number in (3, 4, 5)})
     assert (await refresh(plant))["produced_kwh"] == 0.0
 
@@ -287,14 +285,6 @@ async def test_the_job_that_keeps_late_energies_adds_them_to_the_energy_of_the_d
     add_telemetry_jobs(app, plant.database, settings_at(home))
     await app.tasks["telemetry.roll_up"](timestamp=0)
     assert (await row_of(plant.database, plant.id))["produced_kwh"] == pytest.approx(2.0)
-
-
-async def close_hours(database: Database) -> None:
-    """Close every hour that is over, and do the work of the job."""
-    while await close_hour(database, timedelta(0)):
-        pass
-    await roll_up(database)
-    await keep_energy(database)
 
 
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])

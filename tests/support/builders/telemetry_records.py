@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
 from gridfleet.domains.device_templates.decoder import Metric
+from gridfleet.domains.telemetry.energy.recomputation import keep_energy
 from gridfleet.domains.telemetry.frames.lookup import load_sources
 from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, microseconds
 from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, Partitions, days_of, write_batch
 from gridfleet.domains.telemetry.history.reading import Reading, Step
+from gridfleet.domains.telemetry.rollups.recomputation import close_hour, correct_watermark, roll_up
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.ids import new_id
@@ -34,6 +36,15 @@ def reading_from(database: Database) -> Reading:
             return await read(db)
 
     return reading
+
+
+async def work(database: Database) -> None:
+    """Close every hour that is over, and do the work of the job that rolls up."""
+    await correct_watermark(database)
+    while await close_hour(database, timedelta(0)):
+        pass
+    await roll_up(database)
+    await keep_energy(database)
 
 
 async def allowed() -> None:

@@ -1,7 +1,7 @@
 """Trust in servers' certificates when the service is the client: PostgreSQL, RabbitMQ, Redis, the mail server.
 
 Every library verifies name and certificate if an address requires TLS (`amqps`, `https`, `rediss`, `smtps`); only PostgreSQL
-needs a parameter for it. The file of the deployment's own authority is added to the query of the address.
+needs a parameter for it. The file of the deployment's own authority is added to the address.
 """
 
 import re

@@ -57,7 +57,7 @@ class _Counted(NamedTuple):
         rises: Its rise in each quarter.
         falls: The hours in which it fell.
         counts_in: The hours in which it counts.
-        counts_later: The hours in which it was not read, and whose rise is in a later one.
+        counts_later: Of a counter at the grid, the hours in which it was not read, and whose rise is in a later one.
     """
 
     rises: list[float | None]
@@ -97,7 +97,7 @@ async def energies_of_hours(
     powers = await _powers(db, runs, needed, until)
     parts: dict[tuple[int, Energy], list[Quarters]] = defaultdict(list)
     falls: set[DirtyHour] = set()
-    later: dict[tuple[int, int], set[Energy]] = defaultdict(set)
+    later: defaultdict[tuple[int, int], set[Energy]] = defaultdict(set)
     for number, meter in in_runs:
         run = runs[number]
         counted = [counters[number, meter.source.id, key] for key in meter.counters]
@@ -107,7 +107,7 @@ async def energies_of_hours(
             if powers.get((number, meter.source.id, key))
         ]
         falls |= {run.hour(hour) for one in counted for hour in one.falls}
-        for hour in {hour for one in counted if meter.energy in _AT_GRID for hour in one.counts_later}:
+        for hour in {hour for one in counted for hour in one.counts_later}:
             later[number, hour].add(meter.energy)
         by_counter = _counted_in(number, meter, counters)
         parts[number, meter.energy].append(_joined(integrated, [one.rises for one in counted], by_counter, run))
@@ -115,8 +115,10 @@ async def energies_of_hours(
     for number, run in enumerate(runs):
         sums = [total(parts[number, energy] or [[None] * (QUARTERS * run.hours)]) for energy in Energy]
         for hour in range(run.hours):
-            of_hour = [column[QUARTERS * hour : QUARTERS * (hour + 1)] for column in sums]
-            energies = [value for column in _with_zeros(of_hour, later[number, hour]) for value in column]
+            columns = [column[QUARTERS * hour : QUARTERS * (hour + 1)] for column in sums]
+            if (number, hour) in later:
+                columns = list(_with_zeros(columns, later[number, hour]))
+            energies = [value for column in columns for value in column]
             found[run.hour(hour)] = KeptHour(energies, run.hour(hour) in falls)
     return {one: found[one] for one in wanted}
 
@@ -188,7 +190,7 @@ async def _counters(
                 outdated.add(_hour_of(runs[name[0]], times[0]))
         levels = await with_levels(db, [(metric.source, metric.key, values[metric.name]) for metric in some])
         values |= dict(zip((metric.name for metric in some), levels, strict=True))
-        for name, following in (await read_following(db, some, runs, values)).items():
+        for name, following in (await read_following(db, some, runs, values, at_grid)).items():
             values[name] = following.after(values[name])
         others = [former_ones.get(runs[metric.run].plant_id, {}).get((metric.source.id, metric.key), ()) for metric in some]
         returned = await returns(
@@ -207,7 +209,7 @@ async def _counters(
                 rises.rises,
                 falls,
                 hours_with_counter(times, first[metric.name], hours),
-                hours_between_readings(times, first[metric.name], hours, edits),
+                hours_between_readings(times, first[metric.name], hours, edits) if metric.name in at_grid else frozenset(),
             )
     return found
 

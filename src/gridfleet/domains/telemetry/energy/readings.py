@@ -134,14 +134,23 @@ async def read_earlier(db: Connection, metrics: Collection[RunMetric], runs: Seq
 
 
 async def read_following(
-    db: Connection, metrics: Collection[RunMetric], runs: Sequence[Run], values: Mapping[MetricName, Readings]
+    db: Connection,
+    metrics: Collection[RunMetric],
+    runs: Sequence[Run],
+    values: Mapping[MetricName, Readings],
+    after_gaps: Collection[MetricName],
 ) -> dict[MetricName, Readings]:
-    """Return the next reading of each metric whose last one is in its run or before it, within a day after that."""
+    """Return the next reading of each metric whose last one is in its run, within a day after that.
+
+    Those of `after_gaps` also have it if their last one is before their run.
+    """
     spans = [
         (metric, run.end + _AFTER, to_datetime(times[-1]) + _LONGEST_GAP)
         for metric in metrics
         for run, times in [(runs[metric.run], values[metric.name].times)]
-        if times and times[-1] < microseconds(run.end) < times[-1] + LONGEST_GAP
+        if times
+        and times[-1] < microseconds(run.end) < times[-1] + LONGEST_GAP
+        and (times[-1] >= microseconds(run.start) or metric.name in after_gaps)
     ]
     found = await _read_some(db, spans, store.next_readings)
     return {name: readings.part(slice(1)) for name, readings in found.items()}

@@ -634,7 +634,7 @@ create_table() ->
 watch_readers(Closing) ->
     Before = reductions(),
     Readers = attempt(fun readers/0, []),
-    catch look(Readers),
+    attempt(fun() -> look(Readers) end, false),
     StillClosing = attempt(fun() -> close_sockets(Readers, Closing) end, []),
     timer:sleep(min(max(?LOOK_MS, (reductions() - Before) div ?REDUCTIONS_A_MS), ?LONGEST_LOOK_MS)),
     watch_readers(StillClosing).
