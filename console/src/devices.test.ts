@@ -22,9 +22,16 @@ test("an empty optional field is not sent, a box without a tick is false", () =>
   const parameters = [
     { name: "note", type: "string", required: false },
     { name: "limit", type: "number", required: false },
-    { name: "force", type: "boolean", required: false },
+    { name: "force", type: "boolean", required: true },
+    { name: "quiet", type: "boolean", required: false },
   ] as const;
-  expect(valuesOf([...parameters], form({ note: "", limit: "" }))).toEqual({ force: false });
+  expect(valuesOf([...parameters], form({ note: "", limit: "", quiet: "" }))).toEqual({ force: false });
+});
+
+test("an optional parameter that is true or false has a choice of three", () => {
+  const parameters = [{ name: "quiet", type: "boolean", required: false }] as const;
+  expect(valuesOf([...parameters], form({ quiet: "true" }))).toEqual({ quiet: true });
+  expect(valuesOf([...parameters], form({ quiet: "false" }))).toEqual({ quiet: false });
 });
 
 test("only what differs from a device is changed, and a template can be given once", () => {

@@ -70,12 +70,17 @@ export function actionsOf(template: DeviceTemplate | undefined): Action[] {
 /** Return the values of a form by the names of the parameters, without the optional ones that were left empty. */
 export function valuesOf(parameters: Parameter[], form: FormData): Record<string, unknown> {
   const values: Record<string, unknown> = {};
-  for (const { name, type } of parameters) {
+  for (const { name, type, required = true } of parameters) {
     const text = form.get(name);
-    if (type === "boolean") values[name] = text !== null;
-    else if (text !== null && text !== "") values[name] = type === "number" || type === "integer" ? Number(text) : text;
+    if (type === "boolean" && required) values[name] = text !== null;
+    else if (text !== null && text !== "") values[name] = typed(type, String(text));
   }
   return values;
+}
+
+function typed(type: Parameter["type"], text: string): string | number | boolean {
+  if (type === "boolean") return text === "true";
+  return type === "number" || type === "integer" ? Number(text) : text;
 }
 
 /** Return the fields of a form that differ from the sub-device. A template can be changed, but not taken away. */

@@ -66,7 +66,7 @@ function ParameterField({ parameter }: { parameter: Parameter }) {
   const id = useId();
   const { name, type, unit, min, max, maxLength } = parameter;
   const required = parameter.required ?? true;
-  if (type === "boolean") {
+  if (type === "boolean" && required) {
     return <CheckField name={name}>{name}</CheckField>;
   }
   return (
@@ -78,6 +78,12 @@ function ParameterField({ parameter }: { parameter: Parameter }) {
           {parameter.enum?.map((value) => (
             <option key={value}>{value}</option>
           ))}
+        </select>
+      ) : type === "boolean" ? (
+        <select id={id} name={name}>
+          <option value="">{texts.devices.notSent}</option>
+          <option value="true">{texts.templates.bitValue(true)}</option>
+          <option value="false">{texts.templates.bitValue(false)}</option>
         </select>
       ) : type === "string" ? (
         <input id={id} name={name} maxLength={maxLength} required={required} />

@@ -69,7 +69,7 @@ export function Bars({ groups, series, label }: { groups: string[]; series: BarS
                 height={y(0) - y(value)}
                 fill={colourOf(position, theme)}
               >
-                <title>{`${name} · ${of}: ${energy(values[index] ?? 0, locale)}`}</title>
+                <title>{`${name} · ${of}: ${energy(values[index], locale)}`}</title>
               </rect>
             );
           })}
