@@ -33,6 +33,7 @@ from gridfleet.local.broker.server_certificate import write_server_certificate
 from gridfleet.local.secrets import ensure_local_secrets
 from support.builders.encrypted_rows import EncryptedRows
 from support.clients.command_line import gridfleet
+from support.servers.broker_node import evaluate
 from support.servers.free_ports import free_ports, settings_at
 from support.servers.running_stack import RunningStack
 from support.servers.served import served
@@ -201,7 +202,7 @@ async def test_a_broker_that_is_away_or_lacks_something(well: Examination, stack
     assert_bad(by_name(await brokers.check_broker(late))["clock against the broker"], "ahead", "chrony")
 
 
-async def test_a_broker_that_blocks_publishers_or_keeps_its_errors_to_itself(home: Path) -> None:
+async def test_a_broker_with_an_alarm_a_stopped_vhost_and_without_a_log_of_errors(home: Path) -> None:
     settings = settings_at(home)
     ensure_local_secrets(home)
     write_server_certificate(home / "ca", Authority.create(), ["localhost"])
@@ -210,11 +211,13 @@ async def test_a_broker_that_blocks_publishers_or_keeps_its_errors_to_itself(hom
     node = PrivateBroker(settings)
     try:
         node.start()
+        evaluate(home, settings.epmd_port, 'ok = rpc:call(N, rabbit_vhost_sup_sup, stop_and_delete_vhost, [<<"/">>])')
         found = by_name(await brokers.check_broker(examination(settings)))
         old = found["broker version"].found < "RabbitMQ 3.12"
     finally:
         node.stop()
     assert_bad(found["broker alarms"], "memory at gridfleet@localhost", "no messages", "vm_memory_high_watermark")
+    assert_bad(found["broker vhosts"], "stopped: / at gridfleet@localhost.", "restart_vhost")
     if old:
         assert_bad(found["broker error log"], "too large a message", "log.exchange = true")
 

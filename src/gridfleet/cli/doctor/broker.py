@@ -53,6 +53,7 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
             overview, date = await management.overview_at()
             now = examined.clock()
             alarms = await management.alarms()
+            stopped = await management.stopped_vhosts()
             has_mqtt_channels = await management.has_mqtt_channels()
     except httpx.HTTPError as error:
         remedy = "enable the plugin rabbitmq_management, and check GRIDFLEET_BROKER_MANAGEMENT_URL and the account's tag"
@@ -73,6 +74,7 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
         found.append(ok("broker plugins", f"there: {', '.join(plugins)}"))
     found += bounds_findings(overview)
     found.append(_alarm_finding(alarms))
+    found.append(_vhost_finding(stopped))
     if has_mqtt_channels:
         found.append(await _check_error_log(examined.broker_url))
     if date is not None:
@@ -108,6 +110,14 @@ def _alarm_finding(alarms: Sequence[tuple[str, str]]) -> Finding:
         f"{named}: the broker takes no messages, and plants cannot log in",
         advice or "see the broker's log",
     )
+
+
+def _vhost_finding(stopped: Sequence[tuple[str, str]]) -> Finding:
+    if not stopped:
+        return ok("broker vhosts", "run on every node")
+    named = ", ".join(sorted(f"{vhost} at {node}" for vhost, node in stopped))
+    remedy = "run `rabbitmqctl restart_vhost --vhost NAME` on the node, or restart it"
+    return fail("broker vhosts", f"stopped: {named}. The node refuses logins to them", remedy)
 
 
 async def _check_error_log(broker_url: str) -> Finding:

@@ -205,6 +205,11 @@ class Management:
         response.raise_for_status()
         return []
 
+    async def stopped_vhosts(self) -> list[tuple[str, str]]:
+        """Return (vhost, node) for each running node on which a vhost has not started, or has stopped after an error."""
+        found = (await self._call("GET", "/api/vhosts?columns=name,cluster_state")).json()
+        return [(one["name"], node) for one in found for node, state in one["cluster_state"].items() if state != "running"]
+
     async def close_connections(self, username: str) -> None:
         """Close every connection of a broker user."""
         await self._call("DELETE", f"/api/connections/username/{quote(username, safe='')}")
