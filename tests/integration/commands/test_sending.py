@@ -18,9 +18,11 @@ from pydantic import SecretStr
 
 from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.amqp.plant_commands import expire_commands, send_commands
+from gridfleet.domains.plants.lifecycle import suspend_plant
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
 from gridfleet.domains.plants.topology import PLANTS_VHOST, UNROUTED_QUEUE
+from gridfleet.domains.vcp.reactivation import reactivate_plant
 from gridfleet.kernel.broker.connection import vhost_url
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database, open_database
@@ -180,6 +182,28 @@ async def test_a_plant_that_was_away_receives_nothing_of_the_time_before_it_move
             await until(lambda: line.is_purged(plant))
         async with line.connected(plant, qos=qos) as inbox:
             assert await inbox.quiet(1)
+
+
+@pytest.mark.parametrize("qos", [1, pytest.param(0, marks=needs_lasting_qos_0())])
+async def test_a_suspended_plant_that_was_away_gets_its_command_when_it_is_reactivated(line: Line, qos: int) -> None:
+    """The broker holds a copy of the command, and admits the plant."""
+    plant = await line.plant()
+    caller = UserCaller(new_id(), new_id(), "admin@example.com", "Admin", False, None)
+    org = OrgScope(plant.organization_id, OrgRole.ORG_ADMIN, caller)
+    async with line.connected(plant, qos=qos):
+        pass
+    async with line.sender():
+        command = await issue(plant)
+        await until(lambda: has_status(line, command, "SENT"))
+        async with line.bench.database.transaction() as db:
+            await suspend_plant(db, org, plant.id)
+        async with line.effects():
+            await until(lambda: line.is_purged(plant))
+        async with line.connected(plant, qos=qos) as inbox:
+            assert await inbox.quiet(1)
+            async with line.bench.database.transaction() as db:
+                await reactivate_plant(db, org, plant.id)
+            assert await inbox.ids(1) == [command]
 
 
 async def has_status(line: Line, command: UUID, status: str) -> bool:

@@ -13,7 +13,7 @@ from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.partner_events.changes import publish_status_changes
 from gridfleet.domains.plants import store
 from gridfleet.domains.plants.commands.expiry import PLANT_DELETED, PLANT_REVOKED, end_open_commands
-from gridfleet.domains.plants.connections import queue_closing
+from gridfleet.domains.plants.connections import queue_closing, queue_purge
 from gridfleet.domains.plants.credentials import store as credentials
 from gridfleet.domains.plants.errors import PlantNotFound, PlantStateForbids
 from gridfleet.domains.plants.models import Lifecycle, Plant
@@ -46,6 +46,8 @@ async def require_plant(db: Connection, org: OrgScope, plant_id: UUID) -> Plant:
 async def suspend_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     """Suspend a plant, ACTIVE → SUSPENDED: the plant stays connected, and what it sends is discarded.
 
+    Commands that wait at the broker until it connects are deleted after the commit. They are sent again when it is reactivated.
+
     Raises:
         PlantNotFound: There is no such plant.
         PlantStateForbids: The plant is not ACTIVE.
@@ -54,6 +56,7 @@ async def suspend_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     if plant.lifecycle_status is not Lifecycle.ACTIVE:
         raise PlantStateForbids(f"Only an ACTIVE plant can be suspended; this one is {plant.lifecycle_status}.")
     await store.set_lifecycle(db, org, plant_id, Lifecycle.SUSPENDED)
+    await queue_purge(db, org.organization_id, plant_id)
     await record_in(db, org, Event.PLANT_SUSPENDED, Subject.plant(plant_id))
 
 
