@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gridfleet.domains.partners import vhosts
+from gridfleet.domains.partners.amqp_access.decisions import AdmittedKey, enter_vhost, log_in
+from gridfleet.domains.partners.key_text import make_key
 from gridfleet.kernel.db import Database
 from support.builders.clock import set_clock
 from support.builders.partner_site import partner_site
@@ -31,3 +33,20 @@ async def test_a_new_key_waits_for_its_proof_although_the_gateways_clock_is_ahea
         await site.execute(f"UPDATE partner_key SET created_at = now() - interval '{age}' WHERE id = %(key)s")
         async with database.transaction() as db:
             assert await vhosts.expire_due(db) == deleted
+
+
+async def test_a_new_key_that_expires_is_proved_all_the_same(database: Database) -> None:
+    """Otherwise it would be deleted, and neither limit of the number of keys would count it."""
+    site = await partner_site(database)
+    text, key = make_key(), site.sender.key
+    await site.execute(
+        "UPDATE partner_key SET key_hash = %(hash)s, activated_at = NULL, expires_at = now() WHERE id = %(key)s",
+        {"hash": text.digest},
+    )
+    for is_proven in (False, True):
+        async with database.transaction() as db:
+            login = await log_in(db, key.slug, text.text)
+            entry = await enter_vhost(db, key.id, key.slug, key.vhost, "192.0.2.1", None)
+            ended = await vhosts.expire_due(db)
+        assert (isinstance(login, AdmittedKey), entry, ended) == ((False, "expired", 1) if is_proven else (True, None, 0))
+        await site.execute("UPDATE partner_key SET activated_at = now() WHERE id = %(key)s")

@@ -177,7 +177,8 @@ def is_own_queue(name: str, prefix: str) -> bool:
 def _refusal(key: store.BrokerKey, user_name: str) -> str | None:
     if key.revoked_at is not None:
         return "revoked"
-    if key.expires_at is not None and key.expires_at <= utc_now():
+    # A new key that expires during its proof is created. Refused, it would be deleted, and no limit would count it.
+    if key.is_proven and key.expires_at is not None and key.expires_at <= utc_now():
         return "expired"
     if user_name != key.slug:
         return "wrong user name"

@@ -107,11 +107,12 @@ async def lock_vhost(db: Connection, vhost: str) -> None:
 
 
 async def end_expired(db: Connection) -> list[AmqpKey]:
-    """End the broker access of keys that have expired. Returns them as they were before."""
+    """End the broker access of proved keys that have expired. Returns them as they were before."""
     cursor = db.cursor(row_factory=kwargs_row(amqp_key))
     await cursor.execute(
         "UPDATE partner_key k SET amqp_slug = NULL FROM (SELECT id, amqp_slug FROM partner_key"
-        " WHERE amqp_slug IS NOT NULL AND expires_at <= now() FOR UPDATE) AS due WHERE k.id = due.id"
+        " WHERE amqp_slug IS NOT NULL AND activated_at IS NOT NULL AND expires_at <= now() FOR UPDATE) AS due"
+        " WHERE k.id = due.id"
         " RETURNING k.id, k.organization_id, due.amqp_slug, k.vhost, k.scopes, k.allowed_plant_ids"
     )
     return await cursor.fetchall()
