@@ -2,7 +2,9 @@
 
 import json
 import time
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 
@@ -11,6 +13,7 @@ from gridfleet.domains.vcp.models import LogEntry
 from gridfleet.domains.vcp.retention import delete_commands
 from gridfleet.domains.vcp.site_queries import list_log, list_meter_readings, list_recent_commands, read_configuration
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
+from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Paging
@@ -23,6 +26,15 @@ METER = [
     {"key": "energy_imported", "field": "imported", "unit": "Wh", "kind": "counter"},
     {"key": "energy_exported", "field": "exported", "unit": "kWh", "kind": "counter"},
 ]
+
+
+ENDED = (
+    "INSERT INTO vcp_command (id, organization_id, api_key_id, plant_id, routing_key, payload, digest, claims_id, status,"
+    " ack_status, created_at) SELECT gen_random_uuid(), %(org)s, %(key)s, %(plant)s, 'k', '{}', '', false,"
+    " 'APPLIED', 'APPLIED', now() - interval '3 days' - n * interval '1 minute' FROM generate_series(1, %(count)s::int) AS n"
+)
+OPEN = ENDED.replace("'APPLIED', 'APPLIED'", "'RECEIVED', 'ACCEPTED'").replace("'3 days'", "'1 s'").replace("1 minute", "1 s")
+Reading = Callable[[Connection, OrgScope, UUID, datetime], Awaitable[object]]
 
 
 def scope(site: PartnerSite, *plants: object) -> OrgScope:
@@ -74,6 +86,36 @@ async def test_open_orders_stay_in_the_list_and_ended_ones_for_a_day(site: Partn
     assert powers(today) == [2, 1]
     assert powers(later) == [2]
     assert [entry.message_id for entry in config.pending_commands] == [later[0].message_id]
+
+
+@pytest.mark.parametrize("read", [read_configuration, list_recent_commands])
+async def test_a_site_is_read_without_its_commands_of_years(site: PartnerSite, read: Reading) -> None:
+    """A partner that sends a setpoint each minute leaves a million in two years."""
+    fetched = []
+    for count in (10, 5_000):
+        await site.execute("DELETE FROM vcp_command")
+        await site.execute(ENDED, {"count": count})
+        async with site.database.autocommit() as db:
+            await db.execute("VACUUM ANALYZE vcp_command")
+        async with site.database.transaction() as db:
+            await read(db, scope(site), site.plant.id, datetime.now(UTC))
+            cursor = await db.execute(
+                "SELECT pg_stat_get_xact_tuples_fetched(oid) + pg_stat_get_xact_tuples_returned(oid) FROM pg_class"
+                " WHERE relname = 'vcp_command'"
+            )
+            fetched += [row[0] for row in await cursor.fetchall()]
+    assert fetched[1] <= max(fetched[0], 20)
+
+
+async def test_the_newest_thousand_open_commands_are_shown(site: PartnerSite) -> None:
+    """A plant may receive any number within a day, and finish none."""
+    await site.execute(OPEN, {"count": 1_010})
+    now = datetime.now(UTC)
+    async with site.database.transaction() as db:
+        found = (await read_configuration(db, scope(site), site.plant.id, now)).pending_commands
+        newest = (await list_recent_commands(db, scope(site), site.plant.id, now))[::-1]
+    assert len(found) == 1_000
+    assert [one.id for one in found] == [one.id for one in newest]
 
 
 async def test_what_was_refused_before_it_was_proved_is_listed_at_its_site(site: PartnerSite) -> None:

@@ -48,6 +48,8 @@ __all__ = [
 ]
 
 _HISTORY: Final = timedelta(hours=24)
+_OLDEST_OPEN: Final = timedelta(days=2)
+"""Age up to which open commands are found. They wait for a day at most, and are then ended. The log has those of years."""
 _LONGEST_SPAN: Final = timedelta(hours=48)
 _MOST_COMMANDS: Final = 1_000
 _MOST_COMMAND_BYTES: Final = 8 * 1024 * 1024
@@ -80,7 +82,7 @@ async def read_configuration(db: Connection, org: OrgScope, plant_id: UUID, now:
         site.fallback,
         _holding(site.override, now),
         schedule,
-        await store.pending(db, org, plant_id),
+        await store.pending(db, org, plant_id, now - _OLDEST_OPEN, _MOST_COMMANDS),
     )
 
 
@@ -96,7 +98,8 @@ async def list_recent_commands(db: Connection, org: OrgScope, plant_id: UUID, no
     At most 1,000, and no further ones after payloads of 8 MiB.
     """
     await _site(db, org, plant_id)
-    return await store.recent(db, org, plant_id, now - _HISTORY, _MOST_COMMANDS, _MOST_COMMAND_BYTES)
+    since, open_since = now - _HISTORY, now - _OLDEST_OPEN
+    return await store.recent(db, org, plant_id, since, open_since, _MOST_COMMANDS, _MOST_COMMAND_BYTES)
 
 
 async def list_log(

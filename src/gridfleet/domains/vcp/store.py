@@ -140,19 +140,22 @@ async def follow(db: Connection, steps: Sequence[tuple[UUID, str, str | None, st
     return await cursor.fetchall()
 
 
-async def pending(db: Connection, org: OrgScope, plant_id: UUID) -> list[PendingCommand]:
-    """Return the partner commands that the plant has not finished, oldest first."""
+async def pending(db: Connection, org: OrgScope, plant_id: UUID, since: datetime, most: int) -> list[PendingCommand]:
+    """Return the newest `most` of the partner commands since `since` that the plant has not finished, oldest first."""
     cursor = db.cursor(row_factory=class_row(PendingCommand))
     await cursor.execute(
         "SELECT id, message_id, command_type, status, issued_at, expires_at FROM vcp_command"
-        " WHERE plant_id = %s AND organization_id = %s AND status IN ('PENDING', 'SENT', 'RECEIVED') ORDER BY created_at, id",
-        (plant_id, org.organization_id),
+        " WHERE plant_id = %s AND organization_id = %s AND created_at >= %s AND status IN ('PENDING', 'SENT', 'RECEIVED')"
+        " ORDER BY created_at DESC, id DESC LIMIT %s",
+        (plant_id, org.organization_id, since, most),
     )
-    return await cursor.fetchall()
+    return (await cursor.fetchall())[::-1]
 
 
-async def recent(db: Connection, org: OrgScope, plant_id: UUID, since: datetime, most: int, most_bytes: int) -> list[LogEntry]:
-    """Return the plant's open commands and those since `since`, newest first, at most `most`.
+async def recent(
+    db: Connection, org: OrgScope, plant_id: UUID, since: datetime, open_since: datetime, most: int, most_bytes: int
+) -> list[LogEntry]:
+    """Return the plant's commands since `since`, and the open ones since `open_since`, newest first, at most `most`.
 
     Args:
         most_bytes: The size of payloads, as JSON, after which no further command is returned.
@@ -161,9 +164,10 @@ async def recent(db: Connection, org: OrgScope, plant_id: UUID, since: datetime,
     await cursor.execute(
         f"SELECT {_ENTRY} FROM (SELECT *, sum(size) OVER (ORDER BY created_at DESC, id DESC) - size AS bytes_before FROM"
         f" (SELECT {_ENTRY}, octet_length(payload::text) AS size FROM vcp_command WHERE plant_id = %s AND organization_id = %s"
-        " AND (created_at >= %s OR status IN ('PENDING', 'SENT', 'RECEIVED')) ORDER BY created_at DESC, id DESC LIMIT %s)"
+        " AND created_at >= %s AND (created_at >= %s OR status IN ('PENDING', 'SENT', 'RECEIVED'))"
+        " ORDER BY created_at DESC, id DESC LIMIT %s)"
         " AS newest) AS sized WHERE bytes_before < %s ORDER BY created_at DESC, id DESC",
-        (plant_id, org.organization_id, since, most, most_bytes),
+        (plant_id, org.organization_id, open_since, since, most, most_bytes),
     )
     return await cursor.fetchall()
 
