@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from gridfleet.domains.plants.commands.delivery import claim_due
+from gridfleet.domains.vcp.confirmation.store import setpoint_in_force
 from support.builders.partner_commands import soon
 from support.builders.partner_site import PartnerSite
 
@@ -35,3 +36,28 @@ async def test_a_partners_own_setpoint_keeps_its_duration(site: PartnerSite) -> 
     await site.send("command.site-setpoint", powerKw=3, durationSeconds=600, expiresAt=soon(HOUR))
     [setpoint] = await sent_after(site, HOUR / 2)
     assert setpoint["params"] == {"durationSeconds": 600}
+
+
+BLOCKS = """
+    SELECT sum(pg_stat_get_xact_blocks_fetched(oid))::int FROM pg_class
+    WHERE oid = 'plant_command'::regclass OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'plant_command'::regclass)
+"""
+
+
+async def test_the_setpoint_in_force_is_found_without_those_that_the_plant_refused(site: PartnerSite) -> None:
+    """Ingest looks for it at each refusal, while the messages of all plants wait."""
+    await site.send("command.site-setpoint", powerKw=1)
+    await site.execute("DELETE FROM plant_command")
+    await site.execute(
+        "INSERT INTO plant_command (id, plant_id, type, instruction, status, requester_type, issued_at, expires_at,"
+        " finished_at) SELECT gen_random_uuid(), %(plant)s, 'SITE_SETPOINT', '{}', 'REJECTED', 'API_KEY',"
+        " now() + n * interval '1 ms', now(), now() FROM generate_series(1, 5000) AS n",
+    )
+    async with site.database.autocommit() as db:
+        await db.execute("VACUUM ANALYZE plant_command")
+    async with site.database.transaction() as db:
+        await setpoint_in_force(db, site.plant.id)
+        [[before]] = await (await db.execute(BLOCKS)).fetchall()
+        assert await setpoint_in_force(db, site.plant.id) is None
+        [[after]] = await (await db.execute(BLOCKS)).fetchall()
+    assert 0 < after - before < 20
