@@ -1139,6 +1139,36 @@ async def test_a_new_meter_displaces_others_from_the_hour_of_its_first_value(dat
     await check_totals(database, site.organization_id)
 
 
+@pytest.mark.parametrize("other", ["MAIN", None])
+async def test_a_new_meter_with_values_in_open_hours_alone_displaces_no_other_before(
+    database: Database, other: str | None
+) -> None:
+    """Neither the counter of another device nor the power of the plant itself, if their values arrive late meanwhile."""
+    site = await RecordedPlant.create(database)
+    if other is None:
+        template_id = await add_template(database, TemplateLevel.PLANT, active_power="grid_power")
+        metrics: list[Any] = ["active_power"]
+        values: dict[datetime, list[float | None]] = powers(0, 8, 1.0)
+    else:
+        await site.add_device(other)
+        template_id = await add_template(database, energy_imported="energy_imported")
+        metrics, values = METERED, {MIDNIGHT + number * 10 * MINUTE: [number / 6, 0.0] for number in range(48)}
+    await set_template(site, other, template_id)
+    late = {time: values.pop(time) for time in list(values)[20:24]}
+    await site.write(other, metrics, values)
+    await work(database)
+    async with database.transaction() as db:
+        open_from = await energy_store.watermark(db)
+    await site.add_device("GRID")
+    await site.write("GRID", METERED, {open_from: [100.0, 0.0]})
+    await site.write(other, metrics, late)
+    await roll_up(database)
+    await keep_energy(database)
+    imported = column(await of_plant(site, range_of(EnergyBucket.HOUR)), "imported")
+    assert imported[1:7] == pytest.approx([1] * 6)
+    await check_totals(database, site.organization_id)
+
+
 @pytest.mark.parametrize("names", [[*PRODUCED], PRODUCED[:1]], ids=["template", "own names"])
 async def test_nights_of_late_days_are_computed_again_once(
     site: RecordedPlant, monkeypatch: pytest.MonkeyPatch, names: list[Metric]

@@ -20,8 +20,9 @@ __all__ = ["Energy", "EnergyMeter", "RoleMetric", "energy_meters", "former_count
 class RoleMetric(NamedTuple):
     """A metric with a role that has had a value. Its unit may differ from layout to layout of the source.
 
-    `began_at` is the hour of the source's first value, None while no closed hour has one. `ended_at` is the time of the
-    metric's last value if its sub-device was deleted, or if it has the role from an earlier template.
+    `began_at` is the hour of the source's first value, or the first open hour if no closed one has a value; None if it does not
+    matter. `ended_at` is the time of the metric's last value if its sub-device was deleted, or if it has the role from an
+    earlier template.
     """
 
     role: SignalRole

@@ -35,16 +35,16 @@ class RoleSourceRow(NamedTuple):
     """A source of a plant with one of its layouts, and those of the layout's metrics that have had a value and may have a role.
 
     `roles` by key are those that the present template of the device with this external id declares, and those of earlier
-    templates and versions. `began_at` is the hour of the source's first value, None while no closed hour has one. `positions`
-    count from 0. `ends` are the times of the last values of metrics whose sub-device was deleted, or whose role is that of an
-    earlier template; None for the others. Each list has an entry for each metric.
+    templates and versions. `began_at` is the hour of the source's first value, or the first open hour if no closed one has a
+    value. `positions` count from 0. `ends` are the times of the last values of metrics whose sub-device was deleted, or whose
+    role is that of an earlier template; None for the others. Each list has an entry for each metric.
     """
 
     plant_id: UUID
     roles: dict[str, str]
     source_id: int
     external_id: str | None
-    began_at: datetime | None
+    began_at: datetime
     layout_id: int
     keys: list[str]
     units: list[str]
@@ -103,8 +103,9 @@ async def role_sources(db: Connection, plant_ids: Sequence[UUID]) -> list[RoleSo
     cursor = db.cursor(row_factory=class_row(RoleSourceRow), binary=True)
     await cursor.execute(
         "SELECT p.id AS plant_id, r.roles, s.id AS source_id, s.external_id,"
-        " least((SELECT h.bucket FROM telemetry_hour h WHERE h.source_id = s.id ORDER BY h.bucket LIMIT 1),"
-        " (SELECT min(y.hour) FROM telemetry_dirty y WHERE y.source_id = s.id)) AS began_at,"
+        " coalesce(least((SELECT h.bucket FROM telemetry_hour h WHERE h.source_id = s.id ORDER BY h.bucket LIMIT 1),"
+        " (SELECT min(y.hour) FROM telemetry_dirty y WHERE y.source_id = s.id)),"
+        " (SELECT sealed_before FROM telemetry_seal)) AS began_at,"
         " l.id AS layout_id, v.*"
         " FROM plant p JOIN telemetry_source s ON s.plant_id = p.id AND s.organization_id = p.organization_id"
         " JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
