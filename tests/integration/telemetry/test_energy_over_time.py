@@ -587,6 +587,27 @@ async def test_a_deleted_meter_at_the_grid_displaces_no_other_after_its_last_val
     await check_totals(site.database, site.organization_id)
 
 
+@pytest.mark.parametrize("then", ["deleted", "another template"])
+async def test_a_silent_meter_that_goes_displaces_no_other_after_its_last_value(site: RecordedPlant, then: str) -> None:
+    """In hours that were closed before, more of them than a change of a reading affects."""
+    await site.add_device("MAIN")
+    for external_id in ("GRID", "MAIN"):
+        await set_template(site, external_id, await add_template(site.database, energy_imported="energy_imported"))
+    await site.write("GRID", METERED, {MIDNIGHT + number * HOUR: [10.0 + number, 0.0] for number in range(4)})
+    await site.write("MAIN", METERED, {MIDNIGHT + number * HOUR: [100.0 * number, 0.0] for number in range(40)})
+    await work(site.database)
+    query = range_of(EnergyBucket.HOUR, days=2)
+    assert column(await of_plant(site, query), "imported")[:40] == [0, 1, 1, 1, *[None] * 36]
+    if then == "deleted":
+        async with site.database.transaction() as db:
+            await delete_sub_device(db, administrator(site.organization_id), site.id, "GRID")
+    else:
+        await change_template(site, "GRID", await add_template(site.database, charge="soc"))
+    await work(site.database)
+    assert column(await of_plant(site, query), "imported")[:40] == [0, 1, 1, 1, *[100] * 36]
+    await check_totals(site.database, site.organization_id)
+
+
 async def test_the_totals_are_exactly_the_sums_whatever_happens(database: Database) -> None:
     """Late values, moves and deletions; of organisations that do not see each other."""
     plants = [await add_site(database) for _ in range(2)]

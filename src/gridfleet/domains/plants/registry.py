@@ -154,6 +154,7 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
         former = None if plant.template_id is None else await get_template(db, plant.template_id)
         roles = former_roles(former, template, None)
         await roles_store.keep(db, org, plant_id, None, roles, plant.template_id, template)
+        await roles_store.log_energy_after(db, org, plant_id, None, roles)
     given = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
     columns = {store.OWN_COLUMNS.get(name, name): value for name, value in given.items()}
     if not columns:

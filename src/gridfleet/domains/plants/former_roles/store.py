@@ -1,6 +1,6 @@
 """SQL of the roles of signals that devices had with their earlier templates."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -48,4 +48,29 @@ async def keep(
             "template": template_id,
             "declared": [] if successor is None else [signal["key"] for signal in successor.signals],
         },
+    )
+
+
+async def log_energy_after(db: Connection, org: OrgScope, plant_id: UUID, external_id: str | None, keys: Iterable[str]) -> None:
+    """Log that the plant's energy is to be computed again in the closed hours after the last value of one of these keys.
+
+    A device that was silent displaced others in these hours. They count when it no longer has the roles of the keys.
+
+    Args:
+        db: The connection.
+        org: The organisation.
+        plant_id: The plant.
+        external_id: The external id of the sub-device that loses the roles; None for the plant itself.
+        keys: The keys.
+    """
+    await db.execute(
+        "INSERT INTO energy_dirty (plant_id, hour) SELECT %(plant)s, later.hour FROM telemetry_seal w,"
+        " (SELECT min(k.last) AS last FROM (SELECT greatest(max(t.time), max(s.raw_from)) AS last FROM telemetry_source s"
+        " JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
+        " CROSS JOIN LATERAL unnest(l.metrics, t.vals) AS u (key, value) WHERE s.plant_id = %(plant)s"
+        " AND s.organization_id = %(org)s AND s.external_id IS NOT DISTINCT FROM %(device)s"
+        " AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL) AND u.key = ANY(%(keys)s) AND u.value IS NOT NULL"
+        " GROUP BY u.key) AS k) AS e, generate_series(date_bin('1 hour', e.last, 'epoch') + interval '1 hour',"
+        " w.sealed_before - interval '1 hour', interval '1 hour') AS later (hour)",
+        {"plant": plant_id, "org": org.organization_id, "device": external_id, "keys": list(keys)},
     )

@@ -168,6 +168,7 @@ async def _keep_roles(db: Connection, org: OrgScope, device: SubDevice, successo
         template = (await templates_by_id(db, [device.template_id])).get(device.template_id)
     roles = former_roles(template, successor, device.external_id)
     await roles_store.keep(db, org, device.plant_id, device.external_id, roles, device.template_id, successor)
+    await roles_store.log_energy_after(db, org, device.plant_id, device.external_id, roles)
 
 
 def _subject(device: SubDevice) -> Subject:
