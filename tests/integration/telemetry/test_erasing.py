@@ -115,6 +115,28 @@ async def test_a_source_with_more_than_a_statement_can_delete_keeps_no_other_sou
     assert set((await counts(database)).values()) == {0}
 
 
+async def test_frames_that_an_extension_partitions_go_day_by_day(database: Database) -> None:
+    """The table of TimescaleDB has no partitions of the service."""
+    async with database.transaction() as db:
+        await db.execute("ALTER TABLE telemetry_frame RENAME TO telemetry_frame_before")
+        await db.execute("CREATE TABLE telemetry_frame (LIKE telemetry_frame_before INCLUDING ALL)")
+    large, other = await plant_with_history(database), await plant_with_history(database)
+    source, layout = await large.source(None), await large.layout(["p", "q"])
+    async with database.transaction() as db:
+        await db.execute(
+            "INSERT INTO telemetry_frame (source_id, layout_id, time, vals)"
+            " SELECT %s, %s, %s::timestamptz - n * interval '61 s', '{1,2}' FROM generate_series(1, 45000) n",
+            (source, layout, NOW),
+        )
+    await end_large_changes(database, "telemetry_frame", 21_000)
+    await delete(large)
+    await delete(other)
+
+    assert await erase_deleted(database) == 4
+
+    assert set((await counts(database)).values()) == {0}
+
+
 async def test_organisations_take_turns(database: Database) -> None:
     """An organisation that deletes thousands of plants, each with a year of data, keeps the job busy for hours."""
     large, small = [await RecordedPlant.create(database) for _ in range(2)]

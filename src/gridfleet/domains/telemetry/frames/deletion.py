@@ -42,7 +42,8 @@ async def erase_deleted(database: Database) -> int:
 
 async def _empty(database: Database, source_id: int) -> None:
     async with database.transaction() as db:
-        days = sorted(await store.partition_days(db))
+        # Where an extension partitions the frames, no partition has the name of a day.
+        days = sorted(await store.partition_days(db)) or await store.days_of_source(db, source_id)
     for day in days:
         start = datetime.combine(day, time(), UTC)
         await _delete_frames(database, source_id, start, start + timedelta(days=1))

@@ -166,6 +166,17 @@ async def partition_days(db: Connection) -> set[date]:
     return {row[0] for row in await cursor.fetchall()}
 
 
+async def days_of_source(db: Connection, source_id: int) -> list[date]:
+    """Return the days from a source's first frame to its last."""
+    cursor = await db.execute(
+        "SELECT d::date FROM (SELECT min(time) AS first, max(time) AS last FROM telemetry_frame WHERE source_id = %s) AS f,"
+        " generate_series(date_bin('1 day', first, 'epoch'), last, interval '1 day') AS d",
+        (source_id,),
+        prepare=False,
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
 async def create_partition(db: Connection, day: date) -> None:
     """Create the partition of one UTC day, unless it exists or an extension partitions the table."""
     await db.execute("SELECT create_telemetry_partition('telemetry_frame', %s)", (day,))
