@@ -1,13 +1,14 @@
 #!/bin/sh
-# Fills the files of this folder in: every @NAME@ becomes the value that the answers give for NAME.
+# Fill in the files of this folder: replace every @NAME@ with the value of NAME in the answers.
 #
 #     deploy/fill.sh ANSWERS TARGET
 #
-# ANSWERS has lines NAME=value, as deploy/answers.example does. TARGET gets filled copies of rabbitmq/, postgresql/, redis/,
-# proxy/ and prometheus/, readable by their owner alone, because some hold passwords. Names without a value are listed, and nothing is written.
+# ANSWERS has lines NAME=value, like deploy/answers.example. The filled copies of rabbitmq/, postgresql/, redis/, proxy/ and
+# prometheus/ are written to TARGET. Only their owner can read them, because some contain passwords. If names have no value, the
+# script lists them and writes nothing.
 set -eu
 [ $# -eq 2 ] || { echo "usage: $0 ANSWERS TARGET" >&2 && exit 2; }
-[ -f "$1" ] || { echo "$1 does not exist: make it of deploy/answers.example" >&2 && exit 2; }
+[ -f "$1" ] || { echo "$1 does not exist: copy deploy/answers.example" >&2 && exit 2; }
 umask 077
 here=$(cd "$(dirname "$0")" && pwd)
 answers=$(realpath "$1") target=$(realpath -m "$2")
@@ -29,7 +30,7 @@ for file in rabbitmq/* postgresql/* redis/* proxy/* prometheus/*; do
             line = ""
             while (match(rest, /@[A-Z][A-Z0-9_]*@/)) {
                 name = substr(rest, RSTART + 1, RLENGTH - 2)
-                if (value[name] == "" && !told[name]++) {
+                if (value[name] == "" && !listed[name]++) {
                     print file ": no answer for " name > "/dev/stderr"
                     missing = 1
                 }

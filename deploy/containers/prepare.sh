@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the secrets of a compose deployment, once, and fills the configuration in: everything goes to deploy/containers/filled.
+# Create the secrets of a compose deployment, once, and fill in its configuration, in deploy/containers/filled.
 set -eu
 umask 077
 cd "$(dirname "$0")"
@@ -13,7 +13,7 @@ keys=1:$(secret) internal=$(secret) broker=$(secret) redis=$(secret) database=$(
 printf %s "$database" >filled/database_password
 printf %s "$owner" >filled/owner_password
 
-# Within the network of the containers, names are services and nobody else listens.
+# In the network of the containers, host names are those of the services, and no other program is connected.
 grep -v -e '^#' -e '^$' ../answers.example |
     sed -e 's|^RABBITMQ_PRIVATE_ADDRESS=.*|RABBITMQ_PRIVATE_ADDRESS=0.0.0.0|' \
         -e 's|^RABBITMQ_TLS_FOLDER=.*|RABBITMQ_TLS_FOLDER=/tls|' \
@@ -39,7 +39,7 @@ GRIDFLEET_BROKER_MANAGEMENT_URL=http://_gridfleet:$broker@rabbitmq:15672
 GRIDFLEET_REDIS_URL=redis://:$redis@redis:6379/0
 END
 echo "GRIDFLEET_DATABASE_URL=postgresql://gridfleet_owner:$owner@postgresql/gridfleet" >filled/owner.env
-# The containers' users are not the one who runs this: files are shown to all of them, the folder to nobody else.
+# The users of the containers are not the user of this script: they may read the files. The folder protects the files from others.
 chmod -R a+rX filled/rabbitmq filled/postgresql filled/redis
 chmod a+r filled/database_password filled/owner_password
 echo "made deploy/containers/filled: keep a copy of gridfleet.env in a safe place, apart from the backups"
