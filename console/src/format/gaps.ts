@@ -1,8 +1,8 @@
-/** How many usual distances between two values are not yet a gap. */
+/** Two values that are up to this many usual distances apart have no gap between them. */
 const TOLERANCE = 2.5;
 
 /**
- * Tell gaps from buckets that are narrower than the plant's usual interval.
+ * Distinguish gaps from buckets that are narrower than the plant's usual interval.
  *
  * @param values Values of equal buckets; null where there is none.
  * @returns The same, with undefined instead of null where a line should join the values around it.

@@ -21,7 +21,7 @@ test("an axis says the date where a day begins in the zone", () => {
   expect(axisLabels(times.slice(0, 1), 30, "UTC", "de")).toEqual(["20:00:00\n22. Nov."]);
 });
 
-test("both hours of the end of summer time are told apart by the zone", () => {
+test("the zone distinguishes both hours at the end of summer time", () => {
   expect(dateTime("2026-10-25T00:30:00Z", "Europe/Berlin", "en-GB")).toBe("25 Oct 2026, 02:30:00 CEST");
   expect(dateTime("2026-10-25T01:30:00Z", "Europe/Berlin", "en-GB")).toBe("25 Oct 2026, 02:30:00 CET");
 });
