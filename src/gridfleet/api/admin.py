@@ -23,5 +23,5 @@ async def flush_organization_cache(call: Call, caller: UserCaller, db: Connectio
 
 @endpoint("GET", "/api/v1/admin/cache/stats", caller=super_admin(), codes=SA)
 async def get_cache_statistics(call: Call) -> CacheStatistics:
-    """Return hits and misses since the cache was started, and its present size."""
+    """Return hits and misses since the cache was started, and its current size."""
     return await cache.cache_statistics(call.state.cache)

@@ -46,7 +46,7 @@ def import_(
         bool,
         typer.Option(
             "--force/--no-force",
-            help="Replace it even if plants trust the present authority. These plants can no longer connect.",
+            help="Replace the authority even if plants trust the current one. These plants can no longer connect.",
         ),
     ] = False,
 ) -> None:
@@ -68,7 +68,7 @@ def import_(
         _run(lambda db, keyring: replace_authority(db, keyring, authority, force=force))
     except AuthorityInUse as error:
         fail(
-            f"{error.plants} plants hold packages that trust the present authority and would be cut off."
+            f"{error.plants} plants hold packages that trust the current authority, and could no longer connect."
             " `gridfleet ca import --help` says what --force does."
         )
     typer.echo(f"this authority issues certificates from now on, until {authority.expires_at:%Y-%m-%d}; restart the service")

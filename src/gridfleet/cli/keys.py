@@ -41,7 +41,7 @@ def show() -> None:
 
 @commands.command()
 def add() -> None:
-    """Add a new key to `secrets/keys` in the home folder. The present version continues to encrypt.
+    """Add a new key to `secrets/keys` in the home folder. The current version continues to encrypt.
 
     Restart the service afterwards. docs/operations.md, section Keys, has the next steps. If GRIDFLEET_KEYS is set, nothing is
     written: the command prints the entry to append there.

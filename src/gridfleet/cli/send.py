@@ -32,7 +32,7 @@ def send(
 ) -> None:
     """Send one message as a plant, to try its credentials, devices and templates.
 
-    The message is signed and has the present time. The plant is ONLINE while the command runs, and OFFLINE afterwards. If the
+    The message is signed and has the current time. The plant is ONLINE while the command runs, and OFFLINE afterwards. If the
     plant's own software is connected, the broker disconnects it. Commands that arrive while this command runs are rejected.
 
     The broker's confirmation means that the broker has the message. The console, or GET
@@ -67,7 +67,7 @@ async def _send(package: "Package", snapshot: "Snapshot", timeout: float) -> Non
 
 
 def _snapshot(values: list[str]) -> "Snapshot":
-    """Return a snapshot of the present with these values.
+    """Return a snapshot of these values at the current time.
 
     Raises:
         typer.BadParameter: One of them is not a field with a value.

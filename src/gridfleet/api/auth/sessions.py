@@ -24,7 +24,7 @@ async def list_sessions(caller: UserCaller, db: Connection) -> list[SessionInfo]
     addition=True,
 )
 async def end_session(call: Call, caller: UserCaller, db: Connection, id: UUID) -> Message:
-    """End one of the caller's sessions and its access token immediately. The present session is allowed too."""
+    """End one of the caller's sessions and its access token immediately. The current session is allowed too."""
     await sessions.revoke(db, caller, id)
     if id == caller.session_id:
         clear_session_cookies(call)
@@ -33,7 +33,7 @@ async def end_session(call: Call, caller: UserCaller, db: Connection, id: UUID) 
 
 @endpoint("POST", "/api/v1/auth/logout-all", caller=session(), codes=("UNAUTHORIZED", "INTERNAL_SERVER_ERROR"))
 async def logout_everywhere(call: Call, caller: UserCaller, db: Connection) -> Message:
-    """End every session of the caller immediately, including the present one, and delete their push devices."""
+    """End every session of the caller immediately, including the current one, and delete their push devices."""
     await sessions.end_all(db, caller)
     clear_session_cookies(call)
     return Message("You are logged out everywhere.")

@@ -27,7 +27,7 @@ async def suspend_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
     "POST", "/api/v1/plants/{id}/reactivate", caller=org_member(OrgRole.ORG_ADMIN), codes=("BAD_REQUEST", "PLANT_NOT_FOUND", *S)
 )
 async def reactivate_plant(org: OrgScope, db: Connection, id: UUID) -> Message:
-    """Make a SUSPENDED plant ACTIVE again, with its present credentials.
+    """Make a SUSPENDED plant ACTIVE again, with its current credentials.
 
     Commands and modes that wait for its next connection are sent.
     """

@@ -80,7 +80,7 @@ _OF_PLANT = ("INVALID_UUID", "NOT_FOUND", *SA)
 
 @endpoint("POST", "/api/v1/svc-esm/admin/enable", caller=super_admin(), codes=_OF_ORGANIZATION, bad_input="INVALID_UUID")
 async def enable_sandbox(call: Call, caller: UserCaller, db: Connection, query: OfOrganization) -> SandboxCredentials:
-    """Create a sandbox ESM for an organisation, or issue new credentials. Earlier credentials end immediately."""
+    """Create a sandbox ESM for an organisation, or issue new credentials. Earlier credentials become invalid immediately."""
     call.no_store()
     made = await access.enable(db, caller.as_actor, query.org_id)
     return SandboxCredentials(made.client_id, made.client_secret, call.state.settings.sandbox_esm_url)

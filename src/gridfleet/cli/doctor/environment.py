@@ -103,7 +103,7 @@ def _distrusted(host: str, port: int, name: str, authority: "os.PathLike[str] | 
     except ssl.SSLCertVerificationError as error:
         return f"{host}:{port} is not trusted as {name}: {error.verify_message}"
     except OSError as error:
-        return f"{host}:{port} breaks off: {error}"
+        return f"the TLS handshake with {host}:{port} fails: {error}"
     return None
 
 

@@ -16,4 +16,4 @@ class SelfTestFailed(CodedError):
     """The broker refused the new key. Nothing of it is kept."""
 
     code = "INTERNAL_SERVER_ERROR"
-    message = "The key could not be proved at the broker, so it was not created."
+    message = "The broker did not accept a login with the new key, so the key was not created."

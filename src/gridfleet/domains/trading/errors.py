@@ -30,4 +30,4 @@ class EsmSilent(CodedError):
     """The ESM gave no response that can be passed on."""
 
     code = "INTERNAL_SERVER_ERROR"
-    message = "The ESM gave no response."
+    message = "The ESM did not respond."

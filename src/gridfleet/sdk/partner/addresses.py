@@ -45,20 +45,20 @@ class Addresses:
     def __init__(self, addresses: Sequence[str], authority: str | None) -> None:
         urls = [URL(address) for address in addresses]
         if len({url.with_host("host").with_port(1) for url in urls}) != 1:
-            raise ValueError("the addresses must be at least one, and differ in host and port only")
+            raise ValueError("at least one address is required, and addresses may differ in host and port only")
         self.slug = urls[0].user or ""
         self._context = ssl.create_default_context(cadata=authority) if urls[0].scheme == "amqps" else None
         self._further = len(urls) - 1
         self._next = itertools.cycle(urls)
 
     async def connect(self) -> Connection:
-        """Log in at the first address that answers, beginning with the one after the last that was used.
+        """Log in at the first address that responds. The first attempt is at the address after the one that was used last.
 
-        Each is tried once. A refused login ends the call: the key is the same at every address.
+        Each address is tried once. A refused login ends the call, because the key is the same at every address.
 
         Raises:
             LoginRefused: The broker refused the login.
-            AMQPError, OSError: The last one did not answer.
+            AMQPError, OSError: The address that was tried last did not respond.
         """
         for _ in range(self._further):
             url = next(self._next)
@@ -78,7 +78,8 @@ class Addresses:
         except _REFUSED as error:
             raise LoginRefused(
                 f"{url.host} refused the login to the vhost {url.path[1:]!r} as {self.slug!r}:"
-                " is it this key's vhost, the organisation's slug, the key whole and percent-encoded?"
+                " check that the vhost is that of the key, that the user is the organisation's slug, and that the key is"
+                " complete and percent-encoded."
                 " The organisation's audit events say why (partner.connection_refused)"
             ) from error
         return connection

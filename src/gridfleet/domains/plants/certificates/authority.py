@@ -20,7 +20,7 @@ class AuthorityInUse(Exception):
     """Plants hold packages that name the current authority; `plants` is their number."""
 
     def __init__(self, plants: int) -> None:
-        super().__init__(f"{plants} plants trust the present authority")
+        super().__init__(f"{plants} plants trust the current authority")
         self.plants = plants
 
 
