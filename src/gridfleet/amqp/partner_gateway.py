@@ -222,9 +222,9 @@ class PartnerGateway:
             self._queued.set()
 
     async def _send(self, events: list[QueuedEvent], links: Mapping[UUID, Sequence[PartnerLink]]) -> None:
-        """Publish events and delete them. Finished ones are removed from `events`, which the window and the shares count.
+        """Publish events, and delete those that are confirmed. Finished events are removed from `events`, and free its window.
 
-        Organisations whose vhosts confirm late do not delay the others: what is done is deleted every half second.
+        Organisations whose vhosts confirm late do not delay the others: confirmed events are deleted every half second.
         """
         by_key = {link.served.key.id: link for own in links.values() for link in own}
         keys = {organization: [link.served.key for link in own] for organization, own in links.items()}

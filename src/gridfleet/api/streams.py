@@ -45,8 +45,8 @@ def event_stream(call: Call, org: OrgScope, pieces: AsyncGenerator[bytes, None])
     """Return a stream of events.
 
     Before each piece the caller's session or key, role and membership are checked again, and the stream ends with them. It does
-    not end with an access token, because an `EventSource` has no way to send another one. Nor does it end while the database is
-    unavailable, when nothing is sent: the browser would reconnect meanwhile, be refused, and give up.
+    not end with an access token, because an `EventSource` cannot send another one. While the database is unavailable, the
+    stream sends nothing and stays open: otherwise the browser would reconnect, be refused, and not try again.
 
     Args:
         call: The request.

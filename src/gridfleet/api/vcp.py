@@ -78,7 +78,7 @@ async def list_sites(org: OrgScope, db: Connection, query: SiteQuery) -> Page[Si
 async def get_site_past(org: OrgScope, db: Connection, site_id: UUID, query: PastQuery) -> SitePast:
     """Return the schedule that was in force at a past time, and the newest plan that the ESM had accepted by then.
 
-    A schedule that the plant refused was never in force. Both are known for as long as commands are kept.
+    A schedule that the plant refused was never in force. Both can be read for as long as commands are kept.
     """
     now = utc_now()
     return await site_queries.read_past(db, org, site_id, query.at or now, now)

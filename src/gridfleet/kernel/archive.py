@@ -117,7 +117,7 @@ class Archive:
         return list(self._members)
 
     def verify(self) -> None:
-        """Read everything once.
+        """Read the whole archive and compare it with its list of members.
 
         Raises:
             BrokenArchive: A member differs from what was written.

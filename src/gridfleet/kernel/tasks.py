@@ -115,8 +115,8 @@ async def run_until_stopped(
 ) -> None:
     """Supervise every task of a process until SIGTERM or SIGINT, then cancel them and wait for up to ten seconds.
 
-    `before_stop` runs between the signal and the cancellation. With `end_seconds` the process ends that long after it, even if
-    something still hangs.
+    `before_stop` runs between the signal and the cancellation. With `end_seconds` the process ends that long after the signal,
+    even if a task still hangs.
     """
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -203,7 +203,7 @@ class Guard:
         return _Credentials(self._state.access.claims(token) if isinstance(token, str) else token, None)
 
     async def admit(self, call: "Call", credentials: _Credentials | None, path_params: Mapping[str, str]) -> Admitted:
-        """Return who the call comes from. Raises a `CodedError` for a caller that the rule excludes."""
+        """Return the caller of the request. Raises a `CodedError` if the rule excludes the caller."""
         if self._rule.kind is CallerKind.ESM_CLIENT:
             async with self._state.database.transaction() as db:
                 return Admitted(None, None, *await sandbox_esm.client_of(db, bearer_token(call)))

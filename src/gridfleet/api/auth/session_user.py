@@ -54,7 +54,7 @@ class SessionUserResponse(msgspec.Struct, frozen=True):
 
 
 def asked_organization(call: Call) -> UUID | None:
-    """Return the organisation that the call names with `x-org-id`; None without one or for a text that is no UUID."""
+    """Return the organisation that the call names with `x-org-id`; None if the header is missing or is not a UUID."""
     return parse_uuid(call.headers.get("x-org-id", "").strip())
 
 

@@ -277,7 +277,7 @@ def _is_of_deleted_organization(error: Exception) -> bool:
 
 
 def _sender(call: Call, admitted: Admitted) -> Hashable:
-    """Return who takes turns with others: an organisation, a user without one, or an address."""
+    """Return the sender, in whose turns the request waits: an organisation, a user without one, or an address."""
     if isinstance(admitted.org, OrgScope):
         return admitted.org.organization_id
     return call.client_network if admitted.caller is None else admitted.caller.id

@@ -147,7 +147,7 @@ class StreamedResponse:
 
     @property
     def held_bytes(self) -> int:
-        """How much memory it takes while it is sent; 0 for a stream of events, whose number has a limit of its own."""
+        """Memory in bytes that the response takes while it is sent; 0 for event streams, whose number is limited instead."""
         return _OF_STREAM if self.stalled_seconds is None else 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

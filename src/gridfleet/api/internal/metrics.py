@@ -29,7 +29,10 @@ class Scrape:
     """The metrics endpoint of one process."""
 
     def __init__(self, state: AppState, *, shared_ports: bool) -> None:
-        """With `shared_ports`, a scrape reaches any of several processes: it returns only what all of them read."""
+        """Initialize the endpoint.
+
+        With `shared_ports`, a scrape can reach any of several processes. It then returns only metrics that are the same in all.
+        """
         self._state = state
         self._registries = (metrics.ON_REQUEST,) if shared_ports else (REGISTRY, metrics.ON_REQUEST)
         self._read_at: float | None = None

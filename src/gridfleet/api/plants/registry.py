@@ -47,7 +47,7 @@ class PlantPlace(Input):
 
     @property
     def place(self) -> OwnPlace:
-        """The place as the domain takes it."""
+        """The place in the form that the domain takes."""
         return OwnPlace(self.latitude, self.longitude, self.tag, self.time_zone)
 
 

@@ -32,7 +32,7 @@ async def limit_a_day_in(db: Connection, org: OrgScope, event: Event, most: int)
     Transactions that commit at the same time may exceed the limit slightly.
 
     Raises:
-        TooManyRequests: There were as many.
+        TooManyRequests: There were `most` or more.
     """
     refuse_within_a_day(await store.nth_newest_in(db, org, event, most))
 

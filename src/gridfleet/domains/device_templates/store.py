@@ -26,7 +26,7 @@ def _stored(signals: Sequence[dict[str, Any]]) -> tuple[Jsonb, Jsonb]:
     """Return the signals without their roles, and the roles by key.
 
     They have a column of their own because processes of the previous release, which run beside this one during an upgrade,
-    refuse signals with members that they do not know.
+    refuse signals with members that they do not support.
     """
     roles = {signal["key"]: signal["role"] for signal in signals if "role" in signal}
     return Jsonb([{name: value for name, value in one.items() if name != "role"} for one in signals]), Jsonb(roles)

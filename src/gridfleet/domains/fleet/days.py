@@ -18,5 +18,5 @@ async def zone_of(db: Connection, org: OrgScope) -> ZoneInfo:
 
 
 def today_in(zone: ZoneInfo) -> date:
-    """Return the present day in a zone."""
+    """Return the current day in a zone."""
     return utc_now().astimezone(zone).date()

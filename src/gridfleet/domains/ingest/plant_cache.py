@@ -186,7 +186,7 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
         return plant.names
 
     def note_shard_taken(self) -> None:
-        """Read the layouts of each device again at its next new name.
+        """Mark the cached layouts as outdated: those of a device are read again when it sends a new field name.
 
         Another process may have held the plant's shard and assigned positions. A name with two positions would be stored twice
         for the same time.

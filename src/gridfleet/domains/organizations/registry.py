@@ -77,7 +77,7 @@ async def list_organizations(db: Connection, text: str | None, paging: Paging) -
 
 
 async def count_members(db: Connection, scope: PlatformScope, organization_ids: Sequence[UUID]) -> dict[UUID, int]:
-    """Return the number of members of each of the organisations that has some."""
+    """Return the number of members by organisation. Organisations without members are left out."""
     return await store.member_counts(db, scope, organization_ids)
 
 

@@ -70,8 +70,8 @@ _COUNTERS_AND_POWERS: Final = {
 async def role_metrics(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[RoleMetric]]:
     """Return the metrics with a role of those plants of any organisation that have one, newest sources first.
 
-    The metrics of deleted sub-devices are included. A metric has the role that the present template of the sub-device with its
-    external id gives to its key, also for values of earlier templates. A key that the present template does not declare has the
+    The metrics of deleted sub-devices are included. A metric has the role that the current template of the sub-device with its
+    external id gives to its key, also for values of earlier templates. A key that the current template does not declare has the
     role of the earlier templates.
     """
     layouts: dict[tuple[int, tuple[str, ...]], LayoutIndex] = {}

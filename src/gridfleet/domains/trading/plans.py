@@ -183,7 +183,7 @@ async def delete_answered_of(db: Connection, org: OrgScope, plant_id: UUID, limi
 
 
 async def accepted_before(db: Connection, org: OrgScope, plant_id: UUID, moment: datetime) -> ConfigChange | None:
-    """Return the newest plan of a plant that was sent until `moment` and accepted by the ESM, or None."""
+    """Return the newest plan of a plant that was sent at or before `moment` and accepted by the ESM, or None."""
     return await store.accepted_before(db, org, plant_id, moment)
 
 

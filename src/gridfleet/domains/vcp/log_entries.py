@@ -85,7 +85,7 @@ def _digest(*parts: bytes) -> bytes:
 def _header(value: Any) -> bytes:
     """Return a header's value as bytes to hash.
 
-    Tables and arrays may be nested too deep to be written. Only their type counts.
+    Only the type of tables and arrays counts, because they may be nested too deeply to be encoded.
     """
     return str(value if isinstance(value, str | bytes | bytearray | int) else type(value)).encode("utf-8", "surrogatepass")
 

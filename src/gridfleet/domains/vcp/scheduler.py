@@ -38,7 +38,7 @@ async def issue_due_commands(
 
     Args:
         db: The connection.
-        now: The present time.
+        now: The current time.
         selection: The sites.
         fallback_shards: Shards of the organisations whose sites start their fallback if their partner is silent.
 

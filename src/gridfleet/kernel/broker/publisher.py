@@ -80,9 +80,10 @@ class Publisher:
         return [tag in call.confirmed for tag in tags] if tags else [False] * len(messages)
 
     async def _ready(self, seconds: float) -> None:
-        """Wait until the broker does not block publishers, for lack of memory or disk: it would publish each retry too, later.
+        """Wait while the broker blocks publishers because it lacks memory or disk space.
 
-        All calls that wait end together, because a later one would pass the retry of an earlier one.
+        Messages that are written meanwhile are not lost, so the broker would later publish them and each of their retries. All
+        calls that wait end together: otherwise a later one would overtake the retry of an earlier one.
 
         Raises:
             TimeoutError: The broker has blocked publishers for `seconds` since the first of these calls.

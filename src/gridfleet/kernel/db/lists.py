@@ -35,7 +35,7 @@ class QuickListDumper(ListDumper):
 
 
 def _is_alike(kind: type, values: list[Any]) -> bool:
-    """Return whether JSON has the values that PostgreSQL reads: it has no infinity, for example."""
+    """Return whether JSON can represent the values as PostgreSQL reads them: for example, JSON has no infinity."""
     if kind is float:
         return all(value is None or math.isfinite(value) for value in values)
     if kind is int:

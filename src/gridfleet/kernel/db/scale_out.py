@@ -136,7 +136,10 @@ def _check_installed(connection: psycopg.Connection, extension: Extension) -> No
 
 
 def _check_owner(connection: psycopg.Connection) -> None:
-    """Refuse a superuser too: new tables would be its own, and the running role would have no rights on them."""
+    """Check that the role owns the tables.
+
+    A superuser is refused too: it would own the new tables, and the running role would have no rights on them.
+    """
     owner = _value(
         connection,
         "SELECT relowner::regrole::text FROM pg_class WHERE oid = to_regclass('alembic_version')"
@@ -147,7 +150,10 @@ def _check_owner(connection: psycopg.Connection) -> None:
 
 
 def _unlimited(connection: psycopg.Connection) -> Iterator[Step]:
-    """Late values of many sources decompress more rows than one transaction may by default, and ingest would stop."""
+    """Yield a step that removes the limit of rows that a transaction may decompress, if there is one.
+
+    Late values of many sources exceed the default limit, and ingest would stop.
+    """
     database = _value(connection, "SELECT quote_ident(current_database())")
     if _value(connection, f"SELECT current_setting('{_NO_LIMIT}', true)") != "0":
         yield Step("allow late values in compressed chunks", (f"ALTER DATABASE {database} SET {_NO_LIMIT} = 0",))

@@ -31,7 +31,7 @@ FRESH: Final = (
 )
 """Whether the power `w` of the plant `p` is fresh. PostgreSQL computes the time in the subquery once for all plants."""
 TODAY: Final = "%(today)s::date"
-"""The present day, in the time zone of the organisation."""
+"""The current day, in the time zone of the organisation."""
 
 _ALERTS: Final = (
     f"SELECT plant_id, count(*) AS number, max({_RANK}) AS worst FROM alert"

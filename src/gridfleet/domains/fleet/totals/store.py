@@ -84,7 +84,7 @@ async def summary(db: Connection, org: OrgScope, alerts: FleetAlerts, before: Fl
         org: The organisation.
         alerts: The numbers of alerts.
         before: Energy of the earlier days of the month; None if it is not known.
-        today: The present day of the organisation.
+        today: The current day of the organisation.
     """
     condition, parameters = _visible(org, "p.id")
     parameters["today"] = today

@@ -18,7 +18,7 @@ _LONGEST: Final = 300
 
 
 _warnings: ContextVar[list[str] | None] = ContextVar("_warnings", default=None)
-"""Warnings of Apprise about the present message."""
+"""Warnings of Apprise about the current message."""
 
 
 class _Warnings(logging.Handler):

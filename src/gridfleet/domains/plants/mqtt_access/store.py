@@ -26,7 +26,7 @@ class PlantCredentials(NamedTuple):
 
 
 async def find(db: Connection, plant_id: UUID) -> PlantCredentials | None:
-    """Return the plant's credentials, whatever its organisation: the request comes from the plant itself."""
+    """Return the credentials of a plant of any organisation: the request comes from the plant itself."""
     cursor = db.cursor(row_factory=class_row(PlantCredentials))
     await cursor.execute(
         "SELECT p.auth_method, p.lifecycle_status, p.certificate_serial_number, p.certificate_expires_at,"
@@ -49,7 +49,7 @@ class TokenPlant(NamedTuple):
 
 
 async def find_token_plant(db: Connection, plant_id: UUID) -> TokenPlant | None:
-    """Return the plant, whatever its organisation: the request comes from the plant itself."""
+    """Return a plant of any organisation: the request comes from the plant itself."""
     cursor = db.cursor(row_factory=class_row(TokenPlant))
     await cursor.execute(
         "SELECT p.organization_id, p.auth_method, p.lifecycle_status, p.secret_rotated_at, s.token_requested_at"

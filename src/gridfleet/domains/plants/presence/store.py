@@ -82,7 +82,7 @@ async def record_presence(
 
 
 async def lock_seen_before(db: Connection, times: Mapping[UUID, datetime]) -> dict[UUID, datetime]:
-    """Lock the ACTIVE plants that were last seen before these times, in the order of their ids. Returns when that was."""
+    """Lock the ACTIVE plants that were last seen before these times, in the order of their ids. Returns the time of each."""
     cursor = await db.execute(
         "SELECT p.id, p.last_seen_at FROM plant p JOIN unnest(%(ids)s::uuid[], %(times)s::timestamptz[]) AS t (id, time)"
         " ON t.id = p.id WHERE p.id = ANY(%(ids)s) AND p.lifecycle_status = 'ACTIVE' AND p.last_seen_at < t.time"

@@ -78,7 +78,7 @@ def _dates(start: datetime, bucket: EnergyBucket, zone: ZoneInfo) -> Iterator[da
 def start_of_day(day: date, zone: ZoneInfo) -> datetime:
     """Return the time in UTC at which a day begins, a whole quarter of an hour.
 
-    A midnight that occurs twice begins the day when it first occurs; one that is left out, when the clocks change.
+    If midnight occurs twice, the day begins at the first one. If midnight is skipped, the day begins when the clocks change.
     """
     midnight = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
     # Local mean times, until 1972, had offsets of odd minutes.

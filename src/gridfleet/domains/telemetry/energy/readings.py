@@ -127,7 +127,10 @@ def _is_edited(metric: RunMetric) -> bool:
 
 
 async def read_earlier(db: Connection, metrics: Collection[RunMetric], runs: Sequence[Run]) -> dict[MetricName, Readings]:
-    """Return the last two readings of each metric that has any before those of its run, within a day before `since`."""
+    """Return the last two readings of each metric before its run, at most a day before `since`.
+
+    Metrics without such readings are left out.
+    """
     spans = [(metric, runs[metric.run].since - _LONGEST_GAP, runs[metric.run].read_from) for metric in metrics]
     found = await _read_some(db, spans, store.last_readings)
     return {name: readings.part(slice(-2, None)) for name, readings in found.items()}

@@ -154,7 +154,7 @@ async def read_in_kilo(
 ) -> Readings:
     """Return a source's values of one metric with `start` <= time < `end` in kW or kWh, each by the unit of its layout.
 
-    Readings of a counter outside the limits of its layout are negative: they count as no value.
+    Readings of a counter outside the limits of its layout are returned as negative numbers, which count as missing values.
     A metric without a known unit is assumed to be in kW or kWh, like the standard keys. If an edited template gave the metric
     another unit, both layouts may have values of the same time; the value of the newer layout is used.
     """

@@ -52,7 +52,7 @@ async def with_levels(db: Connection, counters: Sequence[Counter]) -> list[Readi
 
 
 def _rising(readings: Readings) -> int | None:
-    """Return the index of the first positive reading after zeros; None without zeros at the beginning, or without one."""
+    """Return the index of the first positive reading after zeros at the beginning; None if either is missing."""
     if not readings.values or readings.values[0] > 0:
         return None
     return next((place for place, reading in enumerate(readings.values) if reading > 0), None)

@@ -65,7 +65,7 @@ class _Watched:
     """The version in which the value of each metric last changed."""
     version: int = 0
     made: dict[int, ValueChanges] = field(default_factory=dict)
-    """The changes up to the present version, by the version after which they begin."""
+    """The changes up to the current version, by the version after which they begin."""
     watchers: int = 0
     admitted: int = 0
     """Watchers that have completed their first read."""
@@ -74,7 +74,7 @@ class _Watched:
 
     @property
     def size(self) -> float:
-        """The number of values that it counts as towards the limits."""
+        """The number that the plant adds to the values that the limits count."""
         return 0 if self.gone else len(self.points) * (1 + SHARE_OF_WATCHER * self.admitted)
 
     def update(self, points: Iterable[TelemetryPoint]) -> None:

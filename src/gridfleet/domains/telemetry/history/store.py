@@ -34,7 +34,7 @@ class SourceRow(NamedTuple):
 class RoleSourceRow(NamedTuple):
     """A source of a plant with one of its layouts, and those of the layout's metrics that have had a value and may have a role.
 
-    `roles` by key are those that the present template of the device with this external id declares, and those of earlier
+    `roles` by key are those that the current template of the device with this external id declares, and those of earlier
     templates and versions. `began_at` is the hour of the source's first value, or the first open hour if no closed one has a
     value. `positions` count from 0. `ends` are the times of the last values of metrics whose sub-device was deleted, or whose
     role is that of an earlier template; None for the others. Each list has an entry for each metric.

@@ -101,7 +101,7 @@ async def _of_plant(db: Connection, org: OrgScope, plant_id: UUID, make: Callabl
 
 
 def _newest(rows: Iterable[LatestRow], layouts: dict[int, LayoutIndex]) -> Iterator[Newest]:
-    """Yield the values of rows, which are in the order of their sub-devices; values of a sub-device by key."""
+    """Yield the values of `rows`, which are ordered by sub-device. The values of a sub-device are ordered by key."""
     for sub_device, group in groupby(rows, key=attrgetter("source.external_id")):
         first, *others = ((row, layouts[row.source.layout_id]) for row in group)
         if not others:

@@ -179,7 +179,7 @@ def _power_row(plant_id: UUID, state: EnergyState | None, readings: Sequence[Rol
 
 
 async def _with_kept_hours(db: Connection, rows: Sequence[PowerRow]) -> list[PowerRow]:
-    """Return the rows; those of plants that count the present day have the kept energies of its closed hours."""
+    """Return the rows; those of plants that count the current day have the kept energies of its closed hours."""
     now = utc_now()
     starts = {}
     for row in rows:

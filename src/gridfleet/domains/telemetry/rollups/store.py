@@ -60,7 +60,7 @@ async def is_hour_over(db: Connection, grace: timedelta) -> bool:
 
 
 async def wait_for_writers(db: Connection) -> None:
-    """Wait until every transaction that relies on the watermark has ended; later ones wait for this one."""
+    """Wait until every transaction that relies on the watermark has ended. Those that begin later wait for this one."""
     await db.execute(f"SELECT pg_advisory_xact_lock({_WATERMARK_LOCK})")
 
 
@@ -70,7 +70,7 @@ async def is_watermark_ahead(db: Connection) -> bool:
 
 
 async def open_hours_ahead(db: Connection) -> None:
-    """Open the hours from the present one on again."""
+    """Open the hours from the current one on again."""
     await db.execute("UPDATE telemetry_seal SET sealed_before = date_trunc('hour', now()) WHERE sealed_before > now()")
 
 

@@ -124,8 +124,8 @@ class SiteFilter(NamedTuple):
 class ScheduleState(msgspec.Struct, frozen=True, rename="camel"):
     """Where a site is in its schedule.
 
-    `power_kw` is that of the present step, None between two steps. `changes_at` is the beginning of the next step or, if that
-    is earlier or there is none, the end of the present one.
+    `power_kw` is that of the current step, None between two steps. `changes_at` is the beginning of the next step or, if that
+    is earlier or there is none, the end of the current one.
     """
 
     schedule_id: str

@@ -77,7 +77,7 @@ async def _earlier_due(db: Connection, now: datetime, claim: datetime, plant_ids
 
 
 async def mark_sent(db: Connection, now: datetime, commands: Sequence[DueCommand]) -> list[Transition]:
-    """Mark commands as sent. PENDING ones become SENT; the state of those that were acknowledged in the meantime stays.
+    """Mark commands as sent. PENDING commands become SENT; those that were acknowledged in the meantime keep their state.
 
     Returns:
         The steps of the commands that became SENT.
