@@ -74,6 +74,37 @@ def test_after_the_logout_no_other_tab_shows_anything(watched: Watched, user: Us
         expect(tab.get_by_role("button", name="Log in")).to_be_visible()
 
 
+def test_a_logout_after_a_long_pause_ends_the_session(watched: Watched, user: User, context: BrowserContext) -> None:
+    """The access token has expired, but for weeks the browser gets another one without a password."""
+    page, member = watched.page, user()
+    watched.allowed.append(REFUSED)
+    member.log_in(page)
+    fleet = page.url
+    context.clear_cookies(name="gridfleet_session")
+    page.get_by_text("Vera Viewer").click()
+    page.get_by_role("button", name="Log out").click()
+    expect(page).to_have_url(re.compile("/console/login$"))
+    page.goto(fleet)
+    expect(page.get_by_role("button", name="Log in")).to_be_visible()
+
+
+def test_a_logout_that_fails_is_said_and_one_of_an_ended_session_succeeds(
+    watched: Watched, user: User, context: BrowserContext
+) -> None:
+    page, member = watched.page, user()
+    watched.allowed += [REFUSED, "status of 400", "ERR_FAILED"]
+    member.log_in(page)
+    page.get_by_text("Vera Viewer").click()
+    page.route("**/auth/logout", lambda route: route.abort())
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("alert")).to_contain_text("The service cannot be reached")
+    watched.check_accessibility()
+    page.unroute("**/auth/logout")
+    context.clear_cookies()
+    page.get_by_role("button", name="Log out").click()
+    expect(page).to_have_url(re.compile("/console/login$"))
+
+
 def test_an_ended_session_leads_to_the_login_and_back(watched: Watched, user: User, context: BrowserContext) -> None:
     page, member = watched.page, user(organizations=2)
     watched.allowed += [REFUSED, "status of 400"]

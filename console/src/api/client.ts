@@ -15,6 +15,8 @@ const ANSWERED_WITHIN = 45_000;
 const UNTIL_OTHERS_SEE = 100;
 const ABOUT_ACCOUNTS = /\/api\/v1\/auth\//;
 const ABOUT_SESSIONS = /\/api\/v1\/auth\/(login|refresh|logout)$/;
+/** A logout needs a session: an access token that has expired is renewed for it, or the session would stay. */
+const BEFORE_SESSIONS = /\/api\/v1\/auth\/(login|refresh)$/;
 /** After that, the same change is probably meant a second time. */
 const REPEATED_WITHIN = 10 * 60_000;
 
@@ -86,12 +88,12 @@ async function contentOf(request: Request): Promise<string | null> {
 }
 
 async function sendOnce(request: Request): Promise<Response> {
-  const aboutSessions = ABOUT_SESSIONS.test(new URL(request.url).pathname);
+  const needsSession = !BEFORE_SESSIONS.test(new URL(request.url).pathname);
   // If this fails, the access token is still valid for some minutes.
-  if (!aboutSessions && sessionAge() > RENEW_AFTER) await renewSession().catch(() => false);
+  if (needsSession && sessionAge() > RENEW_AFTER) await renewSession().catch(() => false);
   const copy = request.clone();
   let response = await reach(request);
-  if (response.status === 401 && !aboutSessions && (await renewSession())) response = await reach(copy);
+  if (response.status === 401 && needsSession && (await renewSession())) response = await reach(copy);
   if (!response.ok) throw await errorOf(response);
   return response;
 }

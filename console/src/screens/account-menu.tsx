@@ -2,9 +2,11 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { api, dataOf } from "../api/client";
+import { ApiError } from "../api/error";
 import { noteLogout } from "../api/session-clock";
 import { LANGUAGES, type Language, setLanguage, useLanguage, useTexts } from "../i18n";
 import { setTheme, THEMES, type Theme, useTheme } from "../theme";
+import { Failure } from "../ui/failure";
 import { SelectField } from "../ui/fields";
 
 interface Props {
@@ -24,7 +26,7 @@ export function AccountMenu({ name, rights, children }: Props) {
   const language = useLanguage();
   const theme = useTheme();
   const logout = useMutation({
-    mutationFn: () => dataOf(api.POST("/api/v1/auth/logout", {})),
+    mutationFn: endSession,
     onSuccess: async () => {
       noteLogout();
       await navigate({ to: "/login", search: {} });
@@ -58,6 +60,16 @@ export function AccountMenu({ name, rights, children }: Props) {
       <button type="button" onClick={() => logout.mutate()} disabled={logout.isPending}>
         {texts.menu.logout}
       </button>
+      <Failure error={logout.error} />
     </details>
   );
+}
+
+/** End the session, unless it has ended already. */
+async function endSession(): Promise<void> {
+  try {
+    await dataOf(api.POST("/api/v1/auth/logout", {}));
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 401) throw error;
+  }
 }
