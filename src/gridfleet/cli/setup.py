@@ -53,6 +53,36 @@ def broker() -> None:
     asyncio.run(declare(*urls, shards=settings.ingest_shards, queue_type=settings.broker_queue_type))
 
 
+@commands.command()
+def unrouted() -> None:
+    """Declare what `setup broker` declares, then return the messages of the queue `unrouted` to the exchange `amq.topic`.
+
+    See docs/metrics.md, GridfleetUnroutedMessages. Run it while the service runs, with its settings: for `gridfleet up` its
+    GRIDFLEET_HOME and ports. Each message is published with its routing key and then removed from the queue. After an
+    interruption, run it again.
+    """
+    from gridfleet.domains.plants.topology import declare, return_unrouted
+
+    settings = load_settings()
+    url, management_url = _broker_urls(settings)
+
+    async def run() -> int:
+        await declare(url, management_url, shards=settings.ingest_shards, queue_type=settings.broker_queue_type)
+        return await return_unrouted(url)
+
+    typer.echo(f"{asyncio.run(run())} messages returned")
+
+
+def _broker_urls(settings: Settings) -> tuple[str, str]:
+    """Return the URLs of AMQP and of the management API: of the settings, else of the private node."""
+    from gridfleet.local.broker.private_node import PrivateBroker
+
+    if settings.broker_url is None:
+        node = PrivateBroker(settings)
+        return node.url, node.management_url
+    return settings.secret("broker_url").get_secret_value(), settings.secret("broker_management_url").get_secret_value()
+
+
 async def _unusable_because(management_url: str) -> str | None:
     from gridfleet.kernel.broker.management import open_management
     from gridfleet.local.broker.plugins import unusable_because

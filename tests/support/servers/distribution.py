@@ -71,6 +71,7 @@ USERS: Final[Mapping[str, frozenset[str]]] = {
             "tests/integration/test_poison.py",
             "tests/integration/test_publisher.py",
             "tests/integration/test_queue_types.py",
+            "tests/integration/test_unrouted.py",
             "tests/integration/vcp/test_dropped_events.py",
             "tests/integration/vcp/test_gateway.py",
             "tests/integration/vcp/test_legacy_vhost.py",

@@ -23,6 +23,7 @@ from gridfleet.kernel.broker.queue_types import (
     ensure_queue,
     is_outdated,
     replace_queue,
+    republish,
 )
 from gridfleet.protocol.topics import Channel, routing_key_pattern
 
@@ -34,6 +35,7 @@ __all__ = [
     "declare",
     "ingest_queue",
     "replace_shard",
+    "return_unrouted",
 ]
 
 PLANTS_VHOST: Final = "plants"
@@ -102,6 +104,20 @@ async def replace_shard(broker_url: str, outdated: OutdatedShards, shard: int) -
     """Replace the queue of an outdated shard. The queue must not have a consumer."""
     await replace_queue(broker_url, PLANTS_VHOST, _shard_queue(shard), outdated.types, outdated.kind)
     outdated.shards.discard(shard)
+
+
+async def return_unrouted(broker_url: str) -> int:
+    """Publish the messages of `unrouted` to `amq.topic` again, in their order. Returns their number.
+
+    A message that matches no binding is back in the queue afterwards, so only as many as wait at the beginning are read. After
+    an interruption, one message may be in both places.
+    """
+    async with open_channel(broker_url, PLANTS_VHOST) as channel:
+        waiting = (await channel.queue_declare(UNROUTED_QUEUE, passive=True)).message_count or 0
+        for returned in range(waiting):
+            if not await republish(channel, UNROUTED_QUEUE, "amq.topic"):
+                return returned
+    return waiting
 
 
 async def _replace_unrouted(broker_url: str, types: Mapping[str, str], kind: QueueType) -> None:

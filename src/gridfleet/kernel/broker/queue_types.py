@@ -25,6 +25,7 @@ __all__ = [
     "ensure_queue",
     "is_outdated",
     "replace_queue",
+    "republish",
 ]
 
 log = structlog.get_logger(__name__)
@@ -132,16 +133,29 @@ async def _drain(channel: AbstractChannel, source: ServiceQueue, target: Service
     exchange = target.name
     await channel.exchange_declare(exchange, exchange_type="fanout", auto_delete=True)
     await channel.queue_bind(target.name, exchange)
-    while isinstance((message := await channel.basic_get(source.name)).delivery, Basic.GetOk):
-        await channel.basic_publish(
-            message.body,
-            exchange=exchange,
-            routing_key=message.delivery.routing_key or "",
-            properties=_accepted(message.header.properties),
-            mandatory=True,
-        )
-        await channel.basic_ack(message.delivery.delivery_tag or 0)
+    while await republish(channel, source.name, exchange):
+        pass
     await channel.queue_unbind(target.name, exchange)
+
+
+async def republish(channel: AbstractChannel, queue: str, exchange: str) -> bool:
+    """Publish the first message of a queue to an exchange with its routing key, and then acknowledge it.
+
+    Returns:
+        False if the queue is empty.
+    """
+    message = await channel.basic_get(queue)
+    if not isinstance(message.delivery, Basic.GetOk):
+        return False
+    await channel.basic_publish(
+        message.body,
+        exchange=exchange,
+        routing_key=message.delivery.routing_key or "",
+        properties=_accepted(message.header.properties),
+        mandatory=True,
+    )
+    await channel.basic_ack(message.delivery.delivery_tag or 0)
+    return True
 
 
 def _accepted(properties: Basic.Properties) -> Basic.Properties:
