@@ -125,6 +125,10 @@ async def rows(database: Database, table: str) -> int:
         return (await db.execute(f"SELECT FROM {table}".encode())).rowcount
 
 
+def test_doctor_finds_no_failure(deployed: DeployedStack) -> None:
+    deployed.run(["doctor"])
+
+
 def test_no_plain_listener_is_open_to_plants(deployed: DeployedStack) -> None:
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", deployed.ports["mqtt_port"]))

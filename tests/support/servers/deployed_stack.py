@@ -9,8 +9,10 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 import psycopg
@@ -89,7 +91,7 @@ class DeployedStack(RunningStack):
         setup = self.home / "setup"
         admin = {"GRIDFLEET_ADMIN_EMAIL": self.admin_email, "GRIDFLEET_ADMIN_PASSWORD": self.admin_password}
         for command in unit_commands("gridfleet-migrate.service"):
-            self._run(command, admin | {"GRIDFLEET_DATABASE_URL": self.owner_url})
+            self.run(command, admin | {"GRIDFLEET_DATABASE_URL": self.owner_url})
         tls = Path(answers["RABBITMQ_TLS_FOLDER"])
         assert tls.is_relative_to(setup)
         assert (tls / "server.key").exists()
@@ -105,6 +107,12 @@ class DeployedStack(RunningStack):
         while self._running:
             stop_process(*self._running.pop())
         super().destroy()
+
+    def run(self, command: list[str], more: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Run a command in the home folder of `gridfleet setup database`, with further variables. It must succeed."""
+        environment = self._environment("setup") | dict(more)
+        done = subprocess.run(_argv(command), env=environment, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
     def _answers(self) -> dict[str, str]:
         ports = self.ports
@@ -160,12 +168,6 @@ class DeployedStack(RunningStack):
         home.mkdir(exist_ok=True)
         outer = {name: value for name, value in os.environ.items() if not name.startswith("GRIDFLEET_")}
         return {**outer, **self._variables, "GRIDFLEET_HOME": str(home), "GRIDFLEET_LOG_FORMAT": "json"}
-
-    def _run(self, command: list[str], more: dict[str, str]) -> None:
-        done = subprocess.run(
-            _argv(command), env=self._environment("setup") | more, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert done.returncode == 0, done.stderr
 
     def _spawn(self, program: Program) -> "subprocess.Popen[bytes]":
         with (self.home / f"{program.name.strip('@')}.log").open("ab") as output:

@@ -127,8 +127,10 @@ def _unreachable(refusal: str) -> bool:
 
 async def _password_login(examined: Examination, user: str) -> str | None:
     settings = examined.settings
-    # The broker's own certificate is checked by another finding.
-    port, tls = (settings.mqtt_port, None) if settings.mqtt_port else (settings.mqtts_port, unverified_tls())
+    # Another broker than the private node may have no plain listener: deploy/rabbitmq/rabbitmq.conf opens none. Its certificate
+    # is checked by another finding.
+    is_plain = examined.embedded_broker and settings.mqtt_port
+    port, tls = (settings.mqtt_port, None) if is_plain else (settings.mqtts_port, unverified_tls())
     return await _mqtt_login(examined, port, tls, _mqtt_connect(user, user, _PASSWORD))
 
 
