@@ -45,6 +45,7 @@ UNROUTED_EXCHANGE: Final = "gridfleet.unrouted"
 UNROUTED_QUEUE: Final = "unrouted"
 _UNROUTED_TTL_MILLISECONDS: Final = 7 * 24 * 3600 * 1000
 _UNROUTED_MAX_BYTES: Final = 64 * 1024 * 1024
+_RETURNED_AT_ONCE: Final = 200
 _UNROUTED: Final = ServiceQueue(
     UNROUTED_QUEUE,
     UNROUTED_EXCHANGE,
@@ -110,14 +111,14 @@ async def return_unrouted(broker_url: str) -> int:
     """Publish the messages of `unrouted` to `amq.topic` again, in their order. Returns their number.
 
     A message that matches no binding is back in the queue afterwards, so only as many as wait at the beginning are read. After
-    an interruption, one message may be in both places.
+    an interruption, some messages may be in both places.
     """
     async with open_channel(broker_url, PLANTS_VHOST) as channel:
         waiting = (await channel.queue_declare(UNROUTED_QUEUE, passive=True)).message_count or 0
-        for returned in range(waiting):
-            if not await republish(channel, UNROUTED_QUEUE, "amq.topic"):
-                return returned
-    return waiting
+        returned = 0
+        while found := await republish(channel, UNROUTED_QUEUE, "amq.topic", min(waiting - returned, _RETURNED_AT_ONCE)):
+            returned += found
+    return returned
 
 
 async def _replace_unrouted(broker_url: str, types: Mapping[str, str], kind: QueueType) -> None:

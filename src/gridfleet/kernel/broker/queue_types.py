@@ -138,24 +138,34 @@ async def _drain(channel: AbstractChannel, source: ServiceQueue, target: Service
     await channel.queue_unbind(target.name, exchange)
 
 
-async def republish(channel: AbstractChannel, queue: str, exchange: str) -> bool:
-    """Publish the first message of a queue to an exchange with its routing key, and then acknowledge it.
+async def republish(channel: AbstractChannel, queue: str, exchange: str, most: int = 1) -> int:
+    """Publish the first messages of a queue to an exchange with their routing keys, and then acknowledge them.
 
     Returns:
-        False if the queue is empty.
+        Their number, at most `most`; 0 if the queue is empty.
     """
-    message = await channel.basic_get(queue)
-    if not isinstance(message.delivery, Basic.GetOk):
-        return False
-    await channel.basic_publish(
-        message.body,
-        exchange=exchange,
-        routing_key=message.delivery.routing_key or "",
-        properties=_accepted(message.header.properties),
-        mandatory=True,
+    messages: list[Any] = []
+    while len(messages) < most:
+        message = await channel.basic_get(queue)
+        if not isinstance(message.delivery, Basic.GetOk):
+            break
+        messages.append(message)
+    # At the same time, because the broker confirms each message only after it has written it to the disk.
+    await asyncio.gather(
+        *(
+            channel.basic_publish(
+                message.body,
+                exchange=exchange,
+                routing_key=message.delivery.routing_key or "",
+                properties=_accepted(message.header.properties),
+                mandatory=True,
+            )
+            for message in messages
+        )
     )
-    await channel.basic_ack(message.delivery.delivery_tag or 0)
-    return True
+    if messages:
+        await channel.basic_ack(messages[-1].delivery.delivery_tag or 0, multiple=True)
+    return len(messages)
 
 
 def _accepted(properties: Basic.Properties) -> Basic.Properties:
