@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 _LEASE_KIND: Final = 0x6F18
 _POLL_SECONDS: Final = 1.0
 _STOP_TRIES: Final = 2
-_STOP_SECONDS: Final = 5.0
+STOP_SECONDS: Final = 5.0
 _BATCH: Final = 2000
 _WINDOW: Final = 4_000
 """Maximum number of events that are being published at the same time."""
@@ -83,6 +83,7 @@ class PartnerGateway:
         self._fetching = asyncio.Lock()
         self._sending: dict[asyncio.Task[None], list[QueuedEvent]] = {}
         self._failed: set[int] = set()
+        self._stopping: set[UUID] = set()  # organisations of which a link is ending
         self._is_full = False
         try:
             async with (
@@ -145,24 +146,25 @@ class PartnerGateway:
     async def _stop(self, key_ids: Sequence[UUID]) -> None:
         if not key_ids:
             return
-        organizations = {self._links[key_id][0].served.key.organization_id for key_id in key_ids}
-        async with self._fetching:
-            # Events being published are deleted first, or another process would send them again.
+        self._stopping = {self._links[key_id][0].served.key.organization_id for key_id in key_ids}
+        async with self._fetching:  # a batch that is being read may have their events
             sending = [
                 task
                 for task, events in self._sending.items()
-                if any(event.organization_id in organizations for event in events)
+                if any(event.organization_id in self._stopping for event in events)
             ]
-            if sending:
-                await asyncio.wait(sending, timeout=_STOP_SECONDS)
-            left = {self._links.pop(key_id)[1] for key_id in key_ids}
-            for _ in range(_STOP_TRIES):
-                for task in left:
-                    task.cancel()
-                if left:
-                    left = (await asyncio.wait(left, timeout=_STOP_SECONDS))[1]
+        # Events being published are deleted first, or another process would send them again.
+        if sending:
+            await asyncio.wait(sending, timeout=STOP_SECONDS)
+        left = {self._links.pop(key_id)[1] for key_id in key_ids}
+        for _ in range(_STOP_TRIES):
+            for task in left:
+                task.cancel()
             if left:
-                log.warning("links to vhosts did not end in time; continuing")
+                left = (await asyncio.wait(left, timeout=STOP_SECONDS))[1]
+        if left:
+            log.warning("links to vhosts did not end in time; continuing")
+        self._stopping = set()
 
     async def _publish(self) -> None:
         """Publish events within a window, so that a vhost that confirms slowly does not delay the others."""
@@ -192,7 +194,7 @@ class PartnerGateway:
         for link, _ in self._links.values():
             links[link.served.key.organization_id].append(link)
         ready = {organization for organization, own in links.items() if all(link.connected for link in own)}
-        ready -= self._retrying()
+        ready -= self._retrying() | self._stopping
         if not ready:
             return 0
         sending = Counter(event.organization_id for events in self._sending.values() for event in events)

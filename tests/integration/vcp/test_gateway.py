@@ -515,6 +515,36 @@ async def test_events_that_are_read_while_earlier_ones_fail_are_published_after_
     assert [event["id"] for event in received] == [str(first.event_id), str(second.event_id)]
 
 
+async def test_a_link_that_ends_slowly_delays_no_other_organisation(
+    market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy, quiet = await market.add(database), await market.add(database)
+    held, released = asyncio.Event(), asyncio.Event()
+    publish = PartnerLink.publish
+
+    async def publish_busy_late(link: PartnerLink, events: Sequence[QueuedEvent]) -> list[bool]:
+        if link.served.key.id == busy.sender.key.id:
+            held.set()
+            await released.wait()
+        return await publish(link, events)
+
+    monkeypatch.setattr(PartnerLink, "publish", publish_busy_late)
+    monkeypatch.setattr("gridfleet.amqp.partner_gateway.STOP_SECONDS", 60)
+    async with market.gateway():
+        async with database.transaction() as db:
+            await queue_events(db, [telemetry(busy)])
+        await asyncio.wait_for(held.wait(), 20)
+        await busy.execute(f"UPDATE partner_key SET scopes = '{{telemetry:read}}' WHERE id = '{busy.sender.key.id}'")
+        for _ in range(5):  # the link is stopped meanwhile
+            async with database.transaction() as db:
+                await queue_events(db, [telemetry(quiet)])
+            async with asyncio.timeout(20):
+                while await quiet.rows(waiting_events(quiet)):
+                    await asyncio.sleep(0.05)
+            await asyncio.sleep(0.5)
+        released.set()
+
+
 async def test_a_full_share_is_filled_again_although_another_organisation_was_served_meanwhile(
     market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
