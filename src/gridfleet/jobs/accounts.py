@@ -2,7 +2,7 @@
 
 import aiosmtplib
 import structlog
-from procrastinate import App, BaseRetryStrategy, JobContext, RetryDecision
+from procrastinate import App, BaseRetryStrategy, JobContext, RetryDecision, RetryStrategy
 from procrastinate.exceptions import ConnectorException, UniqueViolation
 from procrastinate.jobs import Job, Status
 
@@ -45,6 +45,8 @@ class MailRetry(BaseRetryStrategy):
 
 MAIL_RETRY = MailRetry()
 """Retries for about one day."""
+_RESET_RETRY = RetryStrategy(max_attempts=8, exponential_wait=2)
+"""Retries for about eight minutes: after that, the user has probably asked again."""
 
 
 def add_account_jobs(app: App, database: Database, settings: Settings, retry: BaseRetryStrategy = MAIL_RETRY) -> None:
@@ -70,7 +72,7 @@ def add_account_jobs(app: App, database: Database, settings: Settings, retry: Ba
         metrics.MAILS.labels("sent").inc()
         log.info("mail sent", mail_id=mail_id)
 
-    @app.task(name=password_reset.START_TASK)
+    @app.task(name=password_reset.START_TASK, retry=_RESET_RETRY)
     async def start_password_reset(email: str, ip: str) -> None:
         async with database.transaction() as db:
             await password_reset.start(db, mail_queue, email, ip)

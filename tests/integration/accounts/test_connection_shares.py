@@ -100,3 +100,19 @@ async def test_users_without_an_organisation_leave_connections_for_others(
         for one in waiting:
             one.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_what_an_api_key_reads_of_templates_counts_for_its_organisation(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares, "WAIT_SECONDS", 0.1)
+    state = people.service.state
+    admin = await people.person()
+    busy = await people.organization(ORG_ADMIN=admin)
+    body = {"name": "Reader", "partnerId": "p", "scopes": ["plants:read"]}
+    key = (await people.call("POST", "/partner/api-keys", body, who=admin, org=busy.id)).json()["key"]
+    async with AsyncExitStack() as requests:
+        for _ in range(state.settings.database_pool_size // 2):
+            await requests.enter_async_context(state.shares.transaction(member(busy.id)))
+        refused = await people.call("GET", "/device-templates", headers={"x-api-key": key})
+    assert (refused.status_code, refused.json()["code"]) == (429, "TOO_MANY_REQUESTS")

@@ -117,6 +117,18 @@ async def test_a_forgotten_password_is_replaced_by_mail(people: People) -> None:
     assert {"user.password_reset_requested", "user.password_reset"} <= set(events)
 
 
+async def test_a_reset_that_fails_once_is_tried_again(people: People) -> None:
+    await people.with_password("ada@example.com")
+    state = people.service.state
+    await people.execute("ALTER TABLE password_reset RENAME TO away")
+    await people.call("POST", "/auth/forgot-password", {"email": "ada@example.com"})
+    assert await mails_to(state, "ada@example.com") == []
+    await people.execute("ALTER TABLE away RENAME TO password_reset")
+    await people.execute("UPDATE procrastinate_jobs SET scheduled_at = now() WHERE scheduled_at > now()")
+    [mail] = await mails_to(state, "ada@example.com")
+    assert mail["Subject"] == "Set a new password"
+
+
 async def test_no_response_shows_whether_an_address_has_an_account(people: People) -> None:
     await people.with_password("ada@example.com")
     answers = [

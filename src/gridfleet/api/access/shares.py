@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from gridfleet.kernel.caller import Caller, OrgScope, PlatformScope, UserCaller
+from gridfleet.kernel.caller import Caller, KeyCaller, OrgScope, PlatformScope, UserCaller
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import TooManyRequests
 from gridfleet.kernel.turns import Turns
@@ -44,8 +44,8 @@ class ConnectionShares:
 
         Args:
             org: The organisation of the request.
-            reader: The user of a read without an organisation. The read counts for the user's default organisation, because
-                its data may be large.
+            reader: The caller of a read without an organisation. The read counts for the organisation of the key, or for the
+                user's default organisation, because its data may be large.
             client: The organisation of a client of the sandbox ESM.
 
         Raises:
@@ -97,6 +97,8 @@ def _holder(org: OrgScope | PlatformScope | None, reader: Caller | None) -> UUID
     """Return whose share a request takes: that of an organisation, or of a user who has none. None: without a limit."""
     if isinstance(org, OrgScope):
         return org.organization_id
+    if isinstance(reader, KeyCaller):
+        return reader.organization_id
     if isinstance(reader, UserCaller) and not reader.is_super_admin:
         return reader.default_organization_id or reader.user_id
     return None
