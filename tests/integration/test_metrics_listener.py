@@ -1,7 +1,11 @@
 """`/metrics` answers whatever is away, and names no tenant or user."""
 
+import asyncio
 import re
+import ssl
+import time
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,9 +16,12 @@ from gridfleet.api.http.endpoint import ENDPOINTS
 from gridfleet.api.internal.app import create_internal_app
 from gridfleet.kernel.outbox import enqueue
 from gridfleet.kernel.process_metrics import measure_process, serve_metrics
+from gridfleet.kernel.security.certificates import Authority
+from gridfleet.kernel.security.keyring import Keyring
 from support.servers.api_service import ApiService, api_service
 from support.servers.free_ports import free_ports
 from support.servers.running_task import running
+from support.servers.tls_files import tls_files
 
 
 @pytest.fixture
@@ -49,6 +56,27 @@ async def test_without_a_database_it_answers_all_the_same(service: ApiService) -
     assert "gridfleet_database_up 0.0" in answer.text
     assert "gridfleet_queue_length{" not in answer.text
     assert "gridfleet_http_request_seconds" in answer.text
+
+
+async def test_the_certificate_is_the_one_that_the_broker_shows(database_url: str, home: Path) -> None:
+    (port,), keys = free_ports(1), Keyring.generate()
+    tls_files(home / "ca", "localhost")  # renewed, and not installed
+    async with api_service(database_url, home, keys=keys, mqtts_port=port) as service:
+        assert await days_left(service) > 100, "without a broker, those of the file"
+    issued = Authority.create().issue_server(["localhost"], timedelta(days=5))
+    (home / "shown.pem").write_text(issued.certificate_pem + issued.key_pem)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(home / "shown.pem")
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port, ssl=tls)
+    async with server, api_service(database_url, home, keys=keys, mqtts_port=port) as service:
+        assert 4 < await days_left(service) <= 5
+
+
+async def days_left(service: ApiService) -> float:
+    text = (await scrape(service)).text
+    found = re.search(r'gridfleet_certificate_expiry_timestamp_seconds\{certificate="server"\} (\S+)', text)
+    assert found is not None
+    return (float(found[1]) - time.time()) / 86_400
 
 
 def routes_in(text: str) -> set[str]:

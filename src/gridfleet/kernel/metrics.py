@@ -183,7 +183,7 @@ EVENT_LOOP_LAG_SECONDS = Histogram(
 )
 CERTIFICATE_EXPIRY = Gauge(
     "gridfleet_certificate_expiry_timestamp_seconds",
-    "Unix time at which the certificates in `ca` of the home folder expire.",
+    "Unix time at which the certificate that the broker shows, and the authority's, expire.",
     ["certificate"],
     registry=ON_REQUEST,
 )

@@ -1,6 +1,7 @@
 """The content of `/metrics`: the metrics of this process, of the queues and of the certificates.
 
-A scrape never fails because the database is unavailable. The database is queried at most once in ten seconds.
+A scrape never fails because the database or the broker is unavailable. The database is queried at most once in ten seconds, the
+broker's certificate at most once a minute.
 """
 
 import asyncio
@@ -15,11 +16,13 @@ from prometheus_client import REGISTRY, generate_latest
 from gridfleet.api.state import AppState
 from gridfleet.domains.maintenance import queues
 from gridfleet.kernel import metrics
+from gridfleet.kernel.security.server_trust import shown_certificate
 
 __all__ = ["Scrape"]
 
 _KEPT_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 2.0
+_CERTIFICATE_SECONDS: Final = 60.0
 _CERTIFICATES: Final = {"server": "server.pem", "authority": "ca.pem"}
 
 log = structlog.get_logger(__name__)
@@ -36,13 +39,17 @@ class Scrape:
         self._state = state
         self._registries = (metrics.ON_REQUEST,) if shared_ports else (REGISTRY, metrics.ON_REQUEST)
         self._read_at: float | None = None
+        self._certificates_read_at: float | None = None
         self._looking = asyncio.Lock()
 
     async def text(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
         async with self._looking:
             if self._read_at is None or time.monotonic() - self._read_at > _KEPT_SECONDS:
-                self._read_certificates()
+                if self._certificates_read_at is None or time.monotonic() - self._certificates_read_at > _CERTIFICATE_SECONDS:
+                    self._read_certificate_files()
+                    await self._read_shown_certificates()
+                    self._certificates_read_at = time.monotonic()
                 await self._read_queues()
                 self._read_at = time.monotonic()
         return await asyncio.to_thread(lambda: b"".join(map(generate_latest, self._registries)))
@@ -62,7 +69,20 @@ class Scrape:
             metrics.QUEUE_LENGTH.labels(queue).set(length)
             metrics.QUEUE_OLDEST_SECONDS.labels(queue).set(max(0.0, seconds))
 
-    def _read_certificates(self) -> None:
+    async def _read_shown_certificates(self) -> None:
+        """Read what the broker shows to plants: it may still use a file that was replaced, or be on another machine."""
+        settings = self._state.settings
+        connecting = (shown_certificate(host, settings.mqtts_port, _ANSWER_SECONDS) for host in settings.broker_hosts)
+        expiries: list[float] = []
+        for found in await asyncio.gather(*connecting, return_exceptions=True):
+            if isinstance(found, x509.Certificate):
+                expiries.append(found.not_valid_after_utc.timestamp())
+            elif not isinstance(found, OSError):  # the name may not be reachable from here
+                raise found
+        if expiries:
+            metrics.CERTIFICATE_EXPIRY.labels("server").set(min(expiries))
+
+    def _read_certificate_files(self) -> None:
         for certificate, name in _CERTIFICATES.items():
             path = self._state.settings.home / "ca" / name
             try:

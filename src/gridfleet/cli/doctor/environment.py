@@ -12,11 +12,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import aiosmtplib
-from cryptography import x509
 
-from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, warn
+from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, reason, warn
 from gridfleet.kernel.mail.delivery import SmtpDelivery
-from gridfleet.kernel.security.server_trust import unverified_tls
+from gridfleet.kernel.security.server_trust import shown_certificate
 from gridfleet.kernel.settings import unknown_variables
 from gridfleet.local.broker.configuration import reachable_host
 
@@ -66,30 +65,27 @@ async def check_certificates(examined: Examination) -> list[Finding]:
     ports = {"plants": settings.mqtts_port, "partners": settings.amqps_port}
     names = {name: f" at {name}" for name in settings.broker_hosts} | {settings.mqtt_host: ""}
     return [
-        await asyncio.to_thread(_shown, examined, f"certificate for {who}{at}", name, port)
+        await _shown(examined, f"certificate for {who}{at}", name, port)
         for name, at in names.items()
         for who, port in ports.items()
     ]
 
 
-def _shown(examined: Examination, check: str, name: str, port: int) -> Finding:
+async def _shown(examined: Examination, check: str, name: str, port: int) -> Finding:
     host = reachable_host(examined.settings.mqtt_bind) if examined.embedded_broker else name
     authority = examined.home / "ca" / "ca.pem"
     try:
-        with socket.create_connection((host, port), _SECONDS) as plain, unverified_tls().wrap_socket(plain) as tls:
-            shown = tls.getpeercert(binary_form=True)
+        ends = (await shown_certificate(host, port, _SECONDS)).not_valid_after_utc
     except OSError as error:
         return fail(
-            check, f"{host}:{port} shows no certificate: {error}", "start the broker, and check its TLS listener and files"
+            check,
+            f"{host}:{port} shows no certificate: {reason(error)}",
+            "start the broker, and check its TLS listener and files",
         )
-    if shown is None:
-        return fail(check, f"{host}:{port} shows no certificate", "check the broker's ssl_options")
-    certificate = x509.load_der_x509_certificate(shown)
-    ends = certificate.not_valid_after_utc
     text = f"{host}:{port} shows one for {name} that ends {ends:%Y-%m-%d}"
     if ends <= examined.clock():
         return fail(check, f"{host}:{port} shows a certificate that ended {ends:%Y-%m-%d}", _RENEW)
-    if complaint := _distrusted(host, port, name, authority if authority.exists() else None):
+    if complaint := await asyncio.to_thread(_distrusted, host, port, name, authority if authority.exists() else None):
         return fail(check, complaint, _REPLACE)
     return warn(check, text, _RENEW) if ends <= examined.clock() + _SOON else ok(check, text)
 

@@ -4,13 +4,16 @@ Every library verifies name and certificate if an address requires TLS (`amqps`,
 needs a parameter for it. The file of the deployment's own authority is added to the address.
 """
 
+import asyncio
 import re
 import ssl
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-__all__ = ["CA_PARAMETER", "client_tls", "unverified_tls", "with_authority"]
+from cryptography import x509
+
+__all__ = ["CA_PARAMETER", "client_tls", "shown_certificate", "unverified_tls", "with_authority"]
 
 CA_PARAMETER: Final = "cafile"
 """Query parameter with the authority's file, in `amqps` (read by aiormq) and `https` addresses."""
@@ -52,6 +55,21 @@ def unverified_tls() -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
+
+
+async def shown_certificate(host: str, port: int, seconds: float) -> x509.Certificate:
+    """Return the certificate that a server shows to its clients, whether or not they would trust it.
+
+    Raises:
+        OSError, TimeoutError: There is no server, no TLS, no certificate, or no response within `seconds`.
+    """
+    async with asyncio.timeout(seconds):
+        _, writer = await asyncio.open_connection(host, port, ssl=unverified_tls())
+    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.transport.abort()
+    if shown is None:
+        raise OSError("the server shows no certificate")
+    return x509.load_der_x509_certificate(shown)
 
 
 def _with_keywords(text: str, authority: str) -> str:
