@@ -167,6 +167,9 @@ def test_the_figures_are_those_of_all_processes(watched: Watched) -> None:
     }
     ends = figures["gridfleet_certificate_expiry_timestamp_seconds", (("certificate", "server"),)]
     assert time.time() + 30 * 86_400 < ends < time.time() + 10 * 365 * 86_400
+    # From 0 on, or an alert about the first failure of a daily job, and about the first dropped event, would not fire.
+    assert figures["gridfleet_jobs_total", (("name", "alerts.delete_resolved"), ("outcome", "failed"))] == 0
+    assert figures["gridfleet_partner_events_dropped_total", (("reason", "maxlen"),)] == 0
     requests = [dict(labels) for (name, labels) in figures if name == "gridfleet_http_request_seconds_count"]
     assert {"method": "POST", "route": "/api/v1/plants", "status": "201"} in requests
     assert {

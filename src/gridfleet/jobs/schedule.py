@@ -26,7 +26,7 @@ from gridfleet.domains.vcp.confirmation.dispatch import complete_missed
 from gridfleet.domains.vcp.retention import delete_commands
 from gridfleet.domains.vcp.scheduler import correct_silence
 from gridfleet.jobs.accounts import add_account_jobs
-from gridfleet.jobs.middleware import watching
+from gridfleet.jobs.middleware import start_at_zero, watching
 from gridfleet.jobs.telemetry import add_telemetry_jobs
 from gridfleet.jobs.trading import add_trading_jobs
 from gridfleet.kernel.clock import days_before, utc_now
@@ -135,6 +135,7 @@ class WorkerStopped(ConnectionError):
 async def run_jobs(settings: Settings, database: Database) -> None:
     """Run jobs until cancelled. Raises when the database connection is lost or the clock is set by more than a minute."""
     app = build_app(settings, database)
+    start_at_zero(app.tasks)
     async with app.open_async(), asyncio.TaskGroup() as workers:
         workers.create_task(_fail_when_clock_is_set(), name="clock")
         for queue in QUEUES:
