@@ -64,10 +64,15 @@ async def test_the_clock_of_the_broker(tmp_path: Path, monkeypatch: pytest.Monke
         clock.pass_()
         return []
 
+    async def stopped_vhosts() -> list[Any]:
+        return []
+
     async def has_mqtt_channels() -> bool:
         return False
 
-    management = SimpleNamespace(overview_at=overview_at, alarms=alarms, has_mqtt_channels=has_mqtt_channels)
+    management = SimpleNamespace(
+        overview_at=overview_at, alarms=alarms, stopped_vhosts=stopped_vhosts, has_mqtt_channels=has_mqtt_channels
+    )
 
     @asynccontextmanager
     async def open_(*_: Any) -> AsyncIterator[Any]:
