@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
 from aiormq.abc import AbstractChannel
 from pamqp.commands import Basic
@@ -46,3 +47,10 @@ async def test_unrouted_messages_return_once_and_in_order(broker: BrokerNode) ->
     assert Counter(stored) == Counter(sent)
     for topic in TOPICS:
         assert [number for of, number in stored if of == topic] == [number for of, number in sent if of == topic]
+
+
+def test_without_a_broker_the_command_names_what_finds_the_cause(home: Path) -> None:
+    done = gridfleet("setup", "unrouted", environment={"GRIDFLEET_HOME": home})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "gridfleet doctor" in done.stderr
+    assert "Traceback" not in done.stderr

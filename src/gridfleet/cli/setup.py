@@ -61,16 +61,23 @@ def unrouted() -> None:
     GRIDFLEET_HOME and ports. Each message is published with its routing key and then removed from the queue. After an
     interruption, run it again.
     """
+    import httpx
+    from aiormq.exceptions import AMQPError
+
     from gridfleet.domains.plants.topology import declare, return_unrouted
 
     settings = load_settings()
-    url, management_url = _broker_urls(settings)
 
     async def run() -> int:
+        url, management_url = _broker_urls(settings)
         await declare(url, management_url, shards=settings.ingest_shards, queue_type=settings.broker_queue_type)
         return await return_unrouted(url)
 
-    typer.echo(f"{asyncio.run(run())} messages returned")
+    try:
+        typer.echo(f"{asyncio.run(run())} messages returned")
+    except (AMQPError, OSError, httpx.HTTPError) as error:
+        typer.echo(f"the broker cannot be used; `gridfleet doctor` names the cause: {type(error).__name__}: {error}", err=True)
+        raise typer.Exit(1) from None
 
 
 def _broker_urls(settings: Settings) -> tuple[str, str]:

@@ -519,16 +519,7 @@ async def test_a_link_that_ends_slowly_delays_no_other_organisation(
     market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy, quiet = await market.add(database), await market.add(database)
-    held, released = asyncio.Event(), asyncio.Event()
-    publish = PartnerLink.publish
-
-    async def publish_busy_late(link: PartnerLink, events: Sequence[QueuedEvent]) -> list[bool]:
-        if link.served.key.id == busy.sender.key.id:
-            held.set()
-            await released.wait()
-        return await publish(link, events)
-
-    monkeypatch.setattr(PartnerLink, "publish", publish_busy_late)
+    held, released = hold_events(monkeypatch, busy)
     monkeypatch.setattr("gridfleet.amqp.partner_gateway.STOP_SECONDS", 60)
     async with market.gateway():
         async with database.transaction() as db:
@@ -549,19 +540,11 @@ async def test_a_full_share_is_filled_again_although_another_organisation_was_se
     market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy, quiet = await market.add(database), await market.add(database)
-    held, released, noticed_only = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    publish = PartnerLink.publish
-
-    async def publish_busy_late(link: PartnerLink, events: Sequence[QueuedEvent]) -> list[bool]:
-        if link.served.key.id == busy.sender.key.id:
-            held.set()
-            await released.wait()
-        return await publish(link, events)
+    (held, released), noticed_only = hold_events(monkeypatch, busy), asyncio.Event()
 
     async def wait_without_polling(event: asyncio.Event, seconds: float) -> None:
         await (event.wait() if noticed_only.is_set() else wait_at_most(event, seconds))
 
-    monkeypatch.setattr(PartnerLink, "publish", publish_busy_late)
     monkeypatch.setattr("gridfleet.amqp.partner_gateway.wait_at_most", wait_without_polling)
     async with market.gateway():
         async with database.transaction() as db:
@@ -627,6 +610,21 @@ async def test_publishing_resumes_when_a_full_window_fails_during_a_look_for_eve
         async with asyncio.timeout(20):
             while await first.rows("SELECT 1 FROM partner_event LIMIT 1"):
                 await asyncio.sleep(0.05)
+
+
+def hold_events(monkeypatch: pytest.MonkeyPatch, site: PartnerSite) -> tuple[asyncio.Event, asyncio.Event]:
+    """Keep the site's events from being published. Returns what is set when the first is held, and what releases them."""
+    held, released = asyncio.Event(), asyncio.Event()
+    publish = PartnerLink.publish
+
+    async def publish_late(link: PartnerLink, events: Sequence[QueuedEvent]) -> list[bool]:
+        if link.served.key.id == site.sender.key.id:
+            held.set()
+            await released.wait()
+        return await publish(link, events)
+
+    monkeypatch.setattr(PartnerLink, "publish", publish_late)
+    return held, released
 
 
 def telemetry(site: PartnerSite) -> NewEvent:

@@ -20,9 +20,9 @@ from gridfleet.kernel.security.server_trust import shown_certificate
 
 __all__ = ["Scrape"]
 
-_KEPT_SECONDS: Final = 10.0
+KEPT_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 2.0
-_CERTIFICATE_SECONDS: Final = 60.0
+CERTIFICATE_SECONDS: Final = 60.0
 _CERTIFICATES: Final = {"server": "server.pem", "authority": "ca.pem"}
 
 log = structlog.get_logger(__name__)
@@ -40,15 +40,16 @@ class Scrape:
         self._registries = (metrics.ON_REQUEST,) if shared_ports else (REGISTRY, metrics.ON_REQUEST)
         self._read_at: float | None = None
         self._certificates_read_at: float | None = None
+        self._has_shown = False
         self._looking = asyncio.Lock()
 
     async def text(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
         async with self._looking:
-            if self._read_at is None or time.monotonic() - self._read_at > _KEPT_SECONDS:
-                if self._certificates_read_at is None or time.monotonic() - self._certificates_read_at > _CERTIFICATE_SECONDS:
-                    self._read_certificate_files()
+            if self._read_at is None or time.monotonic() - self._read_at > KEPT_SECONDS:
+                if self._certificates_read_at is None or time.monotonic() - self._certificates_read_at > CERTIFICATE_SECONDS:
                     await self._read_shown_certificates()
+                    self._read_certificate_files()
                     self._certificates_read_at = time.monotonic()
                 await self._read_queues()
                 self._read_at = time.monotonic()
@@ -77,13 +78,18 @@ class Scrape:
         for found in await asyncio.gather(*connecting, return_exceptions=True):
             if isinstance(found, x509.Certificate):
                 expiries.append(found.not_valid_after_utc.timestamp())
+            elif isinstance(found, ValueError):
+                log.warning("cannot read the broker's certificate", error=str(found))
             elif not isinstance(found, OSError):  # the name may not be reachable from here
                 raise found
         if expiries:
             metrics.CERTIFICATE_EXPIRY.labels("server").set(min(expiries))
+            self._has_shown = True
 
     def _read_certificate_files(self) -> None:
         for certificate, name in _CERTIFICATES.items():
+            if certificate == "server" and self._has_shown:
+                continue  # also while the broker is away: the file may be newer than what it shows
             path = self._state.settings.home / "ca" / name
             try:
                 expiry = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
