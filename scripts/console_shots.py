@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import httpx
 from playwright.sync_api import Page, expect, sync_playwright
@@ -40,17 +41,28 @@ SIMULATION = (
     "120",
 )
 REFUSED = ("--faults", "bad-signature")
+KEY_SCOPES = ["telemetry:read", "vcp:connect", "vcp:read", "vcp:write:setpoint"]
 LATE_ENERGIES_SECONDS = 240
 """The energies of values that arrive late are computed every two minutes."""
 
 
-def screens(plant_id: str) -> dict[str, str]:
+class Shown(NamedTuple):
+    """Ids of what the screens of single things show."""
+
+    plant: str
+    rule: str
+    group: str
+    alert: str
+
+
+def screens(shown: Shown) -> dict[str, str]:
     """Return the path of each screen below the console by name."""
-    plant = f"o/{SLUG}/plants/{plant_id}"
+    plant = f"o/{SLUG}/plants/{shown.plant}"
     return {
         "fleet": f"o/{SLUG}/fleet",
         "fleet-map": f"o/{SLUG}/fleet?view=map",
         "alerts": f"o/{SLUG}/alerts?status=%5B%22ACTIVE%22%2C%22ACKNOWLEDGED%22%2C%22RESOLVED%22%5D",
+        "alert": f"o/{SLUG}/alerts/{shown.alert}",
         "plant-live": f"{plant}/live",
         "plant-history": f"{plant}/history?last=24h",
         "plant-energy": f"{plant}/energy?period=day",
@@ -61,12 +73,17 @@ def screens(plant_id: str) -> dict[str, str]:
         "plant-trading": f"{plant}/trading",
         "plant-audit": f"{plant}/audit",
         "rules": f"o/{SLUG}/rules",
+        "rule": f"o/{SLUG}/rules/{shown.rule}",
         "new-rule": f"o/{SLUG}/rules/new",
+        "groups": f"o/{SLUG}/groups",
+        "group": f"o/{SLUG}/groups/{shown.group}",
         "templates": f"o/{SLUG}/templates",
         "template": f"o/{SLUG}/templates/{BATTERY_TEMPLATE}",
+        "new-template": f"o/{SLUG}/templates/new",
         "new-plant": f"o/{SLUG}/plants/new",
         "import-plants": f"o/{SLUG}/plants/import",
         "trading": f"o/{SLUG}/trading",
+        "partners": f"o/{SLUG}/partners",
         "people": f"o/{SLUG}/people",
         "audit": f"o/{SLUG}/audit",
         "me": f"o/{SLUG}/me",
@@ -113,16 +130,28 @@ def log_in(page: Page, stack: RunningStack) -> None:
     page.wait_for_url(lambda url: "/fleet" in url)
 
 
-def add_rules(stack: RunningStack) -> None:
-    """Add two alert rules, of which one raises alerts of the simulated plants."""
+def add_content(stack: RunningStack, plant_id: str) -> Shown:
+    """Add a group, a partner's key and alert rules, and wait until one of the rules has raised an alert."""
     with httpx.Client(base_url=f"{stack.base_url}/api/v1") as http:
         login = http.post("/auth/login", json={"email": stack.admin_email, "password": stack.admin_password}).json()
         http.headers["authorization"] = f"Bearer {login['access_token']}"
         [organization] = http.get("/organizations").json()["data"]
         http.headers["x-org-id"] = organization["id"]
+
+        def create(path: str, **body: Any) -> str:
+            return str(http.post(path, json=body).raise_for_status().json()["id"])
+
+        group = create("/plant-groups", name="Harbour district")
+        http.post(f"/plant-groups/{group}/plants", json={"plantIds": [plant_id]}).raise_for_status()
+        key = {"name": "Harbour Trading", "partnerId": "harbour-trading", "scopes": KEY_SCOPES}
+        http.post("/partner/api-keys", json=key).raise_for_status()
         for name, metric, condition, threshold, severity in RULES:
-            rule = {"name": name, "metric": metric, "condition": condition, "threshold": threshold, "severity": severity}
-            http.post("/alert-rules", json=rule).raise_for_status()
+            rule = create("/alert-rules", name=name, metric=metric, condition=condition, threshold=threshold, severity=severity)
+        for _ in range(600):
+            if alerts := http.get("/alerts").json()["data"]:
+                return Shown(plant_id, rule, group, alerts[0]["id"])
+            time.sleep(0.5)
+    raise TimeoutError("no rule has raised an alert")
 
 
 def main() -> None:
@@ -140,6 +169,7 @@ def main() -> None:
                 browser = playwright.chromium.launch(
                     executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
                 )
+                shown: Shown | None = None
                 for view, (width, colours) in views.items():
                     context = browser.new_context(
                         base_url=stack.base_url,
@@ -151,21 +181,23 @@ def main() -> None:
                     page.goto("/console/login")
                     page.get_by_role("heading", level=1).wait_for()
                     page.screenshot(path=TARGET / f"login-{view}.png")
+                    page.goto("/console/forgot")
+                    page.get_by_role("heading", level=1).wait_for()
+                    page.screenshot(path=TARGET / f"forgot-{view}.png")
                     log_in(page, stack)
-                    if view == "light":
-                        add_rules(stack)
+                    shown = shown or add_content(stack, plant_id)
                     # All plants are online, and their powers are summed up.
                     expect(page.get_by_role("link", name=re.compile("^Online"))).to_contain_text("12", timeout=300_000)
                     expect(page.get_by_text("too old")).to_have_count(0, timeout=300_000)
                     if is_for_docs:
                         page.wait_for_timeout(1_000 * LATE_ENERGIES_SECONDS)
-                    for screen, path in screens(plant_id).items():
+                    for screen, path in screens(shown).items():
                         if wanted and screen not in wanted:
                             continue
                         page.goto(f"/console/{path}")
                         page.wait_for_load_state("networkidle")
                         page.wait_for_timeout(500)
-                        page.screenshot(path=TARGET / f"{screen}-{view}.png")
+                        page.screenshot(path=TARGET / f"{screen}-{view}.png", full_page=not is_for_docs)
                     context.close()
                 browser.close()
         finally:

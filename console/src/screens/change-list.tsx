@@ -25,10 +25,11 @@ interface Props {
 export function ChangeList({ plantId, search: { subject, page = 1 }, onSearch, children }: Props) {
   const texts = useTexts();
   const locale = useLocale();
-  const { organization } = route.useRouteContext();
-  // Of SuperAdmins and former members, the id is shown.
+  const { organization, user } = route.useRouteContext();
+  // Of other SuperAdmins and former members, the id is shown.
   const members = useQuery(membersQuery(organization.id, {}));
-  const nameOf = (id: string | null) => members.data?.data.find(({ userId }) => userId === id)?.user.name ?? id;
+  const nameOf = (id: string | null) =>
+    id === user.id ? user.name : (members.data?.data.find(({ userId }) => userId === id)?.user.name ?? id);
   const timeZone = useTimeZone(organization.id, plantId);
   const events = useQuery(auditQuery(organization.id, subject, page, plantId));
   return (
@@ -67,7 +68,7 @@ export function ChangeList({ plantId, search: { subject, page = 1 }, onSearch, c
             <td className="wrap">
               {Object.entries(event.details).map(([name, value]) => (
                 <div key={name}>
-                  <span className="fine">{name}</span> {typeof value === "string" ? value : JSON.stringify(value)}
+                  <span className="fine">{name}</span> {textOf(value)}
                 </div>
               ))}
             </td>
@@ -82,4 +83,10 @@ export function ChangeList({ plantId, search: { subject, page = 1 }, onSearch, c
       <Pager meta={events.data?.meta} onPage={(next) => onSearch({ subject, page: next })} />
     </>
   );
+}
+
+/** Return a detail as text: values that are no text, and no list of texts, as JSON. */
+function textOf(value: unknown): string {
+  const values = Array.isArray(value) ? value : [value];
+  return values.map((one) => (typeof one === "string" ? one : JSON.stringify(one))).join(", ");
 }

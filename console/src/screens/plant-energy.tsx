@@ -8,7 +8,7 @@ import { dateOf, PERIODS } from "../searches/energy";
 import { Bars } from "../ui/bars";
 import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
-import { Swatch } from "../ui/swatch";
+import { Legend } from "../ui/swatch";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/energy");
 const BUCKETS = { day: "1 hour", month: "1 day", year: "1 month" } as const;
@@ -92,8 +92,7 @@ function Totals({ now, before }: { now: EnergyOverTime; before: EnergyOverTime |
         {SERIES.map((name, index) => (
           <tr key={name}>
             <th scope="row">
-              <Swatch index={index < MOST_BARS ? index : null} />
-              {texts.energy.amounts[name]}
+              <Legend index={index < MOST_BARS ? index : null}>{texts.energy.amounts[name]}</Legend>
             </th>
             <td className="number">{energy(now.total[name], locale)}</td>
             <td className="number">{energy(before?.total[name], locale)}</td>
@@ -102,8 +101,7 @@ function Totals({ now, before }: { now: EnergyOverTime; before: EnergyOverTime |
         {(["selfConsumption", "selfSufficiency"] as const).map((name) => (
           <tr key={name}>
             <th scope="row">
-              <Swatch index={null} />
-              {texts.energy.shares[name]}
+              <Legend index={null}>{texts.energy.shares[name]}</Legend>
             </th>
             <td className="number">{percent(now.total[name], locale)}</td>
             <td className="number">{percent(before?.total[name], locale)}</td>

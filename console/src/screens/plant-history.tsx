@@ -6,6 +6,7 @@ import { number } from "../format/quantities";
 import { dateTime } from "../format/times";
 import { localText, parseLocal } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
+import { type MetricName, useMetricNames } from "../metrics";
 import { type Columns, columnsQuery, latestQuery, type Point, type Range, useTimeZone } from "../plants";
 import { fittingBuckets, LAST, rangeOf } from "../searches/history";
 import { Chart } from "../ui/chart";
@@ -15,7 +16,7 @@ import { CheckField, Field, SelectField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { saveFile } from "../ui/save-file";
-import { Swatch } from "../ui/swatch";
+import { Legend } from "../ui/swatch";
 import { EventList, usePlantEvents } from "./plant-events";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/history");
@@ -32,6 +33,7 @@ export function PlantHistoryScreen() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const latest = useQuery(latestQuery(organization.id, plantId));
+  const nameOf = useMetricNames(organization.id, plantId);
   const metrics = search.metrics ?? firstChoice(latest.data ?? []);
   const range = useMemo(() => rangeOf(search, now), [search, now]);
   // A width that does not fit another range is automatic there.
@@ -80,7 +82,7 @@ export function PlantHistoryScreen() {
                     })
                   }
                 >
-                  {metric} <span className="unit">{unit}</span>
+                  <MetricText name={nameOf(metric)} unit={unit} />
                 </CheckField>
               );
             })}
@@ -111,12 +113,12 @@ export function PlantHistoryScreen() {
           <Chart
             columns={columns.data}
             timeZone={timeZone}
-            label={texts.history.chart(metrics)}
+            label={texts.history.chart(metrics.map((metric) => textOf(nameOf(metric))))}
             marks={events.marks}
             onZoom={({ from, to }) => navigate({ search: ({ metrics, bucket }) => ({ metrics, bucket, from, to }) })}
           />
           <figcaption>
-            <Summary columns={columns.data} />
+            <Summary columns={columns.data} nameOf={nameOf} />
             <p className="fine">{texts.history.bucket(texts.history.widths[columns.data.bucket], timeZone)}</p>
           </figcaption>
         </figure>
@@ -180,7 +182,7 @@ function RangePicker({ range, isChosen, timeZone, onChoose }: RangePickerProps) 
 }
 
 /** What the chart shows, in numbers: also for readers who cannot see it. */
-function Summary({ columns }: { columns: Columns }) {
+function Summary({ columns, nameOf }: { columns: Columns; nameOf: (metric: string) => MetricName }) {
   const texts = useTexts();
   const locale = useLocale();
   return (
@@ -202,9 +204,10 @@ function Summary({ columns }: { columns: Columns }) {
       <tbody>
         {columns.columns.map(({ metric, unit, average, min, max }, index) => (
           <tr key={`${metric} ${unit}`}>
-            <th scope="row">
-              <Swatch index={index} />
-              {metric} <span className="unit">{unit}</span>
+            <th scope="row" title={metric}>
+              <Legend index={index}>
+                <MetricText name={nameOf(metric)} unit={unit} />
+              </Legend>
             </th>
             <td className="number">{number(least(min, Math.min), locale)}</td>
             <td className="number">{number(mean(average), locale)}</td>
@@ -214,6 +217,20 @@ function Summary({ columns }: { columns: Columns }) {
       </tbody>
     </table>
   );
+}
+
+/** A metric in one line, with its unit. */
+function MetricText({ name, unit }: { name: MetricName; unit: string | null }) {
+  return (
+    <>
+      {textOf(name)} <span className="unit">{unit}</span>
+    </>
+  );
+}
+
+/** Return the name of a metric in one line, with that of its device unless it is one of the plant itself. */
+function textOf({ device, label }: MetricName): string {
+  return device === "" ? label : `${device}: ${label}`;
 }
 
 function least(values: (number | null)[], choose: (a: number, b: number) => number): number | null {

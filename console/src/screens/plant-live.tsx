@@ -3,6 +3,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { fleetPlantQuery } from "../fleet";
 import { number } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
+import { type MetricName, partsOf, useMetricNames, valueWord } from "../metrics";
 import { latestQuery, type Point, useTimeZone } from "../plants";
 import { Age } from "../ui/age";
 import { EnergyFlow } from "../ui/energy-flow";
@@ -22,6 +23,7 @@ export function PlantLiveScreen() {
   const timeZone = useTimeZone(organization.id, plantId);
   const latest = useQuery({ ...latestQuery(organization.id, plantId), refetchInterval: 15_000 });
   const row = useQuery(fleetPlantQuery(organization.id, plantId));
+  const nameOf = useMetricNames(organization.id, plantId);
   if (latest.data?.length === 0) {
     return (
       <div className="card empty">
@@ -36,20 +38,32 @@ export function PlantLiveScreen() {
       {row.data?.power && <EnergyFlow plant={row.data} power={row.data.power} timeZone={timeZone} />}
       <div className="cards">
         {[...byDevice(latest.data ?? [])].map(([device, points]) => (
-          <Device key={device} name={device || texts.plant.plantItself} points={points} timeZone={timeZone} />
+          <Device key={device} externalId={device} points={points} nameOf={nameOf} timeZone={timeZone} />
         ))}
       </div>
     </>
   );
 }
 
-function Device({ name, points, timeZone }: { name: string; points: Point[]; timeZone: string }) {
+interface DeviceProps {
+  /** "" for the plant itself. */
+  externalId: string;
+  /** At least one. */
+  points: Point[];
+  nameOf: (metric: string) => MetricName;
+  timeZone: string;
+}
+
+function Device({ externalId, points, nameOf, timeZone }: DeviceProps) {
   const texts = useTexts();
   const locale = useLocale();
   const now = useNow(1);
+  const name = nameOf(points[0]?.metric ?? externalId).device || texts.plant.plantItself;
   return (
     <section className="card device">
-      <h2>{name}</h2>
+      <h2>
+        {name} {externalId !== "" && externalId !== name && <span className="fine">{externalId}</span>}
+      </h2>
       <table>
         <thead className="hidden">
           <tr>
@@ -59,17 +73,23 @@ function Device({ name, points, timeZone }: { name: string; points: Point[]; tim
           </tr>
         </thead>
         <tbody>
-          {points.map((point) => (
-            <tr key={point.metric} className={now - Date.parse(point.time) > STALE_AFTER ? "stale" : ""}>
-              <th scope="row">{point.metric.slice(point.metric.indexOf(".") + 1)}</th>
-              <td className="number">
-                {number(point.value, locale)} <span className="unit">{point.unit}</span>
-              </td>
-              <td className="fine">
-                <Age time={point.time} now={now} timeZone={timeZone} short />
-              </td>
-            </tr>
-          ))}
+          {points.map((point) => {
+            const { label, signal } = nameOf(point.metric);
+            return (
+              <tr key={point.metric} className={now - Date.parse(point.time) > STALE_AFTER ? "stale" : ""}>
+                <th scope="row" title={point.metric}>
+                  {label}
+                </th>
+                <td className="number">
+                  {valueWord(signal, point.value, texts.templates.bitValue) ?? number(point.value, locale)}{" "}
+                  <span className="unit">{point.unit}</span>
+                </td>
+                <td className="fine">
+                  <Age time={point.time} now={now} timeZone={timeZone} short />
+                </td>
+              </tr>
+            );
+          })}
         </tbody>
       </table>
     </section>
@@ -80,8 +100,7 @@ function Device({ name, points, timeZone }: { name: string; points: Point[]; tim
 function byDevice(points: Point[]): Map<string, Point[]> {
   const found = new Map<string, Point[]>();
   for (const point of points) {
-    const dot = point.metric.indexOf(".");
-    const device = dot < 0 ? "" : point.metric.slice(0, dot);
+    const [device] = partsOf(point.metric);
     found.set(device, [...(found.get(device) ?? []), point]);
   }
   return found;

@@ -1,0 +1,30 @@
+import { expect, test } from "vitest";
+import type { DeviceTemplate, SubDevice } from "./devices";
+import { metricName, valueWord } from "./metrics";
+import type { Signal } from "./signals";
+
+const CHARGE = { key: "soc", field: "soc", label: "State of charge" } as Signal;
+const RUNNING = { key: "running", word: "status", bit: 0 } as Signal;
+const TEMPLATE = { id: "t", signals: [CHARGE, RUNNING] } as unknown as DeviceTemplate;
+const BATTERY = { externalId: "BAT1", name: "Battery", templateId: "t" } as SubDevice;
+
+test("a metric has the name of its device and the label of its signal", () => {
+  const name = (metric: string) => metricName(metric, "t", [BATTERY], [TEMPLATE]);
+  expect(name("BAT1.soc")).toEqual({ device: "Battery", label: "State of charge", signal: CHARGE });
+  expect(name("BAT1.running")).toEqual({ device: "Battery", label: "running", signal: RUNNING });
+  expect(name("soc")).toEqual({ device: "", label: "State of charge", signal: CHARGE });
+  expect(name("BAT1.gone")).toEqual({ device: "Battery", label: "gone", signal: undefined });
+  expect(name("BAT2.soc")).toEqual({ device: "BAT2", label: "soc", signal: undefined });
+  expect(metricName("soc", null, [BATTERY], [TEMPLATE]).label).toBe("soc");
+});
+
+test("bits and symbols are words", () => {
+  const word = (signal: Signal | undefined, value: number) =>
+    valueWord(signal, value, (isSet) => (isSet ? "yes" : "no"));
+  expect(word(RUNNING, 1)).toBe("yes");
+  expect(word(RUNNING, 0)).toBe("no");
+  expect(word(CHARGE, 1)).toBeNull();
+  expect(word(undefined, 1)).toBeNull();
+  expect(word({ ...CHARGE, symbols: { "2": "Charging" } }, 2)).toBe("Charging");
+  expect(word({ ...CHARGE, symbols: { "2": "Charging" } }, 3)).toBeNull();
+});

@@ -1,0 +1,54 @@
+import { useQuery } from "@tanstack/react-query";
+import { type DeviceTemplate, type SubDevice, subDevicesQuery } from "./devices";
+import { plantQuery } from "./plants";
+import type { Signal } from "./signals";
+import { signalsOf, templatesOfAllLevelsQuery } from "./templates";
+
+/** A metric as people name it: by its device and by the label of its signal. */
+export interface MetricName {
+  /** The name of the device, its external id if the device is not known, "" for the plant itself. */
+  device: string;
+  /** The label of the signal, its key if the template has no label for it. */
+  label: string;
+  signal: Signal | undefined;
+}
+
+/** Return the external id of the device of a metric ("" for the plant itself), and the key of its signal. */
+export function partsOf(metric: string): [externalId: string, key: string] {
+  const dot = metric.indexOf(".");
+  return dot < 0 ? ["", metric] : [metric.slice(0, dot), metric.slice(dot + 1)];
+}
+
+/** Return the name of a metric, from the templates of the plant and of its devices. */
+export function metricName(
+  metric: string,
+  plantTemplateId: string | null,
+  devices: readonly SubDevice[],
+  templates: readonly DeviceTemplate[],
+): MetricName {
+  const [externalId, key] = partsOf(metric);
+  const device = devices.find((one) => one.externalId === externalId);
+  const templateId = externalId === "" ? plantTemplateId : device?.templateId;
+  const template = templates.find(({ id }) => id === templateId);
+  const signal = template && signalsOf(template).find((one) => one.key === key);
+  return { device: device?.name ?? externalId, label: signal?.label ?? key, signal };
+}
+
+/** Return a function that names the metrics of a plant. It returns keys and external ids until the templates are loaded. */
+export function useMetricNames(organizationId: string, plantId: string): (metric: string) => MetricName {
+  const plant = useQuery(plantQuery(organizationId, plantId));
+  const devices = useQuery(subDevicesQuery(organizationId, plantId));
+  const templates = useQuery(templatesOfAllLevelsQuery);
+  return (metric) => metricName(metric, plant.data?.templateId ?? null, devices.data?.data ?? [], templates.data ?? []);
+}
+
+/** Return a value as a word if its signal has one for it: the symbol of a number, yes or no for a bit; null if not. */
+export function valueWord(
+  signal: Signal | undefined,
+  value: number,
+  yesOrNo: (isSet: boolean) => string,
+): string | null {
+  const symbol = signal?.symbols?.[String(value)];
+  if (symbol !== undefined) return symbol;
+  return signal?.bit !== undefined && (value === 0 || value === 1) ? yesOrNo(value === 1) : null;
+}
