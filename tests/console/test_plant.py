@@ -82,9 +82,10 @@ def test_newest_values_have_unit_and_age(watched: Watched, plants: list[dict[str
     page = watched.page
     open_plant(page, plants)
     battery = page.locator("section").filter(has=page.get_by_role("heading", name="BAT1"))
-    charge = battery.get_by_role("row").filter(has_text=re.compile(r"^soc"))
+    charge = battery.get_by_role("row").filter(has_text=re.compile(r"^State of charge"))
     expect(charge).to_contain_text("%")
     expect(charge.locator("time")).to_contain_text(re.compile("ago|now"))
+    expect(battery.get_by_role("row").filter(has_text=re.compile(r"^Fault"))).to_contain_text("no")
     watched.check_accessibility()
 
 
@@ -94,7 +95,7 @@ def test_a_chart_is_zoomed_by_drawing_and_shared_by_its_link(watched: Watched, p
     page.get_by_role("link", name="History").click()
     page.get_by_role("button", name="1 hour").click()
     expect(page).to_have_url(re.compile("last=1h"))
-    power = page.get_by_role("row").filter(has_text="load_power")
+    power = page.get_by_role("row").filter(has_text="Consumption of the site")
     shown = power.inner_text()
     assert re.search(r"\d", shown)
     watched.check_accessibility()
@@ -118,12 +119,12 @@ def test_a_chart_is_zoomed_by_drawing_and_shared_by_its_link(watched: Watched, p
     expect(page).to_have_url(re.compile("from=.*to="))
     zoomed = page.url
     page.get_by_text("3 metrics").click()
-    page.get_by_role("checkbox", name=re.compile(r"^soc")).check()
-    expect(page.get_by_role("row").filter(has_text=re.compile(r"^soc"))).to_be_visible()
+    page.get_by_role("checkbox", name=re.compile("^State of charge of the site")).check()
+    expect(page.get_by_role("row").filter(has_text="State of charge of the site")).to_be_visible()
     page.go_back()
     expect(page).to_have_url(zoomed)
     page.reload()
-    expect(page.get_by_role("row").filter(has_text="load_power")).to_be_visible()
+    expect(page.get_by_role("row").filter(has_text="Consumption of the site")).to_be_visible()
 
 
 def test_an_unknown_plant_says_so(watched: Watched) -> None:

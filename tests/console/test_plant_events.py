@@ -208,7 +208,7 @@ def test_the_history_marks_alerts_and_commands(watched: Watched, user: User, dat
     expect(page.locator(".event.alert")).to_have_attribute("title", re.compile("Barn is low$"))
     expect(page.locator(".event.command")).to_have_attribute("title", re.compile("BAT1: stop$"))
     places = [page.locator(f".event.{kind}").bounding_box() for kind in ("alert", "command")]
-    chart = page.get_by_role("img", name=re.compile("^Chart of BAT1.soc, ")).bounding_box()
+    chart = page.get_by_role("img", name=re.compile("^Chart of BAT1: soc, ")).bounding_box()
     assert places[0] is not None
     assert places[1] is not None
     assert chart is not None
@@ -286,7 +286,7 @@ def test_a_range_of_any_past_is_chosen_by_its_times(
     page.get_by_role("button", name="Show", exact=True).press("Enter")
     # The clocks are put forward at two: the range has two hours.
     expect(page).to_have_url(re.compile(r"from=2026-03-28T23%3A00%3A00.000Z&to=2026-03-29T01%3A00%3A00.000Z"))
-    expect(page.get_by_role("row").filter(has_text="BAT1.soc").get_by_role("cell").first).to_have_text("60")
+    expect(page.get_by_role("row").filter(has_text="BAT1: soc").get_by_role("cell").first).to_have_text("60")
     expect(page.locator("summary").filter(has_text="29 Mar 2026, 00:00:00")).to_be_visible()
     watched.check_accessibility()
     page.set_viewport_size({"width": 390, "height": 844})
