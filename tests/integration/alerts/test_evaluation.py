@@ -511,6 +511,39 @@ async def test_a_deleted_sub_device_resolves_its_alerts_with_auto_resolve(bench:
     assert len(await plant.rows("SELECT FROM alert_state WHERE %s::uuid IS NOT NULL")) == 1
 
 
+@pytest.mark.parametrize("for_seconds", [0, 60])
+async def test_values_that_were_read_before_their_sub_device_was_deleted_raise_no_alert(bench: Bench, for_seconds: int) -> None:
+    plant = await bench.plant(["D1", "D2"])
+    rules = [
+        await add_rule(bench.database, plant.organization_id, auto_resolve=True, metric=f"{name}.soc", for_seconds=for_seconds)
+        for name in ("D1", "D2")
+    ]
+    plain = await add_rule(bench.database, plant.organization_id, metric="D1.soc")
+    messages = [plant.message(snapshot(ago(seconds), D1={"soc": 5}, D2={"soc": 5})) for seconds in (90, 5)]
+    batch = await bench.pipeline.prepare(messages)
+    await delete_sub_device(bench.database, operator(plant.organization_id), plant.id, "D1")
+    async with bench.database.transaction() as db:
+        await bench.pipeline.store(db, batch)
+    found = dict(await plant.rows("SELECT rule_id, status FROM alert WHERE plant_id = %s"))
+    assert found == {rules[1].id: "ACTIVE"}
+    assert plain.id not in found
+    assert await plant.rows("SELECT rule_id FROM alert_state WHERE %s::uuid IS NOT NULL") == [(rules[1].id,)]
+
+
+async def test_the_deletion_of_a_sub_device_resolves_an_alert_that_is_being_raised(bench: Bench) -> None:
+    plant = await bench.plant(["D1"])
+    await add_rule(bench.database, plant.organization_id, auto_resolve=True)
+    await say(bench, plant, 10, D1={"soc": 50})  # the next message does not lock the sub-device to write its presence
+    batch = await bench.pipeline.prepare([plant.message(snapshot(ago(5), D1={"soc": 5}))])
+    async with bench.database.transaction() as db:
+        await bench.pipeline.store(db, batch)
+        deleting = asyncio.create_task(delete_sub_device(bench.database, operator(plant.organization_id), plant.id, "D1"))
+        await until_blocked(bench.database)
+    await deleting
+    assert await statuses(bench, plant) == [AlertStatus.RESOLVED]
+    assert await plant.rows("SELECT FROM alert_state WHERE %s::uuid IS NOT NULL") == []
+
+
 async def test_a_revoked_plant_resolves_its_alerts_with_auto_resolve(bench: Bench) -> None:
     plant = await bench.plant(["D1"])
     rules = [

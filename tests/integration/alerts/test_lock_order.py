@@ -43,7 +43,7 @@ async def test_a_batch_and_a_change_of_its_states_do_not_deadlock(bench: Bench, 
     # The states of one rule at three devices, or those of three rules at one device.
     first, second, third = await devices_of(plant)
     if what == "device":
-        rules = [await add_rule(bench.database, plant.organization_id, for_seconds=300, metric=metric) for metric in "abc"]
+        rules = [await add_rule(bench.database, plant.organization_id, auto_resolve=True, metric=metric) for metric in "abc"]
         messages = [{"D1": {metric: 5}} for metric in "abc"]
         last = {"D1": {"a": 5, "c": 50}}
     else:

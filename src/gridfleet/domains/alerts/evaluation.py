@@ -64,6 +64,7 @@ async def raise_alerts(db: Connection, findings: Findings, request_id_of: Reques
     plants = await store.plant_names(db, plant_ids)
     runs = {key: run for key, run in runs.items() if _watches(run.watch, plants)}
     candidates = {rule_id: hit for rule_id, hit in candidates.items() if _watches(hit.watch, plants)}
+    runs, candidates = await _of_existing_devices(db, runs, known, candidates)
     runs = await _with_room(db, runs, known)
     steps: dict[RunKey, Progress] = {}
     since_pause = 0
@@ -95,6 +96,24 @@ async def _states(db: Connection, findings: Findings) -> dict[RunKey, states.Rul
         return {}
     rows = await states.rule_states(db, {source_id for source_id, _, _ in findings.values})
     return {(row.rule_id, row.source_id, row.metric): row for row in rows}
+
+
+async def _of_existing_devices(
+    db: Connection, runs: dict[RunKey, Run], known: dict[RunKey, states.RuleStateRow], candidates: dict[UUID, Hit]
+) -> tuple[dict[RunKey, Run], dict[UUID, Hit]]:
+    """Return the runs and candidates without those of sub-devices that were deleted while the message waited.
+
+    No further values would resolve their alerts. States with an alert are left as they are: the deletion has ended them.
+    """
+    raised = {key for key, row in known.items() if row.alert_id is not None}
+    watches = [*(run.watch for key, run in runs.items() if key not in raised), *(hit.watch for hit in candidates.values())]
+    if not watches:
+        return runs, candidates
+    held = await store.hold_sources(db, {watch.source_id for watch in watches})
+    return (
+        {key: run for key, run in runs.items() if key in raised or run.watch.source_id in held},
+        {rule_id: hit for rule_id, hit in candidates.items() if hit.watch.source_id in held},
+    )
 
 
 async def _with_room(db: Connection, runs: dict[RunKey, Run], known: dict[RunKey, states.RuleStateRow]) -> dict[RunKey, Run]:

@@ -195,6 +195,22 @@ async def plant_names(db: Connection, plant_ids: Iterable[UUID]) -> dict[UUID, P
     return {plant.id: plant for plant in await cursor.fetchall()}
 
 
+async def hold_sources(db: Connection, source_ids: Iterable[int]) -> set[int]:
+    """Return those of the sources that are plants themselves, or whose sub-device exists. These sub-devices cannot be deleted
+    until the transaction ends.
+
+    Waits for no lock: a sub-device whose row is locked is left out, because it is probably being deleted. The deletion may wait
+    for commands that this transaction has locked.
+    """
+    cursor = await db.execute(
+        "WITH held AS (SELECT s.id FROM telemetry_source s JOIN sub_device d ON d.id = s.sub_device_id"
+        " WHERE s.id = ANY(%(ids)s) FOR KEY SHARE OF d SKIP LOCKED)"
+        " SELECT id FROM held UNION ALL SELECT id FROM telemetry_source WHERE id = ANY(%(ids)s) AND external_id IS NULL",
+        {"ids": list(source_ids)},
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
 async def insert(db: Connection, alerts: Sequence[NewAlert]) -> None:
     """Insert active alerts."""
     columns: list[list[Any]] = [[alert[number] for alert in alerts] for number in range(len(NewAlert._fields) - 1)]
