@@ -544,6 +544,17 @@ async def test_the_deletion_of_a_sub_device_resolves_an_alert_that_is_being_rais
     assert await plant.rows("SELECT FROM alert_state WHERE %s::uuid IS NOT NULL") == []
 
 
+async def test_an_alert_from_before_auto_resolve_was_set_stays_open(bench: Bench) -> None:
+    plant = await bench.plant(["D1"])
+    rule = await add_rule(bench.database, plant.organization_id)
+    await say(bench, plant, 60, D1={"soc": 5})
+    await change_rule(bench, rule, RuleChanges(auto_resolve=True))
+    await end_cooldown(bench, rule)
+    await say(bench, plant, 50, D1={"soc": 5})
+    await say(bench, plant, 40, D1={"soc": 50})
+    assert await statuses(bench, plant) == [AlertStatus.ACTIVE, AlertStatus.RESOLVED]
+
+
 async def test_a_revoked_plant_resolves_its_alerts_with_auto_resolve(bench: Bench) -> None:
     plant = await bench.plant(["D1"])
     rules = [

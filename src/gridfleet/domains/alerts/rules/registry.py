@@ -81,7 +81,8 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
     """Change a rule and return it.
 
     Open alerts stay linked to the rule: they clear by its new condition, and until then their metrics raise no second one.
-    Alerts of a metric or plant that the rule no longer watches do not clear by themselves. If the metric changes, or the unit
+    Alerts that were raised while the rule did not latch, and those of a metric or plant that it no longer watches, do not clear
+    by themselves. If the metric changes, or the unit
     is set to None, the unit of the newest values is used.
 
     Raises:
