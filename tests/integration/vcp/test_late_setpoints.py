@@ -4,9 +4,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 
 from gridfleet.domains.plants.commands.delivery import claim_due
 from gridfleet.domains.vcp.confirmation.store import setpoint_in_force
+from gridfleet.sdk.plant.commands import open_command
 from support.builders.partner_commands import soon
 from support.builders.partner_site import PartnerSite
 
@@ -36,6 +38,34 @@ async def test_a_partners_own_setpoint_keeps_its_duration(site: PartnerSite) -> 
     await site.send("command.site-setpoint", powerKw=3, durationSeconds=600, expiresAt=soon(HOUR))
     [setpoint] = await sent_after(site, HOUR / 2)
     assert setpoint["params"] == {"durationSeconds": 600}
+
+
+async def read_late(site: PartnerSite, seconds: float) -> dict[str, Any] | None:
+    """Return the parameters of the setpoint that is sent now, as the plant's client reads it that much later."""
+    now = datetime.now(UTC)
+    async with site.database.transaction() as db:
+        due = await claim_due(db, site.plant.bench.keyring, now, 100)
+    late = int((now.timestamp() + seconds) * 1000)
+    read = [open_command(one.message, key=site.plant.key, address=one.topic, now_milliseconds=late) for one in due]
+    [setpoint] = [command for command in read if command.type == "SITE_SETPOINT"]
+    return setpoint.params
+
+
+@pytest.mark.parametrize("seconds", [0, 240, -240])
+async def test_a_step_that_the_broker_kept_ends_in_time(site: PartnerSite, seconds: float) -> None:
+    """The broker keeps a message of a plant that is away for five minutes. A plant whose clock is behind gets no longer one."""
+    step = {"start": soon(-60), "durationSeconds": 960, "powerKw": 2}
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
+    await site.acknowledge_newest("APPLIED")
+    await site.issue_due()
+    params = await read_late(site, seconds)
+    assert params is not None
+    assert abs(params["durationSeconds"] - (900 - max(0, seconds))) < 5
+
+
+async def test_a_partners_own_setpoint_that_the_broker_kept_has_its_duration(site: PartnerSite) -> None:
+    await site.send("command.site-setpoint", powerKw=3, durationSeconds=600)
+    assert await read_late(site, 240) == {"durationSeconds": 600}
 
 
 BLOCKS = """

@@ -3,20 +3,24 @@
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from gridfleet.protocol import signature
-from gridfleet.protocol.envelope import Command, Envelope
+from gridfleet.protocol.envelope import Command, CommandType, Envelope
 from gridfleet.sdk.plant.errors import CommandRefusal, CommandRefused
 
 __all__ = ["open_command"]
 
 _UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_ON_TIME_SECONDS: Final = 5
+"""Age of a message up to which its step keeps its duration: clocks differ by some seconds."""
 
 
 def open_command(message: bytes, *, key: bytes, address: str, now_milliseconds: int) -> Command:
     """Return the command in a signed message that arrived on the topic `address`.
 
-    The caller checks whether the command has expired or is a duplicate.
+    The caller checks whether the command has expired or is a duplicate. The duration of a schedule's step is what is left of
+    it: the broker keeps a message of a plant that is away for some minutes.
 
     Raises:
         CommandRefused: The message is malformed, is not signed with `key`, or its `sentAt` differs from `now_milliseconds` by
@@ -40,4 +44,12 @@ def open_command(message: bytes, *, key: bytes, address: str, now_milliseconds: 
         raise CommandRefused(CommandRefusal.MALFORMED, str(error)) from error
     if command.expires_at.tzinfo is None or command.issued_at.tzinfo is None:
         raise CommandRefused(CommandRefusal.MALFORMED, "a time must have a zone, such as Z")
-    return command
+    return _without_time_on_the_way(command, (now_milliseconds - envelope.sent_at) // 1000)
+
+
+def _without_time_on_the_way(command: Command, seconds: int) -> Command:
+    duration = (command.params or {}).get("durationSeconds")
+    is_step = command.type == CommandType.SITE_SETPOINT and command.schedule is not None
+    if not is_step or not isinstance(duration, int | float) or seconds <= _ON_TIME_SECONDS:
+        return command
+    return replace(command, params={**(command.params or {}), "durationSeconds": max(1, duration - seconds)})
