@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from psycopg_pool import PoolTimeout
 
+from gridfleet.kernel.db import open_database
 from support.servers.api_process import KEYS
 from support.servers.free_ports import free_ports
 from support.servers.pooler import pooler
@@ -25,6 +27,18 @@ def test_a_replica_behind_a_pooler_is_refused(database_url: str, tmp_path: Path,
     with pooler(database_url, tmp_path, ignored="options") as url:
         printed = refusal(command, tmp_path, GRIDFLEET_DATABASE_URL=database_url, GRIDFLEET_DATABASE_READ_URL=url)
     assert "GRIDFLEET_DATABASE_READ_URL leads to a connection pooler" in printed
+
+
+async def test_a_running_process_sends_no_statement_through_a_pooler(
+    database_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was started while the pooler had no database, or its address leads to a pooler since then."""
+    with pooler(database_url, tmp_path, ignored="options") as url:
+        async with open_database(url, name="test", size=1, wait_seconds=3) as database:
+            with pytest.raises(PoolTimeout):
+                async with database.transaction() as db:
+                    await db.execute("SELECT 1")
+    assert "the database URL leads to a connection pooler" in caplog.text
 
 
 def refusal(command: str, folder: Path, **urls: str) -> str:

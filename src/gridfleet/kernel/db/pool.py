@@ -23,12 +23,14 @@ __all__ = [
     "GENERATION",
     "NOTICE_A_DEAD_MACHINE",
     "OPTIONS",
+    "POOLER",
     "Connection",
     "Database",
     "TidyConnection",
     "Transactions",
     "after_commit",
     "cancellation_first",
+    "has_our_options",
     "limit_statements",
     "open_database",
     "savepoint",
@@ -99,6 +101,11 @@ OPTIONS: Final = (
     "-c timezone=UTC -c statement_timeout=30000 -c lock_timeout=5000 -c idle_in_transaction_session_timeout=60000"
     f" -c gridfleet.generation={GENERATION} {SEARCH_PATH}"
 )
+
+POOLER: Final = (
+    "a connection pooler that refuses or ignores startup options, such as PgBouncer: set it to the address of PostgreSQL itself"
+)
+"""Where a URL leads whose connections lack our options."""
 
 _statement_seconds: ContextVar[float | None] = ContextVar("statement_seconds", default=None)
 
@@ -238,6 +245,12 @@ def _has_unread_data(connection: Connection) -> bool:
     return bool(readable.poll(0))
 
 
+async def has_our_options(connection: Connection) -> bool:
+    """Return whether the options of the connection have reached PostgreSQL. Otherwise, others may share its session."""
+    cursor = await connection.execute("SELECT current_setting('gridfleet.generation', true)", prepare=False)
+    return await cursor.fetchone() == (str(GENERATION),)
+
+
 @asynccontextmanager
 async def open_database(
     url: str,
@@ -249,6 +262,8 @@ async def open_database(
     on_notification: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[Database]:
     """Open a pool for the database at `url`. It connects lazily, so a process can start while the server is unavailable.
+
+    A connection through a pooler is not used: the URL may lead to one later, or to one that had no server at the start.
 
     Args:
         url: The database.
@@ -265,9 +280,13 @@ async def open_database(
         # Prepare statements on the server from the first execution, because every statement here runs many times.
         connection.prepare_threshold = 0
         connection.adapters.register_dumper(list, QuickListDumper)
+        if not await has_our_options(connection):
+            await connection.close()
+            raise OperationalError(f"the database URL leads to {POOLER}")
         if channel is not None:
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-            await connection.commit()
+        await connection.commit()
+        if channel is not None:
             connection.add_notify_handler(partial(deliver, connection.info.backend_pid))
 
     def deliver(own: int, notification: Notify) -> None:

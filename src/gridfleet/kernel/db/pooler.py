@@ -2,7 +2,7 @@
 
 from psycopg import OperationalError
 
-from gridfleet.kernel.db.pool import GENERATION, NOTICE_A_DEAD_MACHINE, OPTIONS, TidyConnection
+from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, OPTIONS, POOLER, TidyConnection, has_our_options
 from gridfleet.kernel.outages import WrongSetting
 
 __all__ = ["BehindPooler", "refuse_pooler"]
@@ -28,13 +28,9 @@ async def refuse_pooler(url: str, setting: str = "GRIDFLEET_DATABASE_URL") -> No
     try:
         connection = await TidyConnection.connect(url, connect_timeout=5, options=OPTIONS, **NOTICE_A_DEAD_MACHINE)
         async with connection:
-            cursor = await connection.execute("SELECT current_setting('gridfleet.generation', true)", prepare=False)
-            if await cursor.fetchone() == (str(GENERATION),):
+            if await has_our_options(connection):
                 return
     except OperationalError as error:
         if "unsupported startup parameter" not in str(error):
             return
-    raise BehindPooler(
-        f"{setting} leads to a connection pooler that refuses or ignores startup options, such as PgBouncer:"
-        " set it to the address of PostgreSQL itself"
-    )
+    raise BehindPooler(f"{setting} leads to {POOLER}")
