@@ -166,6 +166,17 @@ def test_another_organisation_is_like_none(watched: Watched, user: User) -> None
         expect(page.get_by_text("This page does not exist.")).to_be_visible()
 
 
+def test_a_user_of_no_organisation_can_leave(watched: Watched, user: User) -> None:
+    page = watched.page
+    guest = user(organizations=0)
+    guest.log_in(page)
+    expect(page.get_by_text("Your account belongs to no organisation yet.")).to_be_visible()
+    page.get_by_text(guest.email).click()
+    watched.check_accessibility()
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Log in")
+
+
 def test_a_change_whose_response_was_lost_is_not_made_twice(watched: Watched, user: User, database_url: str) -> None:
     """Otherwise a second new secret would end the one that the plant uses."""
     page, admin = watched.page, user(role="ORG_ADMIN")
@@ -191,6 +202,23 @@ def test_a_change_whose_response_was_lost_is_not_made_twice(watched: Watched, us
         shown = page.get_by_role("dialog").get_by_label("HMAC secret").input_value()
         assert (shown == made[0]) is is_repeated
         page.get_by_role("button", name="Close").click()
+
+
+def test_a_secret_that_is_shown_once_stays_while_the_service_cannot_be_reached(
+    watched: Watched, user: User, database_url: str
+) -> None:
+    page, admin = watched.page, user(role="ORG_ADMIN")
+    watched.allowed.append("ERR_FAILED")
+    [plant_id] = add_plants(database_url, admin.slugs[0], "Roof")
+    admin.log_in(page, f"/console/o/{admin.slugs[0]}/plants/{plant_id}/credentials")
+    with page.expect_download():
+        page.get_by_role("button", name="Make credentials and save them").click()
+    page.get_by_role("button", name="I have the file").click()
+    page.route(f"**/api/v1/plants/{plant_id}", lambda route: route.abort())
+    page.get_by_role("button", name="Rotate the secret").click()
+    # The plant is read again.
+    expect(page.get_by_text("The service cannot be reached. Try again")).to_be_visible()
+    expect(page.get_by_role("dialog").get_by_label("HMAC secret")).to_be_visible()
 
 
 def test_a_session_that_ends_while_a_form_is_open_keeps_what_was_typed(

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, Outlet } from "@tanstack/react-router";
+import { ApiError } from "../api/error";
 import { useTexts } from "../i18n";
 import { plantQuery } from "../plants";
 import { mayAct } from "../session";
@@ -20,6 +21,8 @@ export function PlantFrame() {
   const { user, organization } = route.useRouteContext();
   const params = route.useParams();
   const plant = useQuery({ ...plantQuery(organization.id, params.plantId), refetchInterval: 30_000 });
+  // Until it can be read again, a plant stays on the screen, with what was typed and with secrets that are shown once.
+  const isGone = plant.error !== null && (plant.data === undefined || isMissing(plant.error));
   const labels = { ...texts.plant, alerts: texts.alerts.title, audit: texts.audit.title };
   return (
     <>
@@ -52,8 +55,13 @@ export function PlantFrame() {
           ))}
         </LinkRow>
       </header>
+      <Failure error={plant.error} />
       {/* Back and forward may lead to another plant: nothing of the former one stays. */}
-      {plant.error ? <Failure error={plant.error} /> : <Outlet key={params.plantId} />}
+      {!isGone && <Outlet key={params.plantId} />}
     </>
   );
+}
+
+function isMissing(error: Error): boolean {
+  return error instanceof ApiError && error.status === 404;
 }
