@@ -88,6 +88,21 @@ def test_the_keyboard_alone_suffices(watched: Watched, user: User) -> None:
     expect(page.locator("#content")).to_be_focused()
 
 
+def test_a_text_can_be_typed_with_pauses(watched: Watched, user: User, database_url: str) -> None:
+    page, member = watched.page, user()
+    add_plants(database_url, member.slugs[0], "Roof east", "Roof west")
+    member.log_in(page, f"/console/o/{member.slugs[0]}/fleet")
+    plants = page.get_by_role("rowheader")
+    expect(plants).to_have_count(2)
+    page.get_by_label("Search name or serial number").click()
+    page.keyboard.type("Roof ")
+    expect(page).to_have_url(re.compile("q=Roof$"))
+    page.keyboard.type("e")
+    expect(plants).to_have_text([re.compile("^Roof east")])
+    page.get_by_role("link", name=re.compile("^All")).click()
+    expect(page.get_by_label("Search name or serial number")).to_have_value("")
+
+
 def test_language_and_colours_are_kept(watched: Watched, user: User) -> None:
     page = watched.page
     user().log_in(page)

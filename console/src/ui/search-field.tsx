@@ -1,4 +1,4 @@
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 
 interface Props {
   label: string;
@@ -11,12 +11,22 @@ interface Props {
 /** A field whose text filters a list. */
 export function SearchField({ label, value = "", onSearch }: Props) {
   const [text, setText] = useState(value);
-  useEffect(() => setText(value), [value]);
+  // What the list is searched for. Only another text of the URL replaces that of the field: the one that was searched for last may
+  // lack a blank or a letter that the user has typed since.
+  const searched = useRef(value);
   useEffect(() => {
-    if (text.trim() === value) return;
-    const timer = setTimeout(() => onSearch(text.trim() || undefined), 250);
+    if (value === searched.current) return;
+    searched.current = value;
+    setText(value);
+  }, [value]);
+  useEffect(() => {
+    if (text.trim() === searched.current) return;
+    const timer = setTimeout(() => {
+      searched.current = text.trim();
+      onSearch(text.trim() || undefined);
+    }, 250);
     return () => clearTimeout(timer);
-  }, [text, value, onSearch]);
+  }, [text, onSearch]);
   return (
     <label className="grow">
       {label}
