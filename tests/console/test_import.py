@@ -1,6 +1,7 @@
 """Import of plants from a CSV file: what will happen, mistakes by row, and what was registered."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import psycopg
 from playwright.sync_api import FilePayload, Page, expect
@@ -92,6 +93,27 @@ def test_a_wrong_header_is_refused_and_another_file_chosen(
     page.get_by_role("button", name="Register").click()
     expect(page.get_by_text("1 plant was registered.")).to_be_visible()
     assert names(database_url, member.slugs[0]) == ["Barn"]
+
+
+def test_a_corrected_file_is_read_again(
+    watched: Watched, user: Callable[..., ConsoleUser], database_url: str, tmp_path: Path
+) -> None:
+    page, member = watched.page, user(role="OPERATOR")
+    watched.allowed.append("status of 400")
+    member.log_in(page, f"/console/o/{(slug := member.slugs[0])}/plants/import")
+    browser = page.context.new_cdp_session(page)
+    file = tmp_path / "plants.csv"
+    for plant_type in ("GATE", "GATEWAY"):
+        file.write_text(f"name,serialNumber,type\nBarn,SN-1,{plant_type}\n")
+        with page.expect_file_chooser():
+            page.get_by_label("CSV file").click()
+        # As a user chooses a file: Playwright itself reports a change also if it is the same one.
+        document = browser.send("DOM.getDocument")["root"]["nodeId"]
+        field = browser.send("DOM.querySelector", {"nodeId": document, "selector": "input[type=file]"})
+        browser.send("DOM.setFileInputFiles", {"nodeId": field["nodeId"], "files": [str(file)]})
+        page.get_by_role("button", name="Register").click()
+        expect(page.get_by_role("alert").or_(page.get_by_text("1 plant was registered."))).to_be_visible()
+    assert names(database_url, slug) == ["Barn"]
 
 
 def test_viewers_cannot_import(watched: Watched, user: Callable[..., ConsoleUser]) -> None:

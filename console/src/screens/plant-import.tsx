@@ -1,6 +1,6 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { type ChangeEvent, useState } from "react";
+import { useState } from "react";
 import { apiOf, dataOf } from "../api/client";
 import { ApiError } from "../api/error";
 import type { components } from "../api/schema";
@@ -53,10 +53,9 @@ export function ImportScreen() {
       ),
     onSuccess: () => queryClient.invalidateQueries({ queryKey: [organization.id] }),
   });
-  const choose = async ({ target }: ChangeEvent<HTMLInputElement>) => {
-    const [chosen] = target.files ?? [];
+  const choose = (chosen: Chosen | null) => {
     register.reset();
-    setFile(chosen === undefined ? null : await read(chosen));
+    setFile(chosen);
   };
   if (!mayAct(user, organization, "OPERATOR")) return <Refused rights={texts.role.OPERATOR} />;
   const step = register.data !== undefined ? 3 : file === null ? 1 : 2;
@@ -68,7 +67,17 @@ export function ImportScreen() {
         <>
           <div className="card">
             <p>{texts.import.columns}</p>
-            <Field label={texts.import.file} type="file" accept=".csv,text/csv" onChange={choose} />
+            <Field
+              label={texts.import.file}
+              type="file"
+              accept=".csv,text/csv"
+              // Otherwise, browsers report nothing if the same file is chosen again after it was corrected.
+              onClick={({ currentTarget }) => {
+                currentTarget.value = "";
+                choose(null);
+              }}
+              onChange={async ({ target: { files } }) => files?.[0] && choose(await read(files[0]))}
+            />
             <div className="toolbar">
               <button type="button" onClick={() => saveFile("plants.csv", EXAMPLE)}>
                 {texts.import.example}
