@@ -29,7 +29,7 @@ export async function firstOrganization(
   const isDefault = ({ id }: SessionOrganization) => id === user.defaultOrganizationId;
   const own = user.organizations.find(isDefault) ?? user.organizations[0];
   if (own || !user.isSuperAdmin) return own;
-  const all = await queryClient.ensureQueryData(allOrganizations);
+  const all = await queryClient.fetchQuery(allOrganizations);
   return all.find(isDefault) ?? all[0];
 }
 
@@ -43,10 +43,13 @@ export async function findOrganization(
   user: SessionUser,
   slug: string,
 ): Promise<SessionOrganization> {
-  const own = user.organizations.find((one) => one.slug === slug);
+  const isWanted = (one: SessionOrganization) => one.slug === slug;
+  const own = user.organizations.find(isWanted);
   if (own) return own;
-  const all = user.isSuperAdmin ? await queryClient.ensureQueryData(allOrganizations) : [];
-  const found = all.find((one) => one.slug === slug);
+  if (!user.isSuperAdmin) throw notFound();
+  const known = (await queryClient.ensureQueryData(allOrganizations)).find(isWanted);
+  // An organisation that was just created may be missing in the list.
+  const found = known ?? (await queryClient.fetchQuery(allOrganizations)).find(isWanted);
   if (!found) throw notFound();
   return found;
 }
