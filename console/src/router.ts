@@ -49,6 +49,8 @@ const start = createRoute({
   beforeLoad: async ({ context }) => {
     const organization = await firstOrganization(context.queryClient, context.user);
     if (organization) throw redirect({ to: "/o/$slug/fleet", params: { slug: organization.slug } });
+    // Of a new service, whose first organisation they create.
+    if (context.user.isSuperAdmin) throw redirect({ to: "/admin/organizations" });
   },
   component: lazyRouteComponent(() => import("./screens/start"), "StartScreen"),
 });

@@ -68,6 +68,22 @@ def test_an_organisation_is_created_changed_and_deleted(watched: Watched, super_
     expect(page.get_by_role("status")).to_have_text("0 organisations")
 
 
+def test_the_first_organisation_of_a_new_service_is_created(watched: Watched, user: User, database_url: str) -> None:
+    page, first = watched.page, user(organizations=0)
+    with psycopg.connect(database_url) as db:
+        db.execute("DELETE FROM membership")
+        db.execute("DELETE FROM organization")
+        db.execute("UPDATE user_account SET is_super_admin = true WHERE email = %s", (first.email,))
+    first.log_in(page)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Organisations")
+    page.get_by_role("button", name="New organisation").click()
+    page.get_by_role("dialog").get_by_label("Name", exact=True).fill("Sun")
+    page.get_by_role("dialog").get_by_label("Slug").fill("sun")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("link", name="Go to the fleet").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+
+
 def test_a_user_is_found_disabled_and_enabled(watched: Watched, super_admin: ConsoleUser, user: User) -> None:
     page, other = watched.page, user(organizations=2)
     page.set_viewport_size({"width": 390, "height": 800})
