@@ -4,12 +4,12 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlsplit
 from uuid import UUID
 
 import httpx
 import psycopg
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.kernel.ids import new_id
@@ -216,6 +216,37 @@ def test_the_history_marks_alerts_and_commands(watched: Watched, user: User, dat
     watched.check_accessibility()
     page.set_viewport_size({"width": 390, "height": 800})
     watched.check_width(390)
+
+
+def test_a_finger_zooms_the_history(browser: Browser, service: Served, user: User, database_url: str) -> None:
+    member = user()
+    plant_id = add_battery(database_url, member.slugs[0], "Winery")
+    context = browser.new_context(
+        base_url=service.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True, locale="en-GB"
+    )
+    watched = Watched(context.new_page())
+    page = watched.page
+    member.log_in(page, f"/console/o/{member.slugs[0]}/plants/{plant_id}/history?last=1h")
+    plot = page.locator(".chart .u-over")
+    plot.scroll_into_view_if_needed()
+    place = plot.bounding_box()
+    assert place is not None
+    touched = context.new_cdp_session(page)
+
+    def touch(kind: str, *points: float) -> None:
+        at = [{"x": place["x"] + point * place["width"], "y": place["y"] + 60} for point in points]
+        touched.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": at})
+
+    touch("touchStart", 0.25)
+    for step in range(1, 11):
+        touch("touchMove", 0.25 + 0.05 * step)
+    touch("touchEnd")
+    expect(page).to_have_url(re.compile("from=.*to="))
+    shown = dict(parse_qsl(urlsplit(page.url).query))
+    width = datetime.fromisoformat(shown["to"]) - datetime.fromisoformat(shown["from"])
+    assert timedelta(minutes=20) < width < timedelta(minutes=40)
+    watched.check()
+    context.close()
 
 
 def test_an_alert_is_shown_with_its_moment_and_resolved(watched: Watched, user: User, database_url: str) -> None:

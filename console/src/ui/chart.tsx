@@ -8,6 +8,7 @@ import { useLocale } from "../i18n";
 import type { Columns, Range } from "../plants";
 import { useShownTheme } from "../theme";
 import { type Level, levelsIn, type Mark, overlay } from "./chart-overlay";
+import { touchSelection } from "./chart-touch";
 import { colourOf } from "./colours";
 
 const HEIGHT = 340;
@@ -38,7 +39,7 @@ export function Chart({ columns, timeZone, label, onZoom, marks = NOTHING, level
     const plot = new uPlot(
       {
         ...options(columns, timeZone, locale, theme, parent.clientWidth, zoom, levels),
-        plugins: [overlay(marks, levels)],
+        plugins: [overlay(marks, levels), ...(zoom.current === undefined ? [] : [touchSelection()])],
       },
       dataOf(columns),
       parent,
