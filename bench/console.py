@@ -37,7 +37,18 @@ _SLUG: Final = "bench-0"
 _METRICS: Final = ("pv", "battery", "grid", "load")
 _POINTS: Final = 8_640
 _SCREENS: Final = ("fleet", "alerts", "rules", "groups", "templates", "trading", "partners", "people", "audit", "me")
-_PLANT_SCREENS: Final = ("live", "history", "energy", "devices", "messages", "alerts", "trading", "credentials", "audit")
+_PLANT_SCREENS: Final = (
+    "live",
+    "history",
+    "energy",
+    "devices",
+    "commands",
+    "messages",
+    "alerts",
+    "trading",
+    "credentials",
+    "audit",
+)
 _BUDGET_OF_FIRST_PAGE: Final = 130.0
 _BUDGET_OF_ROUTE: Final = 30.0
 

@@ -67,6 +67,7 @@ def screens(shown: Shown) -> dict[str, str]:
         "plant-history": f"{plant}/history?last=24h",
         "plant-energy": f"{plant}/energy?period=day",
         "plant-devices": f"{plant}/devices",
+        "plant-commands": f"{plant}/commands",
         "plant-messages": f"{plant}/messages",
         "plant-alerts": f"{plant}/alerts",
         "plant-credentials": f"{plant}/credentials",

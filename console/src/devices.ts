@@ -1,4 +1,4 @@
-import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, apiOf, dataOf, given } from "./api/client";
 import type { components } from "./api/schema";
 import { fieldText } from "./form-data";
@@ -11,7 +11,7 @@ export type DeviceType = components["schemas"]["DeviceType"];
 export type Parameter = components["schemas"]["ActionParameter"];
 export type Action = components["schemas"]["Action"];
 export type SubDeviceChanges = components["schemas"]["SubDevicePatch"];
-export type PlantCommand = components["schemas"]["PlantCommand"];
+export type Command = components["schemas"]["ListedCommand"];
 
 export const DEVICE_TYPES: readonly DeviceType[] = ["BATTERY", "INVERTER", "METER", "CABINET"];
 
@@ -50,6 +50,24 @@ export function commandsQuery(organizationId: string, plantId: string) {
     queryKey: [organizationId, "commands", plantId, query],
     queryFn: ({ signal }) => dataOf(apiOf(organizationId).GET("/api/v1/commands", { params: { query }, signal })),
   });
+}
+
+/** All commands to a plant and its devices, newest first, page by page. */
+export function allCommandsQuery(organizationId: string, plantId: string) {
+  return infiniteQueryOptions({
+    queryKey: [organizationId, "commands", plantId, "all"],
+    queryFn: ({ signal, pageParam }) => {
+      const query = given({ plantId, limit: PAGE, cursor: pageParam ?? undefined });
+      return dataOf(apiOf(organizationId).GET("/api/v1/commands", { params: { query }, signal }));
+    },
+    initialPageParam: null as string | null,
+    getNextPageParam: ({ meta }) => meta.nextCursor,
+  });
+}
+
+/** Return what a command requests, and of which device. */
+export function commandName({ action, type, externalId }: Command, types: Record<Command["type"], string>): string {
+  return [externalId, action ?? types[type]].filter((part) => part !== null).join(": ");
 }
 
 /** The commands that were issued to a plant and its devices in a range, the newest hundred. */

@@ -195,6 +195,22 @@ def test_a_form_keeps_a_template_that_is_newer_than_its_list(watched: Watched, u
         )
 
 
+def test_every_command_of_a_plant_can_be_seen(watched: Watched, user: User, database_url: str) -> None:
+    page, member = watched.page, user()
+    [plant_id] = add_plants(database_url, member.slugs[0], "Winery")
+    member.log_in(page, f"/console/o/{member.slugs[0]}/plants/{plant_id}")
+    page.get_by_role("link", name="Commands", exact=True).click()
+    expect(page.get_by_text("No command was issued")).to_be_visible()
+    for _ in range(51):
+        add_command(database_url, UUID(plant_id))
+    page.reload()
+    commands = page.get_by_role("article").filter(has=page.get_by_role("heading", name="BAT1: stop"))
+    expect(commands).to_have_count(50)
+    watched.check_accessibility()
+    page.get_by_role("button", name="Show more").click()
+    expect(commands).to_have_count(51)
+
+
 def test_the_history_marks_alerts_and_commands(watched: Watched, user: User, database_url: str) -> None:
     page = watched.page
     viewer = user()

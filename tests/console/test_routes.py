@@ -53,6 +53,7 @@ PAGES = {
     "/o/$slug/plants/$plantId/history": "VIEWER",
     "/o/$slug/plants/$plantId/energy": "VIEWER",
     "/o/$slug/plants/$plantId/devices": "VIEWER",
+    "/o/$slug/plants/$plantId/commands": "VIEWER",
     "/o/$slug/plants/$plantId/messages": "VIEWER",
     "/o/$slug/plants/$plantId/alerts": "VIEWER",
     "/o/$slug/plants/$plantId/trading": "VIEWER",

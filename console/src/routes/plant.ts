@@ -49,6 +49,12 @@ const plantDevices = createRoute({
   component: lazyRouteComponent(() => import("../screens/plant-devices"), "PlantDevicesScreen"),
 });
 
+const plantCommands = createRoute({
+  getParentRoute: () => plant,
+  path: "/commands",
+  component: lazyRouteComponent(() => import("../screens/plant-commands"), "PlantCommandsScreen"),
+});
+
 const plantTrading = createRoute({
   getParentRoute: () => plant,
   path: "/trading",
@@ -90,6 +96,7 @@ export const plantPages = plant.addChildren([
   plantHistory,
   plantEnergy,
   plantDevices,
+  plantCommands,
   plantMessages,
   plantAlerts,
   plantTrading,

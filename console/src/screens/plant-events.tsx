@@ -3,7 +3,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { type ReactNode, useMemo } from "react";
 import { alertsInRangeQuery } from "../alerts";
 import type { components } from "../api/schema";
-import { commandsInRangeQuery } from "../devices";
+import { type Command, commandName, commandsInRangeQuery } from "../devices";
 import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import type { Range } from "../plants";
@@ -14,7 +14,6 @@ import { AlertState, CommandState } from "../ui/state";
 import { ListTable } from "../ui/table";
 
 type Alert = components["schemas"]["Alert"];
-type Command = components["schemas"]["ListedCommand"];
 
 /** The alerts and commands of a plant in a range. */
 export interface PlantEvents {
@@ -47,16 +46,11 @@ export function usePlantEvents(organizationId: string, plantId: string, range: R
         (commands.data !== undefined && commands.data.meta.nextCursor !== null),
       marks: [
         ...raised.map(({ measuredAt, message }) => mark("alert", measuredAt, message)),
-        ...issued.map((command) => mark("command", command.issuedAt, nameOf(command, texts.trading.types))),
+        ...issued.map((command) => mark("command", command.issuedAt, commandName(command, texts.trading.types))),
       ],
       error: alerts.error ?? commands.error,
     };
   }, [alerts.data, alerts.error, commands.data, commands.error, timeZone, texts, locale]);
-}
-
-/** Return what a command requests, and of which device. */
-function nameOf({ action, type, externalId }: Command, types: Record<Command["type"], string>): string {
-  return [externalId, action ?? types[type]].filter((part) => part !== null).join(": ");
 }
 
 /** The events that a chart marks, newest first: also for readers who cannot see it. */
@@ -82,7 +76,7 @@ export function EventList({ events, timeZone }: { events: PlantEvents; timeZone:
     ...events.commands.map((command) => ({
       id: command.id,
       time: command.issuedAt,
-      what: texts.history.command(nameOf(command, texts.trading.types)),
+      what: texts.history.command(commandName(command, texts.trading.types)),
       state: <CommandState status={command.status} />,
     })),
   ].sort((one, other) => Date.parse(other.time) - Date.parse(one.time));

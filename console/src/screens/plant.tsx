@@ -12,7 +12,18 @@ import { PlantState } from "../ui/state";
 import { PlantActions } from "./plant-actions";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId");
-const TABS = ["live", "history", "energy", "devices", "messages", "alerts", "trading", "credentials", "audit"] as const;
+const TABS = [
+  "live",
+  "history",
+  "energy",
+  "devices",
+  "commands",
+  "messages",
+  "alerts",
+  "trading",
+  "credentials",
+  "audit",
+] as const;
 
 /** The frame of a plant's screens: its name, state and tabs. */
 export function PlantFrame() {
@@ -23,7 +34,12 @@ export function PlantFrame() {
   const plant = useQuery({ ...plantQuery(organization.id, params.plantId), refetchInterval: 30_000 });
   // Until it can be read again, a plant stays on the screen, with what was typed and with secrets that are shown once.
   const isGone = plant.error !== null && (plant.data === undefined || isMissing(plant.error));
-  const labels = { ...texts.plant, alerts: texts.alerts.title, audit: texts.audit.title };
+  const labels = {
+    ...texts.plant,
+    commands: texts.devices.commands,
+    alerts: texts.alerts.title,
+    audit: texts.audit.title,
+  };
   return (
     <>
       <header className="plant-head">

@@ -49,6 +49,7 @@ export const plants: typeof english = {
       `Die Anlage sendet Werte von ${externalId}, das nicht registriert ist (${count} Nachrichten).`,
     command: "Befehl senden",
     commandTo: (name) => `Befehl an ${name}`,
+    noCommands: "An die Anlage und ihre Geräte wurde kein Befehl erteilt.",
     commands: "Befehle",
     search: "Name, Name in Nachrichten oder Seriennummer suchen",
     noneFound: "Kein Gerät gefunden.",

@@ -47,6 +47,7 @@ export const plants = {
       `The plant sends values of ${externalId}, which is not registered (${count} messages).`,
     command: "Send a command",
     commandTo: (name: string) => `Command to ${name}`,
+    noCommands: "No command was issued to the plant or its devices.",
     commands: "Commands",
     search: "Search name, name in messages or serial number",
     noneFound: "No device found.",
