@@ -70,18 +70,18 @@ test.each(["Barn", "1-2", "a=b", "'Barn", " =1", ""])("the text %j is written as
   expect(csvText([[text]])).toBe(`${text}\r\n`);
 });
 
-test("a chart is saved with a row for each bucket", () => {
+test("a chart is saved with a row for each bucket, also in the hour that clocks repeat", () => {
   const soc = { metric: "BAT1.soc", unit: "%", average: [50, null], min: [49.5, null], max: [51, null] };
-  const saved = columnsCsv({
+  const columns = {
     plantId: "",
-    bucket: "1 hour",
-    times: ["2026-11-01T00:00:00Z", "2026-11-01T01:00:00Z"],
+    bucket: "1 hour" as const,
+    times: ["2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z"],
     columns: [soc, { ...soc, metric: "count", unit: "" }],
-  });
-  expect(saved.split("\r\n")).toEqual([
-    "time,BAT1.soc (%) average,BAT1.soc (%) min,BAT1.soc (%) max,count average,count min,count max",
-    "2026-11-01T00:00:00Z,50,49.5,51,50,49.5,51",
-    "2026-11-01T01:00:00Z,,,,,,",
+  };
+  expect(columnsCsv(columns, "Europe/Vienna").split("\r\n")).toEqual([
+    "time,time (Europe/Vienna),BAT1.soc (%) average,BAT1.soc (%) min,BAT1.soc (%) max,count average,count min,count max",
+    "2026-10-25T00:00:00Z,2026-10-25 02:00:00,50,49.5,51,50,49.5,51",
+    "2026-10-25T01:00:00Z,2026-10-25 02:00:00,,,,,,",
     "",
   ]);
 });

@@ -1,5 +1,6 @@
 /** CSV files: of plants, as the service reads them, and of what the console shows. */
 
+import { sortableTimeIn } from "./format/times";
 import type { Columns } from "./plants";
 
 /** Return the separator of a file: what its first line has more often, commas or semicolons. */
@@ -92,15 +93,17 @@ export function complaintOf(text: string): { column: string; complaint: string }
   return end < 0 ? { column: "", complaint: text } : { column: text.slice(0, end), complaint: text.slice(end + 2) };
 }
 
-/** Return what a chart shows as CSV: a row for each bucket, its times in UTC, and three columns for each metric. */
-export function columnsCsv({ times, columns }: Columns): string {
+/** Return what a chart shows as CSV: a row for each bucket, its time in UTC and in a zone, and three columns for each metric. */
+export function columnsCsv({ times, columns }: Columns, timeZone: string): string {
+  const local = sortableTimeIn(timeZone);
   const heading = columns.flatMap(({ metric, unit }) => {
     const name = unit ? `${metric} (${unit})` : metric;
     return [`${name} average`, `${name} min`, `${name} max`];
   });
   const rows = times.map((time, at) => [
     time,
+    local(time),
     ...columns.flatMap(({ average, min, max }) => [average[at] ?? null, min[at] ?? null, max[at] ?? null]),
   ]);
-  return csvText([["time", ...heading], ...rows]);
+  return csvText([["time", `time (${timeZone})`, ...heading], ...rows]);
 }

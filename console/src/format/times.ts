@@ -60,3 +60,10 @@ export function clock(time: string, timeZone: string, locale: string): string {
   const parts = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" } as const;
   return new Intl.DateTimeFormat(locale, { timeZone, ...parts }).format(new Date(time));
 }
+
+/** Return a function of times whose results are those of a zone as spreadsheets read them in every language: `2026-11-23 09:15:02`. */
+export function sortableTimeIn(timeZone: string): (time: string) => string {
+  // Swedes write times so.
+  const format = new Intl.DateTimeFormat("sv-SE", { timeZone, dateStyle: "short", timeStyle: "medium" });
+  return (time) => format.format(new Date(time));
+}

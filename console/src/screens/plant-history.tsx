@@ -102,7 +102,7 @@ export function PlantHistoryScreen() {
           <option value="">{texts.history.automatic}</option>
         </SelectField>
         {columns.data && columns.data.times.length > 0 && (
-          <button type="button" onClick={() => saveFile(`${plantId}.csv`, columnsCsv(columns.data))}>
+          <button type="button" onClick={() => saveFile(`${plantId}.csv`, columnsCsv(columns.data, timeZone))}>
             {texts.history.save}
           </button>
         )}
