@@ -207,6 +207,8 @@ def test_every_command_of_a_plant_can_be_seen(watched: Watched, user: User, data
     commands = page.get_by_role("article").filter(has=page.get_by_role("heading", name="BAT1: stop"))
     expect(commands).to_have_count(50)
     watched.check_accessibility()
+    for time in commands.first.locator("time").all():
+        expect(time).to_have_attribute("title", re.compile(r"UTC$"))
     page.get_by_role("button", name="Show more").click()
     expect(commands).to_have_count(51)
 
@@ -277,6 +279,8 @@ def test_an_alert_is_shown_with_its_moment_and_resolved(watched: Watched, user: 
     expect(page.get_by_role("img", name="Chart of BAT1.soc over time")).to_be_visible()
     expect(page.locator(".event.alert")).to_have_count(1)
     expect(page.locator(".level")).to_have_text("Threshold 10\u00a0%")
+    for time in page.get_by_role("definition").locator("time").all():
+        expect(time).to_have_attribute("title", re.compile("UTC$"), timeout=2_000)
     watched.check_accessibility()
     page.get_by_role("button", name="Acknowledge").click()
     expect(page.get_by_role("definition").filter(has_text="Vera Viewer")).to_be_visible()

@@ -3,7 +3,6 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { type Alert, alertQuery, changeAlerts } from "../alerts";
 import { exact, number } from "../format/quantities";
-import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import { columnsQuery, type Range, useTimeZone } from "../plants";
 import { mayAct } from "../session";
@@ -11,6 +10,7 @@ import { Chart } from "../ui/chart";
 import type { Level, Mark } from "../ui/chart-overlay";
 import { Fact } from "../ui/fact";
 import { Failure } from "../ui/failure";
+import { Moment } from "../ui/moment";
 import { useNow } from "../ui/now";
 import { Section } from "../ui/section";
 import { AlertState } from "../ui/state";
@@ -65,7 +65,7 @@ function Details({ alert }: { alert: Alert }) {
   const { organization } = route.useRouteContext();
   const { slug } = organization;
   const timeZone = useTimeZone(organization.id, alert.plantId);
-  const at = (time: string) => <time dateTime={time}>{dateTime(time, timeZone, locale)}</time>;
+  const at = (time: string) => <Moment time={time} timeZone={timeZone} />;
   const { condition, threshold, ruleId, ruleName, acknowledgedAt, acknowledgedByName, resolvedAt } = alert;
   return (
     <dl className="card details">

@@ -8,6 +8,7 @@ import { type BackTest, type NewAlertRule, watchedMetrics } from "../rules";
 import { Chart } from "../ui/chart";
 import type { Level } from "../ui/chart-overlay";
 import { Failure } from "../ui/failure";
+import { Moment } from "../ui/moment";
 import { Section } from "../ui/section";
 import { ListTable } from "../ui/table";
 
@@ -123,13 +124,13 @@ function PlantBackTest({ organizationId, plantId, tested: { rule, range, result 
         {({ metric, time, value, clearedAt }) => (
           <tr key={`${metric} ${time}`}>
             <th scope="row">
-              <time dateTime={time}>{dateTime(time, timeZone, locale)}</time>
+              <Moment time={time} timeZone={timeZone} />
             </th>
             <td>{metric}</td>
             <td className="number">
               {number(value, locale)} {unitOf(metric)}
             </td>
-            <td>{clearedAt === null ? "–" : dateTime(clearedAt, timeZone, locale)}</td>
+            <td>{clearedAt === null ? "–" : <Moment time={clearedAt} timeZone={timeZone} />}</td>
           </tr>
         )}
       </ListTable>

@@ -1,12 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import type { ReactNode } from "react";
-import { dateTime } from "../format/times";
-import { useLocale, useTexts } from "../i18n";
+import { useTexts } from "../i18n";
 import { auditQuery, membersQuery } from "../people";
 import { useTimeZone } from "../plants";
 import { type AuditSearch, type AuditSubject, SUBJECTS, SUBJECTS_OF_PLANT } from "../searches/audit";
 import { Failure } from "../ui/failure";
+import { Moment } from "../ui/moment";
 import { Pager } from "../ui/pager";
 import { ListTable } from "../ui/table";
 
@@ -24,7 +24,6 @@ interface Props {
 /** Who changed what, newest first. */
 export function ChangeList({ plantId, search: { subject, page = 1 }, onSearch, children }: Props) {
   const texts = useTexts();
-  const locale = useLocale();
   const { organization, user } = route.useRouteContext();
   // Of other SuperAdmins and former members, the id is shown.
   const members = useQuery(membersQuery(organization.id, {}));
@@ -59,7 +58,7 @@ export function ChangeList({ plantId, search: { subject, page = 1 }, onSearch, c
         {(event) => (
           <tr key={event.id}>
             <td>
-              <time dateTime={event.createdAt}>{dateTime(event.createdAt, timeZone, locale)}</time>
+              <Moment time={event.createdAt} timeZone={timeZone} />
             </td>
             <th scope="row">
               <code>{event.event}</code>

@@ -1,7 +1,7 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { allCommandsQuery, type Command, commandName, commandsQuery } from "../devices";
-import { clock } from "../format/times";
+import { clock, dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import { useTimeZone } from "../plants";
 import { Age } from "../ui/age";
@@ -114,7 +114,10 @@ function Steps({ command, timeZone }: { command: Command; timeZone: string }) {
         ([status, time]) =>
           time !== null && (
             <li key={status}>
-              {texts.command[status]} <time dateTime={time}>{clock(time, timeZone, locale)}</time>
+              {texts.command[status]}{" "}
+              <time dateTime={time} title={dateTime(time, "UTC", locale)}>
+                {clock(time, timeZone, locale)}
+              </time>
             </li>
           ),
       )}

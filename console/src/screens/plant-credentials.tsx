@@ -10,6 +10,7 @@ import { Age } from "../ui/age";
 import { Confirm } from "../ui/dialog";
 import { Fact } from "../ui/fact";
 import { Failure } from "../ui/failure";
+import { Moment } from "../ui/moment";
 import { useNow } from "../ui/now";
 import { type Secrets, SecretsDialog } from "../ui/secret";
 import { Section } from "../ui/section";
@@ -45,7 +46,6 @@ function Credentials({ slug, plant, mayChange }: { slug: string; plant: Plant; m
 
 function Facts({ plant }: { plant: Plant }) {
   const texts = useTexts();
-  const locale = useLocale();
   const now = useNow(1);
   const zone = plant.effectiveTimeZone;
   const { certificateExpiresAt, certificateFingerprint, secretRotatedAt, lastAuthFailureAt } = plant;
@@ -54,7 +54,9 @@ function Facts({ plant }: { plant: Plant }) {
       <Fact name={texts.credentials.method}>{texts.credentials.methods[plant.authMethod]}</Fact>
       <Fact name={texts.credentials.lifecycle}>{texts.lifecycle[plant.lifecycleStatus]}</Fact>
       {certificateExpiresAt !== null && (
-        <Fact name={texts.credentials.expires}>{dateTime(certificateExpiresAt, zone, locale)}</Fact>
+        <Fact name={texts.credentials.expires}>
+          <Moment time={certificateExpiresAt} timeZone={zone} />
+        </Fact>
       )}
       {certificateFingerprint !== null && (
         <Fact name={texts.credentials.fingerprint}>

@@ -9,6 +9,7 @@ import { useLocale, useTexts } from "../i18n";
 import type { Range } from "../plants";
 import type { Mark } from "../ui/chart-overlay";
 import { Failure } from "../ui/failure";
+import { Moment } from "../ui/moment";
 import { Section } from "../ui/section";
 import { AlertState, CommandState } from "../ui/state";
 import { ListTable } from "../ui/table";
@@ -56,7 +57,6 @@ export function usePlantEvents(organizationId: string, plantId: string, range: R
 /** The events that a chart marks, newest first: also for readers who cannot see it. */
 export function EventList({ events, timeZone }: { events: PlantEvents; timeZone: string }) {
   const texts = useTexts();
-  const locale = useLocale();
   const { slug } = getRouteApi("/inside/o/$slug").useParams();
   const rows: { id: string; time: string; what: ReactNode; state: ReactNode }[] = [
     ...events.alerts.map(({ id, measuredAt, message, severity, status }) => ({
@@ -92,7 +92,7 @@ export function EventList({ events, timeZone }: { events: PlantEvents; timeZone:
         {({ id, time, what, state }) => (
           <tr key={id}>
             <td>
-              <time dateTime={time}>{dateTime(time, timeZone, locale)}</time>
+              <Moment time={time} timeZone={timeZone} />
             </td>
             <th scope="row" className="wrap">
               {what}

@@ -2,7 +2,6 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { type ReactNode, useMemo, useState } from "react";
 import { energy, power, sign } from "../format/quantities";
-import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import type { Range } from "../plants";
 import { HOURS } from "../searches/trading";
@@ -11,6 +10,7 @@ import { Chart } from "../ui/chart";
 import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
 import { GridPower } from "../ui/grid-power";
+import { Moment } from "../ui/moment";
 import { useNow } from "../ui/now";
 import { Section } from "../ui/section";
 import { Swatch } from "../ui/swatch";
@@ -90,7 +90,9 @@ export function SiteAdherence({ timeZone }: { timeZone: string }) {
               >
                 {data.quarters.map((quarter) => (
                   <tr key={quarter.time}>
-                    <th scope="row">{dateTime(quarter.time, timeZone, locale)}</th>
+                    <th scope="row">
+                      <Moment time={quarter.time} timeZone={timeZone} />
+                    </th>
                     <td className="number">
                       <GridPower kilowatts={quarter.orderedKw} />
                     </td>

@@ -1,8 +1,8 @@
 import { exact, number } from "../format/quantities";
-import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import type { SiteConfiguration } from "../trading";
 import { Fact } from "../ui/fact";
+import { Moment } from "../ui/moment";
 import { Section } from "../ui/section";
 
 /** What partners have set, with the limits that their commands must keep to. */
@@ -26,9 +26,13 @@ export function SitePresent({ site, timeZone }: { site: SiteConfiguration; timeZ
           {override !== null && (
             <span className="fine">
               {" "}
-              {override.expiresAt === null
-                ? texts.trading.endless
-                : `${texts.trading.until} ${dateTime(override.expiresAt, timeZone, locale)}`}
+              {override.expiresAt === null ? (
+                texts.trading.endless
+              ) : (
+                <>
+                  {texts.trading.until} <Moment time={override.expiresAt} timeZone={timeZone} />
+                </>
+              )}
             </span>
           )}
         </Fact>

@@ -9,6 +9,7 @@ import { pastQuery } from "../trading";
 import { Failure } from "../ui/failure";
 import { Field } from "../ui/fields";
 import { GridPower } from "../ui/grid-power";
+import { Moment } from "../ui/moment";
 import { useNow } from "../ui/now";
 import { Section } from "../ui/section";
 import { Table } from "../ui/table";
@@ -80,8 +81,12 @@ export function SiteSchedule({ timeZone }: { timeZone: string }) {
                 const isCurrent = begin <= moment && moment < end;
                 return (
                   <tr key={start} className={isCurrent ? "current" : undefined} aria-current={isCurrent || undefined}>
-                    <th scope="row">{dateTime(start, timeZone, locale)}</th>
-                    <td>{dateTime(new Date(end).toISOString(), timeZone, locale)}</td>
+                    <th scope="row">
+                      <Moment time={start} timeZone={timeZone} />
+                    </th>
+                    <td>
+                      <Moment time={new Date(end).toISOString()} timeZone={timeZone} />
+                    </td>
                     <td className="number">
                       <GridPower kilowatts={powerKw} />
                     </td>
