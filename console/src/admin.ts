@@ -1,7 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, apiOf, dataOf, given } from "./api/client";
 import { ApiError, errorOf } from "./api/error";
-import type { components } from "./api/schema";
+import type { components, paths } from "./api/schema";
 import type { AdminSearch } from "./searches/admin";
 
 export type Organization = components["schemas"]["ListedOrganization"];
@@ -10,6 +10,7 @@ export type SandboxPlant = components["schemas"]["SandboxPlant"];
 export type Readiness = components["schemas"]["ReadinessStatus"];
 
 const PAGE = 50;
+const READINESS = "/api/v1/health/ready" satisfies keyof paths;
 
 /** A page of all organisations, or those whose name or slug contains `q`. */
 export function organizationsQuery({ q, page }: AdminSearch) {
@@ -57,7 +58,7 @@ export function userQuery(id: string) {
 export const readinessQuery = queryOptions({
   queryKey: ["readiness"],
   queryFn: async ({ signal }): Promise<Readiness | null> => {
-    const response = await fetch("/api/v1/health/ready", { signal }).catch((error: unknown) => {
+    const response = await fetch(READINESS, { signal }).catch((error: unknown) => {
       if (signal.aborted) throw error;
       throw new ApiError(0, "UNREACHABLE", String(error), [], null);
     });

@@ -3,7 +3,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { apiOf, renewSession } from "./api/client";
 import { ApiError } from "./api/error";
-import type { components } from "./api/schema";
+import type { components, paths } from "./api/schema";
 import { type FleetPlant, type FleetSummary, fleetPlantQuery, summaryQuery } from "./fleet";
 import { placesQuery, withStates } from "./places";
 
@@ -22,6 +22,7 @@ interface Message {
   id: string;
 }
 
+const STREAM = "/api/v1/fleet/live" satisfies keyof paths;
 const EVENTS = ["summary", "plants", "gone", "alerts", "commands", "reset"];
 const LOST_AFTER = 5_000;
 const OPEN_AGAIN_AFTER = 5_000;
@@ -108,7 +109,7 @@ function streamUntil(
       const query = new URLSearchParams({ organizationId });
       const lastEventId = position();
       if (lastEventId) query.set("lastEventId", lastEventId);
-      source = new EventSource(`/api/v1/fleet/live?${query}`);
+      source = new EventSource(`${STREAM}?${query}`);
       source.onopen = () => {
         lastEventAt = Date.now();
         const id = position() ?? "";

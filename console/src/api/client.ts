@@ -13,6 +13,7 @@ const JUST_NOW = 10_000;
 const ANSWERED_WITHIN = 45_000;
 /** Under load, other tabs read what a tab stored some milliseconds later than they get a lock that it released. */
 const UNTIL_OTHERS_SEE = 100;
+const REFRESH = "/api/v1/auth/refresh" satisfies keyof paths;
 const ABOUT_ACCOUNTS = /\/api\/v1\/auth\//;
 const ABOUT_SESSIONS = /\/api\/v1\/auth\/(login|refresh|logout)$/;
 /** A logout needs a session: an access token that has expired is renewed for it, or the session would stay. */
@@ -145,7 +146,7 @@ function isRenewed(): boolean | undefined {
 }
 
 async function renew(): Promise<boolean> {
-  const response = await reach(new Request("/api/v1/auth/refresh", { method: "POST" }));
+  const response = await reach(new Request(REFRESH, { method: "POST" }));
   // Any other refusal than these says nothing about the session.
   if (!response.ok && response.status !== 400 && response.status !== 401) throw await errorOf(response);
   if (response.ok) noteSession();
