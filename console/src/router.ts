@@ -55,8 +55,17 @@ const start = createRoute({
   component: lazyRouteComponent(() => import("./screens/start"), "StartScreen"),
 });
 
+const myAccount = createRoute({
+  getParentRoute: () => inside,
+  path: "/me",
+  beforeLoad: async ({ context }) => {
+    const organization = await firstOrganization(context.queryClient, context.user);
+    throw organization ? redirect({ to: "/o/$slug/me", params: { slug: organization.slug } }) : redirect({ to: "/" });
+  },
+});
+
 export const router = createRouter({
-  routeTree: root.addChildren([login, forgot, inside.addChildren([start, adminPages, organizationPages])]),
+  routeTree: root.addChildren([login, forgot, inside.addChildren([start, myAccount, adminPages, organizationPages])]),
   basepath: "/console",
   context: { queryClient },
   defaultPreload: "intent",

@@ -19,6 +19,7 @@ PAGES = {
     "/login": "VIEWER",
     "/forgot": "VIEWER",
     "/": "VIEWER",
+    "/me": "VIEWER",
     "/admin": "SUPER_ADMIN",
     "/admin/organizations": "SUPER_ADMIN",
     "/admin/users": "SUPER_ADMIN",
