@@ -202,6 +202,7 @@ def test_a_change_whose_response_was_lost_is_not_made_twice(watched: Watched, us
         shown = page.get_by_role("dialog").get_by_label("HMAC secret").input_value()
         assert (shown == made[0]) is is_repeated
         page.get_by_role("button", name="Close").click()
+    expect(page.get_by_text(re.compile("^in (60|59) minutes$"))).to_be_visible()
 
 
 def test_a_secret_that_is_shown_once_stays_while_the_service_cannot_be_reached(

@@ -10,8 +10,19 @@ const UNITS = [
 /** Return how long ago a time was: `5 minutes ago`. A clock that differs by seconds makes no time of the future. */
 export function age(time: string, now: number, locale: string, style: "long" | "narrow" = "long"): string {
   const seconds = Math.max(0, (now - Date.parse(time)) / 1000);
-  const { unit, seconds: size } = UNITS.find((one) => seconds >= one.seconds) ?? { unit: "second", seconds: 1 };
+  const { unit, seconds: size } = unitOf(seconds);
   return new Intl.RelativeTimeFormat(locale, { numeric: "auto", style }).format(-Math.floor(seconds / size), unit);
+}
+
+/** Return in how much time something is, such as the end of a grace period: `in 5 minutes`. */
+export function until(time: number, now: number, locale: string): string {
+  const seconds = Math.max(0, (time - now) / 1000);
+  const { unit, seconds: size } = unitOf(seconds);
+  return new Intl.RelativeTimeFormat(locale).format(Math.ceil(seconds / size), unit);
+}
+
+function unitOf(seconds: number): (typeof UNITS)[number] {
+  return UNITS.find((one) => seconds >= one.seconds) ?? UNITS[3];
 }
 
 /**

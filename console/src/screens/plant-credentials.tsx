@@ -2,7 +2,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 import { apiOf, dataOf, inOrganization } from "../api/client";
-import { dateTime } from "../format/times";
+import { dateTime, until } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import { type Plant, plantQuery } from "../plants";
 import { mayAct } from "../session";
@@ -17,6 +17,9 @@ import { Section } from "../ui/section";
 import { ProvisioningPackage } from "./provisioning-package";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId");
+
+/** Milliseconds for which messages with the former secret are accepted. */
+const GRACE = 3_600_000;
 
 /** How the plant logs in, and everything that can be done to its credentials. */
 export function PlantCredentialsScreen() {
@@ -46,6 +49,7 @@ function Credentials({ slug, plant, mayChange }: { slug: string; plant: Plant; m
 
 function Facts({ plant }: { plant: Plant }) {
   const texts = useTexts();
+  const locale = useLocale();
   const now = useNow(1);
   const zone = plant.effectiveTimeZone;
   const { certificateExpiresAt, certificateFingerprint, secretRotatedAt, lastAuthFailureAt } = plant;
@@ -67,6 +71,9 @@ function Facts({ plant }: { plant: Plant }) {
         <Fact name={texts.credentials.rotated}>
           <Age time={secretRotatedAt} now={now} timeZone={zone} />
         </Fact>
+      )}
+      {secretRotatedAt !== null && now < Date.parse(secretRotatedAt) + GRACE && (
+        <Fact name={texts.credentials.formerEnds}>{until(Date.parse(secretRotatedAt) + GRACE, now, locale)}</Fact>
       )}
       <Fact name={texts.credentials.failures}>{plant.authFailureCount}</Fact>
       {lastAuthFailureAt !== null && (

@@ -67,6 +67,7 @@ export const plants: typeof english = {
     expires: "Zertifikat läuft ab",
     fingerprint: "Fingerabdruck",
     rotated: "Geheimnis gewechselt",
+    formerEnds: "Bisheriges Geheimnis wird abgelehnt",
     failures: "Gescheiterte Anmeldungen und Signaturen",
     lastFailure: "Letztes Scheitern",
     onlyAdministrators: "Administratoren können Zugangsdaten ändern.",

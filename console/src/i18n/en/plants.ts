@@ -65,6 +65,7 @@ export const plants = {
     expires: "Certificate expires",
     fingerprint: "Fingerprint",
     rotated: "Secret rotated",
+    formerEnds: "Former secret is refused",
     failures: "Failed logins and signatures",
     lastFailure: "Last failure",
     onlyAdministrators: "Administrators can change credentials.",
