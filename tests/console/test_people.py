@@ -191,3 +191,25 @@ def test_own_name_password_and_notifications_are_changed(watched: Watched, admin
     password.get_by_label("Current password").fill(PASSWORD)
     password.get_by_role("button", name="Change the password").click()
     expect(password.get_by_text("Saved")).to_be_visible()
+
+
+def test_quiet_hours_are_set_and_removed(watched: Watched, administrator: ConsoleUser) -> None:
+    page = watched.page
+    page.goto(f"/console/o/{administrator.slugs[0]}/me")
+    hours = page.get_by_role("region", name="Quiet hours")
+    hours.get_by_label("From").fill("22:00")
+    hours.get_by_label("To", exact=True).fill("07:30")
+    hours.get_by_label("Time zone").fill("Europe/Wien")
+    watched.allowed.append("status of 400")
+    hours.get_by_role("button", name="Save").click()
+    expect(hours.get_by_role("alert")).to_contain_text("timeZone")
+    hours.get_by_label("Time zone").fill("Europe/Vienna")
+    hours.get_by_role("button", name="Save").click()
+    expect(hours).to_contain_text("wait until the hours end: Information, Warning, Critical.")
+    expect(hours.get_by_role("button", name="Remove the quiet hours")).to_be_visible()
+    watched.check_accessibility()
+    page.reload()
+    expect(hours.get_by_label("To", exact=True)).to_have_value("07:30")
+    expect(hours.get_by_label("Time zone")).to_have_value("Europe/Vienna")
+    hours.get_by_role("button", name="Remove the quiet hours").click()
+    expect(hours.get_by_label("From")).to_have_value("")

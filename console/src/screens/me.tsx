@@ -16,6 +16,7 @@ import { useNow } from "../ui/now";
 import { Saved } from "../ui/saved";
 import { Section } from "../ui/section";
 import { Table } from "../ui/table";
+import { QuietHours } from "./quiet-hours";
 
 const route = getRouteApi("/inside/o/$slug/me");
 const CHANNELS = ["email", "push", "sms"] as const;
@@ -30,6 +31,7 @@ export function MeScreen() {
       <Profile />
       <Password />
       <Notifications />
+      <QuietHours />
       <Sessions />
     </>
   );

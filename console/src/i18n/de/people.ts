@@ -65,6 +65,10 @@ export const people: typeof english = {
     channels: { email: "E-Mail", push: "Push", sms: "SMS" },
     test: "Test senden",
     testSent: "Eine Testnachricht ist unterwegs.",
+    quietHours: "Ruhezeiten",
+    quietHelp: (severities) =>
+      `In diesen Stunden jedes Tages warten Benachrichtigungen dieser Schweren, bis die Stunden enden: ${severities}.`,
+    noQuietHours: "Ruhezeiten entfernen",
     sessions: "Sitzungen",
     browser: "Browser",
     unknownBrowser: "Unbekannt",

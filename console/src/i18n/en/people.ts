@@ -57,6 +57,10 @@ export const people = {
     channels: { email: "E-mail", push: "Push", sms: "SMS" },
     test: "Send a test",
     testSent: "A test message is on its way.",
+    quietHours: "Quiet hours",
+    quietHelp: (severities: string) =>
+      `In these hours of each day, notifications of these severities wait until the hours end: ${severities}.`,
+    noQuietHours: "Remove the quiet hours",
     sessions: "Sessions",
     browser: "Browser",
     unknownBrowser: "Unknown",
