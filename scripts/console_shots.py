@@ -133,7 +133,7 @@ def log_in(page: Page, stack: RunningStack) -> None:
 
 def add_content(stack: RunningStack, plant_id: str) -> Shown:
     """Add a group, a partner's key and alert rules, and wait until one of the rules has raised an alert."""
-    with httpx.Client(base_url=f"{stack.base_url}/api/v1") as http:
+    with httpx.Client(base_url=f"{stack.base_url}/api/v1", timeout=60) as http:
         login = http.post("/auth/login", json={"email": stack.admin_email, "password": stack.admin_password}).json()
         http.headers["authorization"] = f"Bearer {login['access_token']}"
         [organization] = http.get("/organizations").json()["data"]

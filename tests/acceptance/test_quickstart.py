@@ -16,8 +16,10 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,28 +91,17 @@ def quickstart() -> Iterator[Quickstart]:
     }
     environment |= {f"GRIDFLEET_{name.upper()}": str(port) for name, port in free_port_settings().items()}
     copy_checkout(folder)
-    first = "".join(commands for terminal, commands in blocks() if terminal == "1")
-    others = "".join(commands for terminal, commands in blocks() if terminal == "2")
     log = folder / "terminal-1.log"
-    with log.open("wb") as output:
-        service = subprocess.Popen(
-            ["bash", "-ec", first],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            process_group=0,
-        )
+    service = _start("1", folder, environment)
     try:
-        deadline = time.monotonic() + 600
-        while "Gridfleet is ready" not in log.read_text():
-            assert service.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.2)
+        _wait_until(lambda: "Gridfleet is ready" in log.read_text(), service, log)
+        plants = _start("2", folder, environment)
+        _wait_until(partial(_have_reported, folder / "fleet.jsonl", datetime.now(UTC)), plants, folder / "terminal-2.log")
+        os.killpg(plants.pid, signal.SIGINT)  # Ctrl-C, so that the ledger does not grow
+        assert plants.wait(60) == 0, (folder / "terminal-2.log").read_text()
         done = subprocess.run(
             ["bash", "-e"],
-            input=others,
+            input=commands_of("3"),
             cwd=folder,
             env=environment,
             stdout=subprocess.PIPE,
@@ -127,6 +118,43 @@ def quickstart() -> Iterator[Quickstart]:
         _end_everything(folder)
         service.wait(10)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def commands_of(terminal: str) -> str:
+    """Return what the quickstart enters in a terminal."""
+    return "".join(commands for one, commands in blocks() if one == terminal)
+
+
+def _start(terminal: str, folder: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Run the commands of a terminal in a process group of their own. What they print is in a file named after it."""
+    with (folder / f"terminal-{terminal}.log").open("wb") as output:
+        return subprocess.Popen(
+            ["bash", "-ec", commands_of(terminal)],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        )
+
+
+def _wait_until(is_done: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait up to ten minutes, as long as the process runs."""
+    deadline = time.monotonic() + 600
+    while not is_done():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.2)
+
+
+def _have_reported(ledger: Path, start: datetime) -> bool:
+    """Return whether the ledger contains 25 snapshots that were measured after `start`: five of each plant."""
+    if not ledger.exists():
+        return False
+    lines = [json.loads(line) for line in ledger.read_text().rpartition("\n")[0].splitlines()]
+    times = [line["time"] for line in lines if line["kind"] == "snapshot"]
+    return sum(datetime.fromisoformat(one) > start for one in times[-100:]) >= 25
 
 
 def _end_everything(folder: Path) -> None:
