@@ -15,7 +15,8 @@ MIGRATIONS = SOURCE / "kernel" / "db" / "migrations" / "versions"
 ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "alerts/store": (
         "ingest raises alerts about what verified plants reported; resolved ones are deleted after their time",
-        "newest_times plant_names insert resolve_by_itself changes moved_plants follow_plant end_move delete_resolved",
+        "newest_times plant_names hold_sources insert resolve_by_itself changes moved_plants follow_plant end_move"
+        " delete_resolved",
     ),
     "alerts/retention": ("resolved alerts of all organisations are deleted after their time", "delete_resolved"),
     "alerts/states/store": (
