@@ -10,6 +10,10 @@ export type Channel = components["schemas"]["Channel"];
 
 export const ROLES: readonly Role[] = ["VIEWER", "OPERATOR", "ORG_ADMIN"];
 const MOST = 100;
+const PAGE = 20;
+
+/** The key of every page of the user's deliveries. */
+export const OWN_DELIVERIES = ["own-deliveries"] as const;
 
 /** A page of the members of an organisation whose name or address contains `q`. */
 export function membersQuery(organizationId: string, { q, page }: ListSearch) {
@@ -75,3 +79,14 @@ export const preferencesQuery = queryOptions({
   queryKey: ["notification-preferences"],
   queryFn: ({ signal }) => dataOf(api.GET("/api/v1/notifications/preferences", { signal })),
 });
+
+/** A page of the notifications to the user, newest first. */
+export function ownDeliveriesQuery(page: number) {
+  const query = { page, limit: PAGE };
+  return queryOptions({
+    queryKey: [...OWN_DELIVERIES, query],
+    queryFn: ({ signal }) => dataOf(api.GET("/api/v1/notifications/deliveries", { params: { query }, signal })),
+    placeholderData: keepPreviousData,
+    refetchInterval: 15_000,
+  });
+}

@@ -213,3 +213,65 @@ def test_quiet_hours_are_set_and_removed(watched: Watched, administrator: Consol
     expect(hours.get_by_label("Time zone")).to_have_value("Europe/Vienna")
     hours.get_by_role("button", name="Remove the quiet hours").click()
     expect(hours.get_by_label("From")).to_have_value("")
+
+
+def test_own_deliveries_are_listed_with_the_reason_of_a_failure(
+    watched: Watched, administrator: ConsoleUser, database_url: str
+) -> None:
+    page = watched.page
+    page.goto(f"/console/o/{administrator.slugs[0]}/me")
+    sent = page.get_by_role("region", name="Sent notifications")
+    expect(sent).to_contain_text("Nothing was sent to you yet.")
+    page.get_by_role("row").filter(has_text="E-mail").get_by_role("button", name="Send a test").click()
+    test = sent.get_by_role("row").filter(has_text="Test message")
+    # No process sends it in this test.
+    expect(test).to_contain_text("Waits")
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "UPDATE notification_log SET status = 'FAILED', due_at = NULL, error = 'mailbox unavailable'"
+            " WHERE address = %s",
+            (administrator.email,),
+        )
+        db.execute(
+            "INSERT INTO notification_log (id, user_id, channel, address, subject, body, created_at)"
+            " SELECT gen_random_uuid(), id, 'PUSH', 'x', format('Older %%s', n), '', now() - n * interval '1 minute'"
+            " FROM user_account, generate_series(1, 25) n WHERE email = %s",
+            (administrator.email,),
+        )
+    page.reload()
+    expect(test).to_contain_text("E-mail")
+    expect(test).to_contain_text("Failed")
+    expect(test).to_contain_text("mailbox unavailable")
+    expect(test).to_contain_text("UTC")
+    watched.check_accessibility()
+    sent.get_by_role("button", name="Older").click()
+    expect(sent.get_by_role("rowheader").last).to_have_text("Older 25")
+    page.set_viewport_size({"width": 390, "height": 800})
+    watched.check_width(390)
+
+
+def test_a_phone_number_is_stored_for_text_messages(watched: Watched, administrator: ConsoleUser) -> None:
+    page = watched.page
+    page.goto(f"/console/o/{administrator.slugs[0]}/me")
+    notifications = page.get_by_role("region", name="Notifications", exact=True)
+    test = notifications.get_by_role("row").filter(has_text="SMS").get_by_role("button", name="Send a test")
+    watched.allowed.append("status of 400")
+    test.click()
+    expect(notifications.get_by_role("alert")).to_contain_text("phone number")
+    phone = page.get_by_role("region", name="Text messages")
+    phone.get_by_label("New phone number").fill("0123")
+    phone.get_by_role("button", name="Save").click()
+    expect(phone.get_by_role("alert")).to_contain_text("must be an international number")
+    watched.check_accessibility()
+    phone.get_by_label("New phone number").fill("+420 123-456 789")
+    phone.get_by_role("button", name="Save").click()
+    expect(phone.get_by_role("status")).to_have_text("Saved")
+    expect(phone.get_by_label("New phone number")).to_have_value("")
+    test.click()
+    expect(notifications.get_by_text("A test message is on its way.")).to_be_visible()
+    sent = page.get_by_role("region", name="Sent notifications")
+    expect(sent.get_by_role("row").filter(has_text="SMS")).to_have_count(1)
+    phone.get_by_role("button", name="Remove the number").click()
+    expect(phone.get_by_role("status")).to_have_text("Saved")
+    test.click()
+    expect(notifications.get_by_role("alert")).to_contain_text("phone number")

@@ -4,7 +4,7 @@ import { useState } from "react";
 import { api, dataOf } from "../api/client";
 import type { components } from "../api/schema";
 import { useTexts } from "../i18n";
-import { type Channel, preferencesQuery, sessionsQuery } from "../people";
+import { type Channel, OWN_DELIVERIES, preferencesQuery, sessionsQuery } from "../people";
 import { sessionQuery } from "../session";
 import { SEVERITIES } from "../severities";
 import { Age } from "../ui/age";
@@ -16,6 +16,8 @@ import { useNow } from "../ui/now";
 import { Saved } from "../ui/saved";
 import { Section } from "../ui/section";
 import { Table } from "../ui/table";
+import { OwnDeliveries } from "./own-deliveries";
+import { PhoneNumber } from "./phone-number";
 import { QuietHours } from "./quiet-hours";
 
 const route = getRouteApi("/inside/o/$slug/me");
@@ -31,7 +33,9 @@ export function MeScreen() {
       <Profile />
       <Password />
       <Notifications />
+      <PhoneNumber />
       <QuietHours />
+      <OwnDeliveries />
       <Sessions />
     </>
   );
@@ -123,7 +127,10 @@ function Notifications() {
   const [tested, setTested] = useState<Channel | null>(null);
   const test = useMutation({
     mutationFn: (channel: Channel) => dataOf(api.POST("/api/v1/notifications/test", { body: { channel } })),
-    onSuccess: (_, channel) => setTested(channel),
+    onSuccess: (_, channel) => {
+      setTested(channel);
+      return queryClient.invalidateQueries({ queryKey: OWN_DELIVERIES });
+    },
   });
   if (preferences.data === undefined) return <Failure error={preferences.error} />;
   const wanted = { ...preferences.data, ...chosen };

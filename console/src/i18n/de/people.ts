@@ -65,10 +65,18 @@ export const people: typeof english = {
     channels: { email: "E-Mail", push: "Push", sms: "SMS" },
     test: "Test senden",
     testSent: "Eine Testnachricht ist unterwegs.",
+    phone: "Textnachrichten",
+    phoneHelp:
+      "Textnachrichten (SMS) gehen an eine Nummer; ohne sie kann keine gesendet werden, auch kein Test. Der Dienst gibt die gespeicherte Nummer nicht zurück, deshalb kann diese Seite sie nicht zeigen.",
+    phoneNumber: "Neue Telefonnummer, mit der Vorwahl des Landes",
+    noPhone: "Nummer entfernen",
     quietHours: "Ruhezeiten",
     quietHelp: (severities) =>
       `In diesen Stunden jedes Tages warten Benachrichtigungen dieser Schweren, bis die Stunden enden: ${severities}.`,
     noQuietHours: "Ruhezeiten entfernen",
+    deliveries: "Gesendete Benachrichtigungen",
+    deliveriesHelp: "Benachrichtigungen an Sie aus den letzten 90 Tagen, die neuesten zuerst.",
+    noDeliveries: "Noch wurde Ihnen nichts gesendet. Ein Test zeigt, ob Nachrichten ankommen.",
     sessions: "Sitzungen",
     browser: "Browser",
     unknownBrowser: "Unbekannt",

@@ -57,10 +57,18 @@ export const people = {
     channels: { email: "E-mail", push: "Push", sms: "SMS" },
     test: "Send a test",
     testSent: "A test message is on its way.",
+    phone: "Text messages",
+    phoneHelp:
+      "Text messages (SMS) are sent to one number; without it none can be sent, nor a test. The service does not return the stored number, so this page cannot show it.",
+    phoneNumber: "New phone number, with the code of the country",
+    noPhone: "Remove the number",
     quietHours: "Quiet hours",
     quietHelp: (severities: string) =>
       `In these hours of each day, notifications of these severities wait until the hours end: ${severities}.`,
     noQuietHours: "Remove the quiet hours",
+    deliveries: "Sent notifications",
+    deliveriesHelp: "Notifications to you of the last 90 days, newest first.",
+    noDeliveries: "Nothing was sent to you yet. A test shows whether messages arrive.",
     sessions: "Sessions",
     browser: "Browser",
     unknownBrowser: "Unknown",
