@@ -1,4 +1,4 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { cacheQuery, type Organization } from "../admin";
 import { api, dataOf } from "../api/client";
@@ -19,11 +19,8 @@ export function CacheScreen() {
   const { data, error } = useQuery(cacheQuery);
   const [isFlushing, setIsFlushing] = useState(false);
   const reload = () => queryClient.invalidateQueries(cacheQuery);
-  const flush = useMutation({
-    mutationFn: ({ id }: Organization) =>
-      dataOf(api.DELETE("/api/v1/admin/cache/flush/{orgId}", { params: { path: { orgId: id } } })),
-    onSuccess: reload,
-  });
+  const [flushing, setFlushing] = useState<Organization | null>(null);
+  const [flushed, setFlushed] = useState<Organization | null>(null);
   return (
     <>
       <PageHead title={texts.admin.cache} of="Gridfleet" />
@@ -46,11 +43,10 @@ export function CacheScreen() {
         </button>
       </div>
       <Section title={texts.admin.flushOrganization}>
-        <Failure error={flush.error} />
-        <output>{flush.isSuccess && texts.admin.flushedFor(flush.variables.name)}</output>
+        <output>{flushed !== null && texts.admin.flushedFor(flushed.name)}</output>
         <OrganizationFinder>
           {(organization) => (
-            <button type="button" onClick={() => flush.mutate(organization)} disabled={flush.isPending}>
+            <button type="button" onClick={() => setFlushing(organization)}>
               {texts.admin.flush}
               <span className="hidden">{texts.admin.ofNamed(organization.name)}</span>
             </button>
@@ -68,6 +64,21 @@ export function CacheScreen() {
             await reload();
           }}
           onClose={() => setIsFlushing(false)}
+        />
+      )}
+      {flushing !== null && (
+        <Confirm
+          title={texts.admin.flushTitleOf(flushing.name)}
+          consequence={texts.admin.flushConsequenceOf(flushing.name)}
+          name={flushing.name}
+          action={texts.admin.flush}
+          run={async () => {
+            const params = { path: { orgId: flushing.id } };
+            await dataOf(api.DELETE("/api/v1/admin/cache/flush/{orgId}", { params }));
+            setFlushed(flushing);
+            await reload();
+          }}
+          onClose={() => setFlushing(null)}
         />
       )}
     </>

@@ -3,7 +3,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, dataOf, inOrganization } from "../api/client";
 import { useTexts } from "../i18n";
-import { invitationsQuery, type Member, membersQuery, ROLES } from "../people";
+import { type Invitation, invitationsQuery, type Member, membersQuery, ROLES } from "../people";
 import type { Role } from "../session";
 import { Age } from "../ui/age";
 import { useChoice } from "../ui/choice";
@@ -148,10 +148,7 @@ function Invitations() {
       dataOf(api.POST("/api/v1/invitations", { params: { header }, body })),
     onSuccess: reload,
   });
-  const revoke = useMutation({
-    mutationFn: (id: string) => dataOf(api.DELETE("/api/v1/invitations/{id}", { params: { header, path: { id } } })),
-    onSettled: reload,
-  });
+  const [revoking, setRevoking] = useState<Invitation | null>(null);
   return (
     <Section title={texts.people.invitations}>
       <Form
@@ -177,7 +174,7 @@ function Invitations() {
           {texts.people.invite}
         </button>
       </Form>
-      <Failure error={invitations.error ?? invite.error ?? revoke.error} />
+      <Failure error={invitations.error ?? invite.error} />
       <ListTable
         rows={invitations.data?.data}
         headings={[
@@ -188,17 +185,17 @@ function Invitations() {
           { label: texts.people.revoke, kind: "hidden" },
         ]}
       >
-        {({ id, email, role, status, createdAt }) => (
-          <tr key={id}>
-            <th scope="row">{email}</th>
-            <td>{texts.role[role]}</td>
-            <td>{texts.people.statuses[status]}</td>
+        {(invitation) => (
+          <tr key={invitation.id}>
+            <th scope="row">{invitation.email}</th>
+            <td>{texts.role[invitation.role]}</td>
+            <td>{texts.people.statuses[invitation.status]}</td>
             <td>
-              <Age time={createdAt} now={now} timeZone="UTC" />
+              <Age time={invitation.createdAt} now={now} timeZone="UTC" />
             </td>
             <td className="number">
-              {status === "PENDING" && (
-                <button type="button" onClick={() => revoke.mutate(id)} disabled={revoke.isPending}>
+              {invitation.status === "PENDING" && (
+                <button type="button" onClick={() => setRevoking(invitation)}>
                   {texts.people.revoke}
                 </button>
               )}
@@ -207,6 +204,19 @@ function Invitations() {
         )}
       </ListTable>
       <Pager meta={invitations.data?.meta} onPage={setPage} />
+      {revoking !== null && (
+        <Confirm
+          title={texts.people.revokeTitle(revoking.email)}
+          consequence={texts.people.revokeConsequence(organization.name)}
+          name={revoking.email}
+          action={texts.people.revoke}
+          run={async () => {
+            const params = { header, path: { id: revoking.id } };
+            await dataOf(api.DELETE("/api/v1/invitations/{id}", { params })).finally(reload);
+          }}
+          onClose={() => setRevoking(null)}
+        />
+      )}
     </Section>
   );
 }

@@ -58,6 +58,9 @@ export const admin: typeof english = {
     flushTitle: "Cache leeren?",
     flushConsequence:
       "Die Antworten an alle Organisationen werden gelöscht. Die nächsten Anfragen dauern länger, bis sie neu berechnet sind. Zähler und Ratenbegrenzungen bleiben.",
+    flushTitleOf: (name) => `Cache von ${name} leeren?`,
+    flushConsequenceOf: (name) =>
+      `Die Antworten an ${name} werden gelöscht. Die nächsten Anfragen dauern länger, bis sie neu berechnet sind. Andere Organisationen sind nicht betroffen.`,
     flushOrganization: "Antworten an eine Organisation",
     flushedFor: (name) => `Die Antworten an ${name} sind gelöscht.`,
     ofNamed: (name) => ` von ${name}`,

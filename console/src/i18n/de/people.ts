@@ -17,6 +17,9 @@ export const people: typeof english = {
     invite: "Einladen",
     invited: "Eingeladen",
     revoke: "Zurückziehen",
+    revokeTitle: (email) => `Einladung von ${email} zurückziehen?`,
+    revokeConsequence: (organization) =>
+      `Der Link in der Mail endet sofort: Er führt nicht mehr zu ${organization}. Sie können die Person erneut einladen.`,
     statuses: { PENDING: "Offen", ACCEPTED: "Angenommen", EXPIRED: "Abgelaufen", REVOKED: "Zurückgezogen" },
   },
   audit: {

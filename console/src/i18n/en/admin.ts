@@ -51,6 +51,9 @@ export const admin = {
     flushTitle: "Empty the cache?",
     flushConsequence:
       "The responses to all organisations are deleted. The next requests are slower until they are computed again. Counters and rate limits stay.",
+    flushTitleOf: (name: string) => `Empty the cache of ${name}?`,
+    flushConsequenceOf: (name: string) =>
+      `The responses to ${name} are deleted. Its next requests are slower until they are computed again. Other organisations are not affected.`,
     flushOrganization: "Responses to one organisation",
     flushedFor: (name: string) => `The responses to ${name} are deleted.`,
     ofNamed: (name: string) => ` of ${name}`,

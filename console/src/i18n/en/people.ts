@@ -15,6 +15,9 @@ export const people = {
     invite: "Invite",
     invited: "Invited",
     revoke: "Revoke",
+    revokeTitle: (email: string) => `Revoke the invitation of ${email}?`,
+    revokeConsequence: (organization: string) =>
+      `The link in the mail ends at once: it no longer leads into ${organization}. You can invite the person again.`,
     statuses: { PENDING: "Open", ACCEPTED: "Accepted", EXPIRED: "Expired", REVOKED: "Revoked" },
   },
   audit: {
