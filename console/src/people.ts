@@ -1,7 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { api, apiOf, dataOf, given, inOrganization } from "./api/client";
 import type { components } from "./api/schema";
-import type { AuditSubject } from "./searches/audit";
+import type { AuditSearch } from "./searches/audit";
 import type { ListSearch } from "./searches/list";
 import type { Role } from "./session";
 
@@ -36,6 +36,28 @@ export function membersQuery(organizationId: string, { q, page }: ListSearch) {
   });
 }
 
+/** All members of an organisation, by name. */
+export function allMembersQuery(organizationId: string) {
+  return queryOptions({
+    queryKey: [organizationId, "members", "all"],
+    queryFn: async ({ signal }) => {
+      const members: Member[] = [];
+      for (let page = 1, last = 1; page <= last; page++) {
+        const params = {
+          header: inOrganization(organizationId),
+          path: { orgId: organizationId },
+          query: { page, limit: MOST },
+        };
+        const { data, meta } = await dataOf(api.GET("/api/v1/organizations/{orgId}/members", { params, signal }));
+        members.push(...data);
+        last = meta.totalPages;
+      }
+      return members.sort((a, b) => a.user.name.localeCompare(b.user.name));
+    },
+    staleTime: 60_000,
+  });
+}
+
 /** A page of the invitations of an organisation, newest first. */
 export function invitationsQuery(organizationId: string, page: number) {
   return queryOptions({
@@ -54,11 +76,10 @@ export function invitationsQuery(organizationId: string, page: number) {
 /** A page of what was changed of a plant, or in an organisation, newest first. */
 export function auditQuery(
   organizationId: string,
-  subjectType: AuditSubject | undefined,
-  page: number,
+  { subject: subjectType, actor: actorId, page }: AuditSearch,
   plantId: string | undefined,
 ) {
-  const query = { page, limit: 50, ...given({ subjectType, plantId }) };
+  const query = { page: page ?? 1, limit: 50, ...given({ subjectType, actorId, plantId }) };
   return queryOptions({
     queryKey: [organizationId, "audit", query],
     queryFn: ({ signal }) =>

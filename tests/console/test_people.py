@@ -1,6 +1,7 @@
 """Members, invitations, the log of changes, and the user's own account."""
 
 from collections.abc import Callable
+from uuid import UUID
 
 import httpx
 import psycopg
@@ -60,8 +61,9 @@ def test_a_person_is_invited_and_the_invitation_revoked(watched: Watched, admini
     expect(page.get_by_role("row").filter(has_text="invitation.revoked")).to_have_count(1)
 
 
-def test_members_beyond_a_page_are_reached(watched: Watched, administrator: ConsoleUser, database_url: str) -> None:
-    ids = [new_id() for _ in range(110)]
+def add_members(database_url: str, slug: str, count: int) -> list[UUID]:
+    """Add members named "Member 000" and so on to an organisation. Returns the ids of the users."""
+    ids = [new_id() for _ in range(count)]
     with psycopg.connect(database_url) as db, db.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO user_account (id, email, name, password_hash) VALUES (%s, %s, %s, %s)",
@@ -70,8 +72,48 @@ def test_members_beyond_a_page_are_reached(watched: Watched, administrator: Cons
         cursor.executemany(
             "INSERT INTO membership (id, organization_id, user_id, role)"
             " SELECT %s, id, %s, 'VIEWER' FROM organization WHERE slug = %s",
-            [(new_id(), user_id, administrator.slugs[0]) for user_id in ids],
+            [(new_id(), user_id, slug) for user_id in ids],
         )
+    return ids
+
+
+def test_changes_are_filtered_by_who_made_them(watched: Watched, administrator: ConsoleUser, database_url: str) -> None:
+    page, slug = watched.page, administrator.slugs[0]
+    members, program = add_members(database_url, slug, 110), new_id()
+    with psycopg.connect(database_url) as db:
+        for event, actor_type, actor in (
+            ("plant.updated", "USER", members[0]),
+            ("plant.deleted", "USER", members[109]),
+            ("command.issued", "API_KEY", program),
+        ):
+            db.execute(
+                "INSERT INTO audit_event (id, event, organization_id, actor_type, actor_id, created_at)"
+                " SELECT %s, %s, id, %s, %s, now() FROM organization WHERE slug = %s",
+                (new_id(), event, actor_type, str(actor), slug),
+            )
+    page.goto(f"/console/o/{slug}/audit")
+    events = page.get_by_role("rowheader")
+    expect(events).to_have_count(4)
+    page.get_by_role("link", name="Show only changes by Member 109").click()
+    expect(events).to_have_text(["plant.deleted"])
+    expect(page.get_by_role("combobox", name="By")).to_have_value(str(members[109]))
+    page.reload()
+    expect(events).to_have_text(["plant.deleted"])
+    watched.check_accessibility()
+    page.get_by_role("combobox", name="By").select_option("Member 000")
+    expect(events).to_have_text(["plant.updated"])
+    page.get_by_role("combobox", name="By").select_option("All")
+    # A key is no member, and can be chosen by its event alone.
+    page.get_by_role("link", name=f"Show only changes by {program}").click()
+    expect(events).to_have_text(["command.issued"])
+    expect(page.get_by_role("combobox", name="By")).to_have_value(str(program))
+    page.set_viewport_size({"width": 390, "height": 800})
+    watched.check_width(390)
+    watched.check_accessibility()
+
+
+def test_members_beyond_a_page_are_reached(watched: Watched, administrator: ConsoleUser, database_url: str) -> None:
+    add_members(database_url, administrator.slugs[0], 110)
     page = watched.page
     open_screen(page, "People", "People")
     members = page.get_by_role("region", name="Members")
@@ -241,8 +283,7 @@ def test_own_deliveries_are_listed_with_the_reason_of_a_failure(
     expect(test).to_contain_text("Waits")
     with psycopg.connect(database_url) as db:
         db.execute(
-            "UPDATE notification_log SET status = 'FAILED', due_at = NULL, error = 'mailbox unavailable'"
-            " WHERE address = %s",
+            "UPDATE notification_log SET status = 'FAILED', due_at = NULL, error = 'mailbox unavailable' WHERE address = %s",
             (administrator.email,),
         )
         db.execute(

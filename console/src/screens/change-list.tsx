@@ -1,11 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
-import { getRouteApi } from "@tanstack/react-router";
+import { getRouteApi, Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { useTexts } from "../i18n";
-import { auditQuery, membersQuery } from "../people";
+import { allMembersQuery, auditQuery } from "../people";
 import { useTimeZone } from "../plants";
-import { type AuditSearch, type AuditSubject, SUBJECTS, SUBJECTS_OF_PLANT } from "../searches/audit";
+import { type AuditSearch, SUBJECTS, SUBJECTS_OF_PLANT } from "../searches/audit";
 import { Failure } from "../ui/failure";
+import { FilterField } from "../ui/fields";
 import { Moment } from "../ui/moment";
 import { Pager } from "../ui/pager";
 import { ListTable } from "../ui/table";
@@ -22,31 +23,34 @@ interface Props {
 }
 
 /** Who changed what, newest first. */
-export function ChangeList({ plantId, search: { subject, page = 1 }, onSearch, children }: Props) {
+export function ChangeList({ plantId, search, onSearch, children }: Props) {
   const texts = useTexts();
   const { organization, user } = route.useRouteContext();
-  // Of other SuperAdmins and former members, the id is shown.
-  const members = useQuery(membersQuery(organization.id, {}));
-  const nameOf = (id: string | null) =>
-    id === user.id ? user.name : (members.data?.data.find(({ userId }) => userId === id)?.user.name ?? id);
+  const members = useQuery(allMembersQuery(organization.id));
+  const names = new Map(members.data?.map(({ userId, user: { name } }) => [userId, name]));
+  names.set(user.id, user.name);
+  // Of other SuperAdmins and former members, of keys and plants, the id is shown.
+  if (search.actor !== undefined && !names.has(search.actor)) names.set(search.actor, search.actor);
   const timeZone = useTimeZone(organization.id, plantId);
-  const events = useQuery(auditQuery(organization.id, subject, page, plantId));
+  const events = useQuery(auditQuery(organization.id, search, plantId));
   return (
     <>
       <div className="toolbar">
         {children}
-        <select
-          aria-label={texts.audit.subject}
-          value={subject ?? ""}
-          onChange={(event) => onSearch({ subject: (event.target.value || undefined) as AuditSubject })}
-        >
-          <option value="">{texts.audit.all}</option>
-          {(plantId === undefined ? SUBJECTS : SUBJECTS_OF_PLANT).map((one) => (
-            <option key={one} value={one}>
-              {texts.audit.subjects[one]}
-            </option>
-          ))}
-        </select>
+        <FilterField
+          label={texts.audit.subject}
+          values={plantId === undefined ? SUBJECTS : SUBJECTS_OF_PLANT}
+          labels={texts.audit.subjects}
+          value={search.subject}
+          onChoose={(subject) => onSearch({ actor: search.actor, subject })}
+        />
+        <FilterField
+          label={texts.audit.actor}
+          values={[...names.keys()]}
+          labels={Object.fromEntries(names)}
+          value={search.actor}
+          onChoose={(actor) => onSearch({ subject: search.subject, actor })}
+        />
       </div>
       <Failure error={events.error} />
       {events.data?.meta.total === 0 && <p className="fine">{texts.audit.none}</p>}
@@ -73,13 +77,22 @@ export function ChangeList({ plantId, search: { subject, page = 1 }, onSearch, c
             </td>
             <td>
               {texts.audit.actors[event.actorType as keyof typeof texts.audit.actors] ?? event.actorType}
-              <span className="fine">{nameOf(event.actorId)}</span>
+              {event.actorId !== null && (
+                <Link
+                  to="."
+                  search={{ subject: search.subject, actor: event.actorId }}
+                  className="fine"
+                  aria-label={texts.audit.only(names.get(event.actorId) ?? event.actorId)}
+                >
+                  {names.get(event.actorId) ?? event.actorId}
+                </Link>
+              )}
               <span className="fine">{event.ip}</span>
             </td>
           </tr>
         )}
       </ListTable>
-      <Pager meta={events.data?.meta} onPage={(next) => onSearch({ subject, page: next })} />
+      <Pager meta={events.data?.meta} onPage={(next) => onSearch({ ...search, page: next })} />
     </>
   );
 }

@@ -1,5 +1,5 @@
 import type { components } from "../api/schema";
-import { pageOf } from "./values";
+import { idOf, pageOf } from "./values";
 
 export type AuditSubject = components["schemas"]["SubjectType"];
 
@@ -25,14 +25,17 @@ export const SUBJECTS_OF_PLANT: readonly AuditSubject[] = ["PLANT", "SUB_DEVICE"
 
 export interface AuditSearch {
   subject?: AuditSubject | undefined;
+  /** Id of a user, key or plant. */
+  actor?: string | undefined;
   /** From 1. */
   page?: number | undefined;
 }
 
 /** Return what of a link the page understands. */
-export function auditSearch({ subject, page }: Record<string, unknown>): AuditSearch {
+export function auditSearch({ subject, actor, page }: Record<string, unknown>): AuditSearch {
   return {
     subject: SUBJECTS.find((one) => one === subject),
+    actor: idOf(actor),
     page: pageOf(page),
   };
 }

@@ -1,5 +1,5 @@
 import { type ListSearch, listSearch } from "./list";
-import { numberOf } from "./values";
+import { idOf, numberOf } from "./values";
 
 /** What the URL says about the page; the list is that of the devices. */
 export interface NewPlantSearch extends ListSearch {
@@ -10,8 +10,9 @@ export interface NewPlantSearch extends ListSearch {
 }
 
 /** Return the step of the page; the first one for a link without a plant. */
-export function newPlantSearch({ plant, step, ...list }: Record<string, unknown>): NewPlantSearch {
-  if (typeof plant !== "string" || !/^[0-9a-f-]{36}$/.test(plant)) return { plant: undefined, step: undefined };
+export function newPlantSearch({ plant: id, step, ...list }: Record<string, unknown>): NewPlantSearch {
+  const plant = idOf(id);
+  if (plant === undefined) return { plant, step: undefined };
   const shown = numberOf(step);
   return { plant, step: shown === 3 || shown === 4 ? shown : 2, ...listSearch(list) };
 }

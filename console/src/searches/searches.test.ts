@@ -19,8 +19,12 @@ test("a later step needs a plant", () => {
 });
 
 test("a link to changes keeps what exists", () => {
-  expect(auditSearch({ subject: "PLANT", page: "3" })).toEqual({ subject: "PLANT", page: 3 });
-  expect(auditSearch({ subject: "NOTHING", page: -1 })).toEqual({});
+  expect(auditSearch({ subject: "PLANT", actor: PLANT, page: "3" })).toEqual({
+    subject: "PLANT",
+    actor: PLANT,
+    page: 3,
+  });
+  expect(auditSearch({ subject: "NOTHING", actor: "otto", page: -1 })).toEqual({});
 });
 
 test("a link to a list keeps a text and a page that may exist", () => {
@@ -91,7 +95,7 @@ test.each([
 
 // The router keeps members of a link that the page's search leaves out.
 test.each([
-  [auditSearch, { subject: "NOTHING" }],
+  [auditSearch, { subject: "NOTHING", actor: "otto" }],
   [newPlantSearch, { plant: "../x", step: 3 }],
   [historySearch, { from: "2026-11-02T00:00:00Z", to: "2026-11-01T00:00:00Z" }],
 ])("%o takes out of a link what it does not understand", (search, link) => {

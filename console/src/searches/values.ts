@@ -8,6 +8,11 @@ export function pageOf(value: unknown): number | undefined {
   return Number.isInteger(page) && page > 1 && page <= MOST_PAGES ? page : undefined;
 }
 
+/** Return the id of a URL; undefined if it is none. */
+export function idOf(value: unknown): string | undefined {
+  return typeof value === "string" && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(value) ? value : undefined;
+}
+
 /** Return the number of a URL; NaN for anything else. Objects of a URL may have no conversion. */
 export function numberOf(value: unknown): number {
   return typeof value === "number" || typeof value === "string" ? Number(value) : Number.NaN;

@@ -25,12 +25,12 @@ export const people: typeof english = {
   audit: {
     title: "Änderungen",
     subject: "Was geändert wurde",
-    all: "Alles",
     none: "Nichts wurde geändert.",
     time: (zone) => `Zeit (${zone})`,
     event: "Ereignis",
     details: "Einzelheiten",
     actor: "Von",
+    only: (name) => `Nur Änderungen von ${name} zeigen`,
     actors: {
       USER: "Benutzer",
       API_KEY: "API-Schlüssel",

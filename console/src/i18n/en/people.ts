@@ -23,12 +23,12 @@ export const people = {
   audit: {
     title: "Changes",
     subject: "What was changed",
-    all: "Everything",
     none: "Nothing was changed.",
     time: (zone: string) => `Time (${zone})`,
     event: "Event",
     details: "Details",
     actor: "By",
+    only: (name: string) => `Show only changes by ${name}`,
     actors: { USER: "User", API_KEY: "API key", PLANT: "Plant", SYSTEM: "Service", ANONYMOUS: "Without login" },
     subjects: {
       PLANT: "Plants",
