@@ -12,9 +12,13 @@ const PAGE = 50;
 const MOST_MARKS = 100;
 
 /** A page of the alerts of a plant, or of all plants. */
-export function alertsQuery(organizationId: string, { status, severity, page }: AlertSearch, plantId?: string) {
+export function alertsQuery(
+  organizationId: string,
+  { status, severity, from, to, page }: AlertSearch,
+  plantId?: string,
+) {
   const filters = { status: [...(status ?? OPEN)], severity: severity ?? [], page: page ?? 1, limit: PAGE };
-  const query = { ...filters, ...given({ plantId }) };
+  const query = { ...filters, ...given({ from, to, plantId }) };
   return queryOptions({
     queryKey: [organizationId, "alerts", query],
     queryFn: ({ signal }) => dataOf(apiOf(organizationId).GET("/api/v1/alerts", { params: { query }, signal })),

@@ -87,3 +87,50 @@ def test_a_page_says_that_it_still_shows_what_was_chosen_before(watched: Watched
         watched.check_accessibility()
     expect(page.get_by_role("link", name="Message of INFO")).to_be_visible()
     expect(page.get_by_text("Loading …")).to_have_count(0)
+
+
+def test_alerts_are_filtered_by_when_they_were_raised(watched: Watched, user: User, database_url: str) -> None:
+    page, viewer = watched.page, user()
+    add_alerts(database_url, viewer.slugs[0], ["WARNING", "CRITICAL", "EMERGENCY"])
+    with psycopg.connect(database_url) as db:
+        for severity, time in (
+            ("WARNING", "2026-03-01 09:00Z"),
+            ("CRITICAL", "2026-03-02 09:00Z"),
+            ("EMERGENCY", "2026-03-03 09:00Z"),
+        ):
+            db.execute("UPDATE alert SET created_at = %s WHERE severity = %s", (time, severity))
+    viewer.log_in(page, f"/console/o/{viewer.slugs[0]}/alerts")
+    rows = page.get_by_role("row").filter(has_text="Roof")
+    expect(rows).to_have_count(3)
+    page.get_by_text("Raised at any time").click()
+    start, end = page.get_by_label("From (UTC)"), page.get_by_label("Until (UTC)")
+    show = page.get_by_role("button", name="Show", exact=True)
+    start.fill("2026-03-02T09:00")
+    watched.check_accessibility()
+    # An alert is within the range that begins when it was raised.
+    show.click()
+    expect(rows).to_have_count(2)
+    chosen = page.get_by_text("Raised from 2 Mar 2026, 09:00:00 UTC")
+    expect(chosen).to_be_visible()
+    chosen.click()
+    end.fill("2026-03-02T09:00")
+    show.click()
+    # The browser says that a range cannot end when it begins.
+    expect(rows).to_have_count(2)
+    end.fill("2026-03-03T09:00")
+    show.click()
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("CRITICAL")
+    page.reload()
+    expect(rows).to_have_count(1)
+    expect(page.get_by_text("Raised from 2 Mar 2026, 09:00:00 UTC until 3 Mar 2026, 09:00:00 UTC")).to_be_visible()
+    # Other filters keep the times.
+    page.get_by_role("checkbox", name="Warning", exact=True).check()
+    expect(page.get_by_text("No alert matches these filters.")).to_be_visible()
+    watched.check_accessibility()
+    page.set_viewport_size({"width": 390, "height": 800})
+    watched.check_width(390)
+    page.get_by_role("button", name="Any time").click()
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("WARNING")
+    assert "from" not in page.url

@@ -14,6 +14,7 @@ import { useNow } from "../ui/now";
 import { Pager } from "../ui/pager";
 import { AlertState } from "../ui/state";
 import { ListTable } from "../ui/table";
+import { TimeFilter } from "../ui/time-filter";
 import { Total } from "../ui/total";
 
 const route = getRouteApi("/inside/o/$slug");
@@ -45,6 +46,8 @@ export function AlertList({ plantId, search, onSearch }: Props) {
   const timeZone = useTimeZone(organization.id, plantId);
   const canChange = mayAct(user, organization, "OPERATOR");
   const shown = search.status ?? OPEN;
+  // Other filters begin with their first page.
+  const filter = (changes: Partial<AlertSearch>) => onSearch({ ...search, ...changes, page: undefined });
   return (
     <>
       <div className="toolbar">
@@ -53,8 +56,7 @@ export function AlertList({ plantId, search, onSearch }: Props) {
           <select
             value={shown.length === 2 ? "OPEN" : shown.length === 3 ? "ALL" : shown[0]}
             onChange={({ target }) =>
-              onSearch({
-                severity: search.severity,
+              filter({
                 status:
                   target.value === "OPEN" ? undefined : STATUSES.filter((one) => [one, "ALL"].includes(target.value)),
               })
@@ -72,8 +74,7 @@ export function AlertList({ plantId, search, onSearch }: Props) {
               key={one}
               checked={search.severity?.includes(one) ?? false}
               onChange={({ target }) =>
-                onSearch({
-                  status: search.status,
+                filter({
                   severity: SEVERITIES.filter((other) =>
                     other === one ? target.checked : search.severity?.includes(other),
                   ),
@@ -84,6 +85,12 @@ export function AlertList({ plantId, search, onSearch }: Props) {
             </CheckField>
           ))}
         </fieldset>
+        <TimeFilter
+          key={`${search.from} ${search.to} ${timeZone}`}
+          times={search}
+          timeZone={timeZone}
+          onChoose={filter}
+        />
       </div>
       <Failure error={list.error ?? change.error} />
       <Total total={list.data?.meta.total} text={(_, total) => texts.alerts.count(total)} />

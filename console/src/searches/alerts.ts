@@ -1,6 +1,6 @@
 import type { components } from "../api/schema";
 import { SEVERITIES, type Severity } from "../severities";
-import { pageOf, valuesOf } from "./values";
+import { pageOf, timeOf, valuesOf } from "./values";
 
 export type AlertStatus = components["schemas"]["AlertStatus"];
 
@@ -10,11 +10,23 @@ export const STATUSES: readonly AlertStatus[] = ["ACTIVE", "ACKNOWLEDGED", "RESO
 export interface AlertSearch {
   status?: AlertStatus[] | undefined;
   severity?: Severity[] | undefined;
+  /** When the alerts were raised; `to` is exclusive. */
+  from?: string | undefined;
+  to?: string | undefined;
   /** From 1. */
   page?: number | undefined;
 }
 
 /** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
-export function alertSearch({ status, severity, page }: Record<string, unknown>): AlertSearch {
-  return { status: valuesOf(STATUSES, status), severity: valuesOf(SEVERITIES, severity), page: pageOf(page) };
+export function alertSearch({ status, severity, page, ...times }: Record<string, unknown>): AlertSearch {
+  const [from, to] = [timeOf(times.from), timeOf(times.to)];
+  // The service refuses a range that ends before it begins.
+  const isRange = from === undefined || to === undefined || from < to;
+  return {
+    status: valuesOf(STATUSES, status),
+    severity: valuesOf(SEVERITIES, severity),
+    from: isRange ? from : undefined,
+    to: isRange ? to : undefined,
+    page: pageOf(page),
+  };
 }

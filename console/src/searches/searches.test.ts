@@ -42,6 +42,16 @@ test("a link to alerts keeps what exists", () => {
   expect(alertSearch({ status: "ACTIVE", severity: ["ALL"], page: 1001 })).toEqual({});
 });
 
+test("a link to alerts keeps times that are a range", () => {
+  expect(alertSearch({ from: "2026-11-23T09:15Z" })).toEqual({ from: "2026-11-23T09:15:00.000Z" });
+  expect(alertSearch({ from: "2026-11-23T09:15Z", to: "2026-11-24T00:00Z" })).toEqual({
+    from: "2026-11-23T09:15:00.000Z",
+    to: "2026-11-24T00:00:00.000Z",
+  });
+  expect(alertSearch({ from: "2026-11-24T00:00Z", to: "2026-11-23T00:00Z" })).toEqual({});
+  expect(alertSearch({ from: "yesterday", to: 5 })).toEqual({});
+});
+
 test("a link to sites keeps what exists", () => {
   expect(sitesSearch({ q: " barn ", state: "fallback", page: "2" })).toEqual({ q: "barn", state: "fallback", page: 2 });
   expect(sitesSearch({ q: 7, state: "gone", page: 1001 })).toEqual({});
@@ -96,6 +106,7 @@ test.each([
 // The router keeps members of a link that the page's search leaves out.
 test.each([
   [auditSearch, { subject: "NOTHING", actor: "otto" }],
+  [alertSearch, { from: "2026-11-24T00:00:00Z", to: "2026-11-23T00:00:00Z" }],
   [newPlantSearch, { plant: "../x", step: 3 }],
   [historySearch, { from: "2026-11-02T00:00:00Z", to: "2026-11-01T00:00:00Z" }],
 ])("%o takes out of a link what it does not understand", (search, link) => {

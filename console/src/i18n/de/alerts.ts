@@ -11,6 +11,14 @@ export const alerts: typeof english = {
     raised: "Ausgelöst",
     count: (count) => (count === 1 ? "1 Alarm" : `${count} Alarme`),
     none: "Kein Alarm entspricht diesen Filtern.",
+    anyTime: "Zu jeder Zeit ausgelöst",
+    between: (from, to) =>
+      to === undefined
+        ? `Ausgelöst ab ${from}`
+        : from === undefined
+          ? `Ausgelöst bis ${to}`
+          : `Ausgelöst von ${from} bis ${to}`,
+    clearTimes: "Jede Zeit",
     chosen: (count) => `${count} ausgewählt`,
     choose: (message) => `Auswählen: ${message}`,
     chooseAll: "Alle Alarme dieser Seite auswählen",

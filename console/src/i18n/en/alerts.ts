@@ -9,6 +9,14 @@ export const alerts = {
     raised: "Raised",
     count: (count: number) => (count === 1 ? "1 alert" : `${count} alerts`),
     none: "No alert matches these filters.",
+    anyTime: "Raised at any time",
+    between: (from: string | undefined, to: string | undefined) =>
+      to === undefined
+        ? `Raised from ${from}`
+        : from === undefined
+          ? `Raised until ${to}`
+          : `Raised from ${from} until ${to}`,
+    clearTimes: "Any time",
     chosen: (count: number) => (count === 1 ? "1 chosen" : `${count} chosen`),
     choose: (message: string) => `Choose: ${message}`,
     chooseAll: "Choose all alerts of this page",

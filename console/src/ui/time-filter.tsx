@@ -1,0 +1,78 @@
+import { useState } from "react";
+import { dateTime } from "../format/times";
+import { localText, parseLocal } from "../format/zones";
+import { useLocale, useTexts } from "../i18n";
+import { Field } from "./fields";
+import { Buttons, Form } from "./form";
+
+/** The times between which a list shows records, in ISO 8601; undefined: no limit. */
+export interface Times {
+  from?: string | undefined;
+  to?: string | undefined;
+}
+
+interface Props {
+  times: Times;
+  /** Zone of the fields and of what is shown. */
+  timeZone: string;
+  onChoose: (times: Times) => void;
+}
+
+/** Two times that filter a list; each may be missing. Give it another key if the times change, because fields keep their values. */
+export function TimeFilter({ times, timeZone, onChoose }: Props) {
+  const texts = useTexts();
+  const locale = useLocale();
+  const shown = (time: string | undefined) => (time === undefined ? "" : localText(timeZone, Date.parse(time)));
+  const [from, setFrom] = useState(shown(times.from));
+  const [to, setTo] = useState(shown(times.to));
+  const [start, end] = [parseLocal(timeZone, from), parseLocal(timeZone, to)];
+  const isFiltered = times.from !== undefined || times.to !== undefined;
+  return (
+    <div className="toolbar">
+      <details className="picker">
+        <summary className="button">
+          {isFiltered
+            ? texts.alerts.between(
+                times.from && dateTime(times.from, timeZone, locale),
+                times.to && dateTime(times.to, timeZone, locale),
+              )
+            : texts.alerts.anyTime}
+        </summary>
+        <Form
+          className="panel"
+          onSubmit={() => {
+            if (start !== undefined && end !== undefined && start >= end) return;
+            onChoose({ from: isoOf(start), to: isoOf(end) });
+          }}
+        >
+          <Field
+            label={texts.history.from(timeZone)}
+            type="datetime-local"
+            min="1970-01-02T00:00"
+            max="9999-12-30T00:00"
+            value={from}
+            onChange={({ target }) => setFrom(target.value)}
+          />
+          <Field
+            label={texts.history.to(timeZone)}
+            type="datetime-local"
+            min={start === undefined ? "1970-01-02T00:00" : localText(timeZone, start + 60_000)}
+            max="9999-12-31T00:00"
+            value={to}
+            onChange={({ target }) => setTo(target.value)}
+          />
+          <Buttons action={texts.history.show} disabled={false} />
+        </Form>
+      </details>
+      {isFiltered && (
+        <button type="button" onClick={() => onChoose({ from: undefined, to: undefined })}>
+          {texts.alerts.clearTimes}
+        </button>
+      )}
+    </div>
+  );
+}
+
+function isoOf(time: number | undefined): string | undefined {
+  return time === undefined ? undefined : new Date(time).toISOString();
+}
