@@ -20,7 +20,7 @@ def test_a_key_is_created_used_and_revoked(watched: Watched, service: Served, us
     watched.check_accessibility()
     page.get_by_role("button", name="New key").click()
     dialog = page.get_by_role("dialog", name="New key")
-    dialog.get_by_label("Name").fill("Monitoring")
+    dialog.get_by_label("Name", exact=True).fill("Monitoring")
     dialog.get_by_label("Partner").fill("acme")
     dialog.get_by_label("Allowed addresses").fill("not an address")
     dialog.get_by_role("checkbox", name="plants:read read plants").check()
@@ -77,7 +77,7 @@ def test_a_key_that_expires(watched: Watched, database_url: str, user: Callable[
     page.get_by_role("link", name="Partners", exact=True).click()
     page.get_by_role("button", name="New key").click()
     dialog = page.get_by_role("dialog", name="New key")
-    dialog.get_by_label("Name").fill("Audit")
+    dialog.get_by_label("Name", exact=True).fill("Audit")
     dialog.get_by_label("Partner").fill("acme")
     dialog.get_by_role("checkbox", name="plants:read read plants").check()
     year = datetime.now(UTC).year + 1
@@ -113,3 +113,35 @@ def test_the_oldest_of_many_keys_can_be_revoked(
     confirm.get_by_label("Type “Key 0” to confirm").fill("Key 0")
     confirm.get_by_role("button", name="Revoke").click()
     expect(page.get_by_role("row").filter(has_text="Key 0")).to_contain_text("revoked")
+
+
+def test_a_key_is_limited_to_plants(
+    watched: Watched, service: Served, database_url: str, user: Callable[..., ConsoleUser]
+) -> None:
+    page, administrator = watched.page, user(role="ORG_ADMIN")
+    barn, _, shed = add_plants(database_url, administrator.slugs[0], "Barn", "Mill", "Shed")
+    administrator.log_in(page, f"/console/o/{administrator.slugs[0]}/partners")
+    page.get_by_role("button", name="New key").click()
+    dialog = page.get_by_role("dialog", name="New key")
+    dialog.get_by_label("Name", exact=True).fill("Reader")
+    dialog.get_by_label("Partner").fill("acme")
+    dialog.get_by_role("checkbox", name="plants:read read plants").check()
+    plants = dialog.get_by_role("group", name="Plants")
+    expect(plants).to_contain_text("All plants, also future ones")
+    for name in ("Barn", "Mill", "Shed"):
+        plants.get_by_role("searchbox").fill(name)
+        plants.get_by_role("button", name=f"{name} SN {name}").click()
+        expect(plants.get_by_role("searchbox")).to_have_value("")
+    plants.get_by_role("button", name="Remove Mill").click()
+    plants.get_by_role("searchbox").fill("Shed")
+    expect(plants.get_by_text("Shed is chosen")).to_be_visible()
+    watched.check_accessibility()
+    page.set_viewport_size({"width": 390, "height": 800})
+    watched.check_width(390)
+    dialog.get_by_role("button", name="Create").click()
+    shown = page.get_by_role("dialog", name="Key of Reader")
+    headers = {"x-api-key": shown.get_by_label("Key", exact=True).input_value()}
+    shown.get_by_role("button", name="Close").click()
+    expect(page.get_by_role("row").filter(has_text="Reader")).to_contain_text("Only of 2 plants")
+    reached = httpx.get(f"{service.url}/api/v1/plants", headers=headers).raise_for_status().json()["data"]
+    assert {plant["id"] for plant in reached} == {barn, shed}

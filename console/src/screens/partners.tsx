@@ -18,6 +18,7 @@ import { type Secrets, SecretsDialog } from "../ui/secret";
 import { ListTable } from "../ui/table";
 import { ForAdministrators } from "./for-administrators";
 import { KeyTestDialog } from "./key-test-dialog";
+import { type PickedPlant, PlantsPicker } from "./plants-picker";
 
 type CreatedKey = components["schemas"]["CreatedKey"];
 
@@ -146,6 +147,7 @@ function NewKey({ onClose, onCreated }: { onClose: () => void; onCreated: (creat
   const texts = useTexts();
   const queryClient = useQueryClient();
   const { organization } = route.useRouteContext();
+  const [plants, setPlants] = useState<readonly PickedPlant[]>([]);
   const create = useMutation({
     mutationFn: (form: FormData) =>
       dataOf(
@@ -155,6 +157,7 @@ function NewKey({ onClose, onCreated }: { onClose: () => void; onCreated: (creat
             name: String(form.get("name")),
             partnerId: String(form.get("partnerId")),
             scopes: form.getAll("scope") as Scope[],
+            ...(plants.length > 0 && { allowedPlantIds: plants.map(({ id }) => id) }),
             allowedIps: networksOf(String(form.get("networks"))),
             ...(form.get("expires") !== "" && { expiresAt: `${form.get("expires")}:00Z` }),
           },
@@ -181,6 +184,7 @@ function NewKey({ onClose, onCreated }: { onClose: () => void; onCreated: (creat
             </CheckField>
           ))}
         </fieldset>
+        <PlantsPicker organizationId={organization.id} plants={plants} onChange={setPlants} />
         <TextField label={texts.partners.networks} name="networks" rows={2} placeholder="192.0.2.0/24" />
         <Field label={texts.partners.expires} name="expires" type="datetime-local" />
         <Failure error={create.error} />

@@ -11,6 +11,8 @@ export const trading: typeof english = {
     networks: "Erlaubte Adressen; ohne Angabe: von überall",
     onlyFrom: (networks) => `Nur von ${networks}`,
     onlyPlants: (count) => (count === 1 ? "Nur für 1 Anlage" : `Nur für ${count} Anlagen`),
+    onlySome: "Nur einige Anlagen: Name oder Seriennummer suchen",
+    isChosen: (name) => `${name} ist gewählt`,
     expires: "Gültig bis (UTC); ohne Angabe: bis zum Widerruf",
     lastUsed: "Zuletzt benutzt",
     validUntil: "Gültig bis",

@@ -9,6 +9,8 @@ export const trading = {
     networks: "Allowed addresses; none: from everywhere",
     onlyFrom: (networks: string) => `Only from ${networks}`,
     onlyPlants: (count: number) => (count === 1 ? "Only of 1 plant" : `Only of ${count} plants`),
+    onlySome: "Only some plants: search name or serial number",
+    isChosen: (name: string) => `${name} is chosen`,
     expires: "Valid until (UTC); none: until it is revoked",
     lastUsed: "Last used",
     validUntil: "Valid until",
