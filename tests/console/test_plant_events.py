@@ -1,5 +1,6 @@
 """What happened at a plant: its alerts and changes, and marks of alerts and commands on its charts."""
 
+import csv
 import json
 import re
 from collections.abc import Callable
@@ -345,3 +346,54 @@ def test_a_range_of_any_past_is_chosen_by_its_times(
     watched.check_width(390)
     page.get_by_role("button", name="7 days").click()
     expect(page.get_by_text("Other times")).to_be_visible()
+
+
+def test_a_link_keeps_the_time_zone_in_which_times_are_shown(
+    browser: Browser, service: Served, user: User, database_url: str
+) -> None:
+    member = user()
+    start = datetime(2026, 3, 28, 23, tzinfo=UTC)
+    frames = {start + timedelta(minutes=at): [float(at)] for at in range(0, 120, 5)}
+    plant_id = add_history(database_url, member.slugs[0], "Barn", "BAT1", [Metric("soc", "%")], frames)
+    with psycopg.connect(database_url) as db:
+        db.execute("UPDATE plant SET time_zone = 'Europe/Berlin'")
+    context = browser.new_context(base_url=service.url, locale="en-GB", timezone_id="America/New_York")
+    watched = Watched(context.new_page())
+    page = watched.page
+    path = f"/console/o/{member.slugs[0]}/plants/{plant_id}/history?from=2026-03-28T23:00:00Z&to=2026-03-29T01:00:00Z"
+    # What is no zone is ignored.
+    member.log_in(page, f"{path}&timeZone=Mars/Base")
+    expect(page.get_by_text("Times in Europe/Berlin.")).to_be_visible()
+    zone = page.get_by_label("Times in")
+    expect(zone.locator("option")).to_have_text(
+        ["The plant's zone (Europe/Berlin)", "UTC", "This browser's zone (America/New_York)"]
+    )
+    expect(page.locator("summary").filter(has_text="29 Mar 2026, 00:00:00")).to_be_visible()
+    zone.select_option("UTC")
+    expect(page).to_have_url(re.compile("timeZone=UTC"))
+    page.reload()
+    expect(page.get_by_text("Times in UTC.")).to_be_visible()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as CSV").click()
+    rows = list(csv.DictReader(saved.value.path().read_text().splitlines()))
+    assert rows[0]["time (UTC)"] == "2026-03-28 23:00:00"
+    page.locator("summary").filter(has_text="28 Mar 2026, 23:00:00 UTC").click()
+    expect(page.get_by_label("From (UTC)")).to_have_value("2026-03-28T23:00")
+    watched.check_accessibility()
+
+    page.get_by_role("link", name="Energy").click()
+    expect(page.get_by_text("Days begin in the time zone UTC.")).to_be_visible()
+    with page.expect_request(re.compile(r"/energy\?.*timeZone=America%2FNew_York")):
+        page.get_by_label("Times in").select_option("America/New_York")
+    expect(page.get_by_text("Days begin in the time zone America/New_York.")).to_be_visible()
+    watched.check_accessibility()
+    page.get_by_label("Times in").select_option("")
+    expect(page.get_by_text("Days begin in the time zone Europe/Berlin.")).to_be_visible()
+    expect(page).not_to_have_url(re.compile("timeZone"))
+    # A zone of a link that is none of these is offered as well.
+    page.goto(f"{path}&timeZone=Asia/Tokyo")
+    expect(page.get_by_label("Times in").locator("option:checked")).to_have_text("Asia/Tokyo")
+    page.set_viewport_size({"width": 390, "height": 844})
+    watched.check_width(390)
+    watched.check()
+    context.close()

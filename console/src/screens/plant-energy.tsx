@@ -9,13 +9,14 @@ import { Bars } from "../ui/bars";
 import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
 import { Legend } from "../ui/swatch";
+import { TimeZoneChoice } from "../ui/time-zone-choice";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/energy");
 const BUCKETS = { day: "1 hour", month: "1 day", year: "1 month" } as const;
 const SERIES = ["produced", "consumed", "imported", "exported", "charged", "discharged"] as const;
 const MOST_BARS = 4;
 
-/** The energy of a plant by hour, day or month in its time zone, beside that of the same period a year before. */
+/** The energy of a plant by hour, day or month in a time zone, beside that of the same period a year before. */
 export function PlantEnergyScreen() {
   const texts = useTexts();
   const locale = useLocale();
@@ -23,7 +24,8 @@ export function PlantEnergyScreen() {
   const { plantId } = route.useParams();
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const timeZone = useTimeZone(organization.id, plantId);
+  const plantZone = useTimeZone(organization.id, plantId);
+  const timeZone = search.timeZone ?? plantZone;
   const period = search.period ?? "day";
   const date = dateOf(search, timeZone);
   const range = rangeOfPeriod(timeZone, period, date);
@@ -50,6 +52,11 @@ export function PlantEnergyScreen() {
         <button type="button" onClick={() => go(1)} aria-label={texts.energy.later} disabled={range.end > Date.now()}>
           ›
         </button>
+        <TimeZoneChoice
+          plantZone={plantZone}
+          chosen={search.timeZone}
+          onChoose={(chosen) => navigate({ search: (current) => ({ ...current, timeZone: chosen }) })}
+        />
       </div>
       <Failure error={now.error ?? yearBefore.error} />
       {now.data && (

@@ -8,7 +8,7 @@ import { localText, parseLocal } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
 import { type MetricName, useMetricNames } from "../metrics";
 import { type Columns, columnsQuery, latestQuery, type Point, type Range, useTimeZone } from "../plants";
-import { fittingBuckets, LAST, rangeOf } from "../searches/history";
+import { fittingBuckets, type HistorySearch, LAST, rangeOf } from "../searches/history";
 import { Chart } from "../ui/chart";
 import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
@@ -17,20 +17,22 @@ import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { saveFile } from "../ui/save-file";
 import { Legend } from "../ui/swatch";
+import { TimeZoneChoice } from "../ui/time-zone-choice";
 import { EventList, usePlantEvents } from "./plant-events";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/history");
 const POINTS = 600;
 const MOST_METRICS = 6;
 
-/** Metrics of a plant over time. Range, metrics and the width of buckets are in the URL, so that a link shows the same. */
+/** Metrics of a plant over time. Range, metrics, the width of buckets and the time zone are in the URL, so that a link shows the same. */
 export function PlantHistoryScreen() {
   const texts = useTexts();
   const now = useNow(60);
   const { organization } = route.useRouteContext();
   const { plantId } = route.useParams();
-  const timeZone = useTimeZone(organization.id, plantId);
+  const plantZone = useTimeZone(organization.id, plantId);
   const search = route.useSearch();
+  const timeZone = search.timeZone ?? plantZone;
   const navigate = route.useNavigate();
   const latest = useQuery(latestQuery(organization.id, plantId));
   const nameOf = useMetricNames(organization.id, plantId);
@@ -44,6 +46,8 @@ export function PlantHistoryScreen() {
     ...columnsQuery(organization.id, plantId, metrics, range, bucket === undefined ? { points: POINTS } : { bucket }),
     placeholderData: keepPreviousData,
   });
+  const showTimes = (times: Pick<HistorySearch, "last" | "from" | "to">) =>
+    navigate({ search: (before) => ({ ...before, last: undefined, from: undefined, to: undefined, ...times }) });
   return (
     <>
       <div className="toolbar">
@@ -52,7 +56,7 @@ export function PlantHistoryScreen() {
           values={LAST}
           chosen={search.from === undefined ? (search.last ?? null) : null}
           labelOf={(last) => texts.history.last[last]}
-          onChoose={(last) => navigate({ search: ({ metrics, bucket }) => ({ metrics, bucket, last }) })}
+          onChoose={(last) => showTimes({ last })}
         />
         <RangePicker
           // Another range has other times in the fields.
@@ -60,7 +64,7 @@ export function PlantHistoryScreen() {
           range={range}
           isChosen={search.from !== undefined}
           timeZone={timeZone}
-          onChoose={(chosen) => navigate({ search: ({ metrics, bucket }) => ({ metrics, bucket, ...chosen }) })}
+          onChoose={showTimes}
         />
         <details className="picker">
           <summary className="button">{texts.history.metrics(metrics.length)}</summary>
@@ -101,6 +105,11 @@ export function PlantHistoryScreen() {
         >
           <option value="">{texts.history.automatic}</option>
         </SelectField>
+        <TimeZoneChoice
+          plantZone={plantZone}
+          chosen={search.timeZone}
+          onChoose={(chosen) => navigate({ search: (before) => ({ ...before, timeZone: chosen }) })}
+        />
         {columns.data && columns.data.times.length > 0 && (
           <button type="button" onClick={() => saveFile(`${plantId}.csv`, columnsCsv(columns.data, timeZone))}>
             {texts.history.save}
@@ -115,7 +124,7 @@ export function PlantHistoryScreen() {
             timeZone={timeZone}
             label={texts.history.chart(metrics.map((metric) => textOf(nameOf(metric))))}
             marks={events.marks}
-            onZoom={({ from, to }) => navigate({ search: ({ metrics, bucket }) => ({ metrics, bucket, from, to }) })}
+            onZoom={showTimes}
           />
           <figcaption>
             <Summary columns={columns.data} nameOf={nameOf} />
@@ -136,7 +145,7 @@ interface RangePickerProps {
   onChoose: (range: Range) => void;
 }
 
-/** Two times, by the clocks of the plant, for what is older than the last days, and for who does not drag. */
+/** Two times, by the clocks of a zone, for what is older than the last days, and for who does not drag. */
 function RangePicker({ range, isChosen, timeZone, onChoose }: RangePickerProps) {
   const texts = useTexts();
   const locale = useLocale();

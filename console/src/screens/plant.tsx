@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { getRouteApi, Link, Outlet } from "@tanstack/react-router";
+import { getRouteApi, Link, Outlet, useSearch } from "@tanstack/react-router";
 import { ApiError } from "../api/error";
 import { useTexts } from "../i18n";
 import { plantQuery } from "../plants";
@@ -31,6 +31,7 @@ export function PlantFrame() {
   const now = useNow(1);
   const { user, organization } = route.useRouteContext();
   const params = route.useParams();
+  const { timeZone } = useSearch({ strict: false });
   const plant = useQuery({ ...plantQuery(organization.id, params.plantId), refetchInterval: 30_000 });
   // Until it can be read again, a plant stays on the screen, with what was typed and with secrets that are shown once.
   const isGone = plant.error !== null && (plant.data === undefined || isMissing(plant.error));
@@ -65,7 +66,13 @@ export function PlantFrame() {
         )}
         <LinkRow className="tabs" label={texts.plant.tabs}>
           {TABS.filter((tab) => tab !== "audit" || mayAct(user, organization, "ORG_ADMIN")).map((tab) => (
-            <Link key={tab} to={`/o/$slug/plants/$plantId/${tab}`} params={params}>
+            <Link
+              key={tab}
+              to={`/o/$slug/plants/$plantId/${tab}`}
+              params={params}
+              // Charts and energies of a plant are compared in the same zone.
+              search={tab === "history" || tab === "energy" ? { timeZone } : {}}
+            >
               {labels[tab]}
             </Link>
           ))}

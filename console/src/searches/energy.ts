@@ -1,11 +1,14 @@
 import { type CalendarDate, dateIn, isoDate, type Period, parseDate } from "../format/zones";
+import { zoneOf } from "./values";
 
 export const PERIODS: readonly Period[] = ["day", "month", "year"];
 
-/** What the URL says: a period and a date within it; without a date, the present. */
+/** What the URL says: a period and a date within it; without a date, the present. Both are those of a zone. */
 export interface EnergySearch {
   period?: Period | undefined;
   date?: string | undefined;
+  /** In which days begin; undefined: that of the plant. */
+  timeZone?: string | undefined;
 }
 
 /** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
@@ -14,6 +17,7 @@ export function energySearch(search: Record<string, unknown>): EnergySearch {
   return {
     period: PERIODS.find((one) => one === search.period),
     date: date && isoDate(date),
+    timeZone: zoneOf(search.timeZone),
   };
 }
 

@@ -1,6 +1,6 @@
 import type { components } from "../api/schema";
 import type { Range } from "../plants";
-import { timeOf } from "./values";
+import { timeOf, zoneOf } from "./values";
 
 export const LAST = ["1h", "24h", "7d", "30d"] as const;
 export type Last = (typeof LAST)[number];
@@ -44,6 +44,8 @@ export interface HistorySearch {
   to?: string | undefined;
   metrics?: string[] | undefined;
   bucket?: Bucket | undefined;
+  /** In which times are shown; undefined: that of the plant. */
+  timeZone?: string | undefined;
 }
 
 /** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
@@ -51,11 +53,11 @@ export function historySearch(search: Record<string, unknown>): HistorySearch {
   const metrics = Array.isArray(search.metrics)
     ? search.metrics.filter((one): one is string => typeof one === "string").slice(0, 6)
     : undefined;
-  const bucket = BUCKETS.find((one) => one === search.bucket);
+  const chosen = { metrics, bucket: BUCKETS.find((one) => one === search.bucket), timeZone: zoneOf(search.timeZone) };
   const [from, to] = [timeOf(search.from), timeOf(search.to)];
-  if (from !== undefined && to !== undefined && from < to) return { from, to, metrics, bucket };
+  if (from !== undefined && to !== undefined && from < to) return { from, to, ...chosen };
   // Members that are left out would stay as the link has them.
-  return { last: LAST.find((one) => one === search.last) ?? "24h", from: undefined, to: undefined, metrics, bucket };
+  return { last: LAST.find((one) => one === search.last) ?? "24h", from: undefined, to: undefined, ...chosen };
 }
 
 /** Return the range of a search at a time. The last hours end with the minute, so that an answer can be reused within it. */

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { alertSearch } from "./alerts";
 import { auditSearch } from "./audit";
+import { energySearch } from "./energy";
 import { historySearch } from "./history";
 import { listSearch } from "./list";
 import { loginSearch } from "./login";
@@ -103,11 +104,25 @@ test.each([
   expect(loginSearch({ next })).toEqual({ next: path });
 });
 
+test.each([
+  ["Europe/Berlin", "Europe/Berlin"],
+  ["europe/berlin", "Europe/Berlin"],
+  ["UTC", "UTC"],
+  ["Mars/Base", undefined],
+  ["+01:00", undefined],
+  ["", undefined],
+  [["UTC"], undefined],
+])("times of a link in %j are shown in %s", (timeZone, shown) => {
+  expect(historySearch({ timeZone }).timeZone).toBe(shown);
+  expect(energySearch({ timeZone }).timeZone).toBe(shown);
+});
+
 // The router keeps members of a link that the page's search leaves out.
 test.each([
   [auditSearch, { subject: "NOTHING", actor: "otto" }],
   [alertSearch, { from: "2026-11-24T00:00:00Z", to: "2026-11-23T00:00:00Z" }],
   [newPlantSearch, { plant: "../x", step: 3 }],
+  [energySearch, { timeZone: "Mars/Base" }],
   [historySearch, { from: "2026-11-02T00:00:00Z", to: "2026-11-01T00:00:00Z" }],
 ])("%o takes out of a link what it does not understand", (search, link) => {
   expect(Object.keys({ ...search(link) })).toEqual(expect.arrayContaining(Object.keys(link)));

@@ -25,6 +25,17 @@ export function timeOf(value: unknown): string | undefined {
   return /^\d{4}-/.test(text) ? text : undefined;
 }
 
+/** Return the time zone of a URL, in the spelling that the service knows; undefined if the browser has no such zone. */
+export function zoneOf(value: unknown): string | undefined {
+  // An offset such as +01:00 is a zone for browsers only.
+  if (typeof value !== "string" || !/^[a-z]/i.test(value)) return undefined;
+  try {
+    return new Intl.DateTimeFormat("en", { timeZone: value }).resolvedOptions().timeZone;
+  } catch {
+    return undefined;
+  }
+}
+
 /** Return the text of a URL that a list is searched for; undefined for none. Halves of characters cannot be sent. */
 export function textOf(value: unknown): string | undefined {
   const text =

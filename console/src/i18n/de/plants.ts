@@ -172,6 +172,9 @@ export const plants: typeof english = {
       `Mittelwerte über ${width}; das Band reicht vom kleinsten zum größten Wert. Zeiten in ${zone}. Ziehen vergrößert.`,
     width: "Mittelwerte über",
     automatic: "Automatisch",
+    timesIn: "Zeiten in",
+    plantZone: (zone) => `Zeitzone der Anlage (${zone})`,
+    browserZone: (zone) => `Zeitzone dieses Browsers (${zone})`,
     widths: {
       "10 seconds": "10 Sekunden",
       "30 seconds": "30 Sekunden",

@@ -171,6 +171,9 @@ export const plants = {
       `Averages of ${width}; the band reaches from minimum to maximum. Times in ${zone}. Drag to zoom.`,
     width: "Averages of",
     automatic: "Automatic",
+    timesIn: "Times in",
+    plantZone: (zone: string) => `The plant's zone (${zone})`,
+    browserZone: (zone: string) => `This browser's zone (${zone})`,
     widths: {
       "10 seconds": "10 seconds",
       "30 seconds": "30 seconds",
