@@ -1,8 +1,9 @@
 """`python -m bench.console`: what the browser loads and how fast the console shows it, in Chromium on the same machine.
 
 The fleet is that of `bench.fleet_api`; one plant has a day of values of four metrics, ten seconds apart. Each time is measured
-within the page: from the start of the navigation, or from the user's action, to the frame after the change of the page. Needs
-Chromium, as the tests do, and the built console.
+within the page: from the start of the navigation, or from the user's action, to the frame after the change of the page.
+`bench.console_chart` describes a chart of many points, `bench.console_live` values that a plant publishes. Needs Chromium, as
+the tests do, and the built console.
 """
 
 import gzip
@@ -22,6 +23,9 @@ import uvloop
 from playwright.sync_api import Page, sync_playwright
 
 import gridfleet.api.console
+from bench.client import percentile
+from bench.console_chart import DRAWN, ZOOMED, time_large_chart
+from bench.console_live import time_values
 from bench.fleet_api import fill_fleet
 from bench.lists import Ids
 from bench.measures import Measure, folder_of, options, report
@@ -51,6 +55,7 @@ _PLANT_SCREENS: Final = (
 )
 _BUDGET_OF_FIRST_PAGE: Final = 130.0
 _BUDGET_OF_ROUTE: Final = 30.0
+_BUDGET_OF_LIVE: Final = 1_500.0
 
 _NOTE_TIMES: Final = """
 for (const [name, selector] of [['row', 'tbody tr'], ['chart', '.chart canvas']])
@@ -85,27 +90,38 @@ def main() -> None:
     arguments = options("console", __doc__)
     arguments.add_argument("--plants", type=int, help="20,000; if quick 2,000")
     arguments.add_argument("--rounds", type=int, help="of each time: 15; if quick 3")
+    arguments.add_argument("--values", type=int, help="that a plant publishes: 200; if quick 20")
     chosen = arguments.parse_args()
-    plants, rounds = (2_000, 3) if chosen.quick else (20_000, 15)
-    plants = chosen.plants or plants
+    plants, rounds, values = (2_000, 3, 20) if chosen.quick else (20_000, 15, 200)
+    plants, rounds = chosen.plants or plants, chosen.rounds or rounds
     with running_stack() as stack:
         ids = fill_fleet(stack, plants, plants // 2)
         uvloop.run(_fill_history(stack, UUID(ids.plants[0])))
         stack.start_api()
         with _browser(stack) as page:
             sizes = _sizes(page, ids)
-            times = _times(page, ids, chosen.rounds or rounds)
-    report("console", measures_of(sizes, times), folder_of(chosen))
+            times = _times(page, ids, rounds)
+            times |= time_large_chart(page, _SLUG, ids.plants[0], _METRICS, rounds)
+            live = time_values(stack, page, _SLUG, ids.plants[1], chosen.values or values)
+    report("console", measures_of(sizes, times, live), folder_of(chosen))
 
 
-def measures_of(sizes: Mapping[str, int], times: Mapping[str, Sequence[float]]) -> dict[str, Measure]:
+def measures_of(sizes: Mapping[str, int], times: Mapping[str, Sequence[float]], live: Sequence[float]) -> dict[str, Measure]:
     """Return the measures.
 
     Args:
         sizes: Compressed bytes of the scripts before the first page, as `first page`, and of those that a route adds.
         times: Milliseconds of each kind, one for each round.
+        live: Milliseconds from the publish of each value to the screen.
     """
-    goals = {"first_contentful_paint": 500.0, "fleet_first_rows": 500.0, "fleet_after_a_filter": 200.0, "chart_drawn": 300.0}
+    goals = {
+        "first_contentful_paint": 500.0,
+        "fleet_first_rows": 500.0,
+        "fleet_after_a_filter": 200.0,
+        "chart_drawn": 300.0,
+        DRAWN: 100.0,
+        ZOOMED: 120.0,
+    }
     return {
         "scripts_before_first_page": Measure(sizes["first page"] / 1e3, "kB gz", _BUDGET_OF_FIRST_PAGE, "lower"),
         **{
@@ -115,6 +131,8 @@ def measures_of(sizes: Mapping[str, int], times: Mapping[str, Sequence[float]]) 
         },
         **{name: Measure(statistics.median(times[name]), "ms", goal, "lower") for name, goal in goals.items()},
         **{f"{name}_slowest": Measure(max(times[name]), "ms", None, "lower") for name in goals},
+        "publish_to_screen_p50": Measure(percentile(live, 0.5), "ms", None, "lower"),
+        "publish_to_screen_p99": Measure(percentile(live), "ms", _BUDGET_OF_LIVE, "lower"),
     }
 
 

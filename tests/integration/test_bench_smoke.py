@@ -143,8 +143,11 @@ def test_the_benchmark_of_the_fleet_asks_for_every_row(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_benchmark_of_the_console_measures_every_budget(tmp_path: Path) -> None:
-    run("console", "--plants", "200", "--rounds", "1", "--output", str(tmp_path))
+    run("console", "--plants", "200", "--rounds", "1", "--values", "2", "--output", str(tmp_path))
     found = read_measures(tmp_path / "console.json")
     assert found["scripts_before_first_page"].value > found["scripts_of_fleet"].value > 0
-    times = ("first_contentful_paint", "fleet_first_rows", "fleet_after_a_filter", "chart_drawn")
+    times = ("first_contentful_paint", "fleet_first_rows", "fleet_after_a_filter", "chart_drawn", "publish_to_screen_p99")
     assert all(found[name].value > 0 and found[name].goal is not None for name in times)
+    drawn, zoomed = (found[f"chart_of_100000_points_{done}"] for done in ("drawn", "zoomed"))
+    assert min(drawn.value, zoomed.value) > 0
+    assert (drawn.goal, zoomed.goal) == (100, 120)
