@@ -3,7 +3,7 @@
 import csv
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl, quote, urlsplit
 from uuid import UUID
@@ -397,3 +397,50 @@ def test_a_link_keeps_the_time_zone_in_which_times_are_shown(
     watched.check_width(390)
     watched.check()
     context.close()
+
+
+def add_energy(database_url: str, plant_id: str, hours: Mapping[datetime, int]) -> None:
+    """Store that a plant produced this many kWh in each quarter of these hours, and fed a half of it into the grid."""
+    with psycopg.connect(database_url) as db:
+        for hour, energy in hours.items():
+            quarters = [energy * 1_000_000] * 4
+            halves = [energy * 500_000] * 4
+            db.execute(
+                "INSERT INTO plant_energy (plant_id, hour, energies, falls) VALUES (%s, %s, %s, false)",
+                (plant_id, hour, [*quarters, *[0] * 4, *halves, *[None] * 8]),
+            )
+
+
+def test_energy_is_compared_with_the_year_before(watched: Watched, user: User, database_url: str) -> None:
+    page, member = watched.page, user()
+    [plant_id] = add_plants(database_url, member.slugs[0], "Winery")
+    days = {datetime(2023, 2, 28, tzinfo=UTC): 2, datetime(2024, 2, 28, tzinfo=UTC): 1, datetime(2024, 2, 29, tzinfo=UTC): 1}
+    hours = {day + timedelta(hours=hour): energy for day, energy in days.items() for hour in range(9, 15)}
+    add_energy(database_url, plant_id, hours)
+    member.log_in(page, f"/console/o/{member.slugs[0]}/plants/{plant_id}/energy?date=2024-02-29")
+    expect(page.get_by_role("img", name=re.compile("now and a year before$"))).to_be_visible()
+    words = page.get_by_text(re.compile("Pale bars with an outline: a year before, Tuesday,? 28 February 2023"))
+    expect(words).to_be_visible()
+    expect(page.get_by_text("The year before had no 29 February. It is compared with 28 February.")).to_be_visible()
+    outlined = page.locator("rect[stroke]").filter(has=page.locator("title", has_text="10:00 · Produced · A year before"))
+    expect(outlined).to_have_text("10:00 · Produced · A year before: 8.00\u00a0kWh")
+    produced = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="Produced", exact=True))
+    expect(produced.get_by_role("cell")).to_have_text(["24.0\u00a0kWh", "48.0\u00a0kWh"])
+    watched.check_accessibility()
+    page.get_by_role("button", name="Earlier").click()
+    expect(page.get_by_text("no 29 February")).to_have_count(0)
+    expect(words).to_be_visible()
+    page.get_by_role("button", name="Month").click()
+    expect(page.get_by_text("a year before, February 2023.")).to_be_visible()
+    former = page.locator("rect[stroke] title").filter(has_text="Produced")
+    expect(former.filter(has_text=re.compile("^28 · "))).to_have_text("28 · Produced · A year before: 48.0\u00a0kWh")
+    expect(former.filter(has_text=re.compile("^29 · "))).to_have_text("29 · Produced · A year before: –")
+    # March has no values of the year before.
+    page.get_by_role("button", name="Later").click()
+    expect(page.get_by_text("March 2024")).to_be_visible()
+    expect(page.locator("rect[stroke]")).to_have_count(0)
+    expect(page.get_by_text("Pale bars")).to_have_count(0)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_role("button", name="Earlier").click()
+    expect(page.get_by_text("a year before, February 2023.")).to_be_visible()
+    watched.check_width(390)

@@ -1,5 +1,15 @@
 import { expect, test } from "vitest";
-import { dateIn, isoDate, localText, moved, parseDate, parseLocal, rangeOfPeriod, startOfDay } from "./zones";
+import {
+  dateIn,
+  isoDate,
+  localText,
+  moved,
+  parseDate,
+  parseLocal,
+  rangeOfPeriod,
+  startOfDay,
+  yearBefore,
+} from "./zones";
 
 const HOUR = 3_600_000;
 
@@ -30,6 +40,12 @@ test("months and years begin on their first day in the zone", () => {
   expect(isoDate(moved("year", { year: 2026, month: 11, day: 23 }, -1))).toBe("2025-01-01");
   expect(isoDate(moved("month", { year: 2026, month: 1, day: 31 }, 1))).toBe("2026-02-01");
   expect(startOfDay("UTC", { year: 2026, month: 12, day: 32 })).toBe(Date.UTC(2027, 0, 1));
+});
+
+test("a year before 29 February is 28 February", () => {
+  expect(isoDate(yearBefore({ year: 2024, month: 2, day: 29 }))).toBe("2023-02-28");
+  expect(isoDate(yearBefore({ year: 2025, month: 2, day: 28 }))).toBe("2024-02-28");
+  expect(isoDate(yearBefore({ year: 2026, month: 11, day: 30 }))).toBe("2025-11-30");
 });
 
 test.each(["2026-02-30", "2026-13-01", "26-01-01", "today", ""])("%s is no date", (text) => {

@@ -65,6 +65,11 @@ export function moved(period: Period, date: CalendarDate, by: number): CalendarD
   return { year: found.getUTCFullYear(), month: found.getUTCMonth() + 1, day: found.getUTCDate() };
 }
 
+/** Return the date a year before. The year before 29 February has none: the result is 28 February. */
+export function yearBefore({ year, month, day }: CalendarDate): CalendarDate {
+  return { year: year - 1, month, day: month === 2 ? Math.min(day, 28) : day };
+}
+
 /** Return a date as `2026-11-23`. */
 export function isoDate({ year, month, day }: CalendarDate): string {
   return `${year}-${String(month).padStart(2, "0")}-${String(day).padStart(2, "0")}`;

@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
+import { aligned } from "../format/aligned";
 import { energy, percent } from "../format/quantities";
-import { isoDate, moved, type Period, rangeOfPeriod } from "../format/zones";
+import { isoDate, moved, type Period, rangeOfPeriod, yearBefore } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
 import { type EnergyOverTime, energyQuery, useTimeZone } from "../plants";
 import { dateOf, PERIODS } from "../searches/energy";
@@ -14,7 +15,7 @@ import { TimeZoneChoice } from "../ui/time-zone-choice";
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/energy");
 const BUCKETS = { day: "1 hour", month: "1 day", year: "1 month" } as const;
 const SERIES = ["produced", "consumed", "imported", "exported", "charged", "discharged"] as const;
-const MOST_BARS = 4;
+const BARS = SERIES.slice(0, 4);
 
 /** The energy of a plant by hour, day or month in a time zone, beside that of the same period a year before. */
 export function PlantEnergyScreen() {
@@ -29,10 +30,18 @@ export function PlantEnergyScreen() {
   const period = search.period ?? "day";
   const date = dateOf(search, timeZone);
   const range = rangeOfPeriod(timeZone, period, date);
-  const before = rangeOfPeriod(timeZone, period, { ...date, year: date.year - 1 });
+  const dateBefore = yearBefore(date);
+  const before = rangeOfPeriod(timeZone, period, dateBefore);
   const bucket = BUCKETS[period];
   const now = useQuery({ ...energyQuery(organization.id, plantId, range, bucket, timeZone), refetchInterval: 60_000 });
-  const yearBefore = useQuery(energyQuery(organization.id, plantId, before, bucket, timeZone));
+  const former = useQuery(energyQuery(organization.id, plantId, before, bucket, timeZone));
+  // Nothing is compared with a year in which nothing was measured.
+  const compared = former.data?.buckets.some((one) => BARS.some((name) => one[name] !== null))
+    ? former.data
+    : undefined;
+  const namesOf = (found: EnergyOverTime | undefined) =>
+    (found?.buckets ?? []).map(({ start }) => bucketName(period, start, timeZone, locale));
+  const [groups, groupsBefore] = [namesOf(now.data), namesOf(compared)];
   const go = (by: number) =>
     navigate({ search: (current) => ({ ...current, date: isoDate(moved(period, date, by)) }) });
   return (
@@ -58,19 +67,31 @@ export function PlantEnergyScreen() {
           onChoose={(chosen) => navigate({ search: (current) => ({ ...current, timeZone: chosen }) })}
         />
       </div>
-      <Failure error={now.error ?? yearBefore.error} />
+      <Failure error={now.error ?? former.error} />
       {now.data && (
         <figure className="card">
           <Bars
-            label={texts.energy.chart}
-            groups={now.data.buckets.map(({ start }) => bucketName(period, start, timeZone, locale))}
-            series={SERIES.slice(0, MOST_BARS).map((name) => ({
+            label={compared ? texts.energy.comparedChart : texts.energy.chart}
+            groups={groups}
+            series={BARS.map((name) => ({
               label: texts.energy.amounts[name],
               values: now.data.buckets.map((one) => one[name]),
+              before: compared && {
+                label: texts.energy.before,
+                values: aligned(
+                  groups,
+                  groupsBefore,
+                  compared.buckets.map((one) => one[name]),
+                ),
+              },
             }))}
           />
           <figcaption>
-            <Totals now={now.data} before={yearBefore.data} />
+            <Totals now={now.data} before={former.data} />
+            {compared && (
+              <p className="fine">{texts.energy.comparison(title(period, before.start, timeZone, locale))}</p>
+            )}
+            {period === "day" && dateBefore.day !== date.day && <p className="fine">{texts.energy.leapDay}</p>}
             <p className="fine">{texts.energy.zone(timeZone)}</p>
           </figcaption>
         </figure>
@@ -99,7 +120,7 @@ function Totals({ now, before }: { now: EnergyOverTime; before: EnergyOverTime |
         {SERIES.map((name, index) => (
           <tr key={name}>
             <th scope="row">
-              <Legend index={index < MOST_BARS ? index : null}>{texts.energy.amounts[name]}</Legend>
+              <Legend index={index < BARS.length ? index : null}>{texts.energy.amounts[name]}</Legend>
             </th>
             <td className="number">{energy(now.total[name], locale)}</td>
             <td className="number">{energy(before?.total[name], locale)}</td>

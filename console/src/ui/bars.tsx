@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "react";
+import { type ComponentProps, useEffect, useRef, useState } from "react";
 import { energy } from "../format/quantities";
 import { useLocale } from "../i18n";
 import { useShownTheme } from "../theme";
@@ -8,6 +8,8 @@ export interface BarSeries {
   label: string;
   /** Kilowatt-hours in each group; null where nothing was measured. */
   values: (number | null)[];
+  /** What the values are compared with, in the same groups. */
+  before?: { label: string; values: (number | null)[] } | undefined;
 }
 
 /** Pixels of the drawing until its place is measured. */
@@ -19,7 +21,10 @@ const BOTTOM = 26;
 const NAME = 56;
 const STEPS = [1, 2, 5, 10];
 
-/** Groups of bars, one for each bucket. The table beside it has the sums. */
+/** The part of its place that a bar leaves free at each side for the outline of the bar behind it. */
+const INSET = 0.2;
+
+/** Groups of bars, one for each bucket, each before a pale outlined one if there is a comparison. The table beside it has the sums. */
 export function Bars({ groups, series, label }: { groups: string[]; series: BarSeries[]; label: string }) {
   const locale = useLocale();
   const theme = useShownTheme();
@@ -31,10 +36,14 @@ export function Bars({ groups, series, label }: { groups: string[]; series: BarS
     if (place.current) observer.observe(place.current);
     return () => observer.disconnect();
   }, []);
-  const most = Math.max(0, ...series.flatMap(({ values }) => values.map((value) => value ?? 0)));
+  const most = Math.max(
+    0,
+    ...series.flatMap(({ values, before }) => [...values, ...(before?.values ?? [])].map((value) => value ?? 0)),
+  );
   const lines = gridLines(most);
   const top = lines.at(-1) ?? 1;
   const y = (value: number) => (HEIGHT - BOTTOM) * (1 - value / top) + 6;
+  const heightOf = (value: number | null | undefined) => ({ y: y(value ?? 0), height: y(0) - y(value ?? 0) });
   const group = (width - LEFT) / groups.length;
   const bar = (0.8 * group) / series.length;
   const every = Math.ceil(NAME / group);
@@ -58,19 +67,30 @@ export function Bars({ groups, series, label }: { groups: string[]; series: BarS
       {groups.map((name, index) => (
         // The hour that repeats when clocks change has the same name.
         <g key={`${index} ${name}`} transform={`translate(${LEFT + index * group + 0.1 * group} 0)`}>
-          {series.map(({ label: of, values }, position) => {
-            const value = values[index] ?? 0;
+          {series.map(({ label: of, values, before }, position) => {
+            const inset = before === undefined ? 0 : INSET * bar;
+            const colour = colourOf(position, theme);
             return (
-              <rect
-                key={of}
-                x={position * bar}
-                width={Math.max(1, bar - 1)}
-                y={y(value)}
-                height={y(0) - y(value)}
-                fill={colourOf(position, theme)}
-              >
-                <title>{`${name} · ${of}: ${energy(values[index], locale)}`}</title>
-              </rect>
+              <g key={of} transform={`translate(${position * bar} 0)`}>
+                {before !== undefined && (
+                  <Bar
+                    {...heightOf(before.values[index])}
+                    width={Math.max(2, bar - 1)}
+                    fill={`${colour}30`}
+                    stroke={colour}
+                    // A full line at both sides would fill a bar of a few pixels.
+                    strokeWidth={Math.min(1, bar / 8)}
+                    title={`${name} · ${of} · ${before.label}: ${energy(before.values[index], locale)}`}
+                  />
+                )}
+                <Bar
+                  {...heightOf(values[index])}
+                  x={inset}
+                  width={Math.max(1, bar - 1 - 2 * inset)}
+                  fill={colour}
+                  title={`${name} · ${of}: ${energy(values[index], locale)}`}
+                />
+              </g>
             );
           })}
           {index % every === 0 && (
@@ -81,6 +101,15 @@ export function Bars({ groups, series, label }: { groups: string[]; series: BarS
         </g>
       ))}
     </svg>
+  );
+}
+
+/** A bar, with a text on hover. */
+function Bar({ title, ...shape }: ComponentProps<"rect"> & { title: string }) {
+  return (
+    <rect {...shape}>
+      <title>{title}</title>
+    </rect>
   );
 }
 
