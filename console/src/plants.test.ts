@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type Plant, plantChanges } from "./plants";
+import { type Columns, drawnColumns, type Plant, plantChanges } from "./plants";
 
 const PLANT = {
   name: "Winery",
@@ -46,4 +46,22 @@ test("a cleared field is null", () => {
 test("coordinates are sent together", () => {
   expect(plantChanges(PLANT, form({ longitude: "16.5" }))).toEqual({ latitude: 48.2, longitude: 16.5 });
   expect(plantChanges(PLANT, form({ latitude: "", longitude: "" }))).toEqual({ latitude: null, longitude: null });
+});
+
+test("a chart draws the metrics of its first two units", () => {
+  const column = (metric: string, unit: string | null) => ({ metric, unit, average: [1], min: [1], max: [1] });
+  const columns: Columns = {
+    plantId: "",
+    bucket: "1 hour",
+    times: ["2026-11-23T00:00:00Z"],
+    columns: [
+      column("soc", "%"),
+      column("power", "kW"),
+      column("reactive", "kvar"),
+      column("soh", "%"),
+      column("n", null),
+    ],
+  };
+  expect(drawnColumns(columns).columns.map(({ metric }) => metric)).toEqual(["soc", "power", "soh"]);
+  expect(drawnColumns(columns).times).toEqual(columns.times);
 });

@@ -106,6 +106,15 @@ export function columnsQuery(
   });
 }
 
+/** Units of a chart: each has an axis at one side. */
+export const MOST_UNITS = 2;
+
+/** Return the columns that a chart can show: those of the first two units. */
+export function drawnColumns(columns: Columns): Columns {
+  const units = [...new Set(columns.columns.map(({ unit }) => unit ?? ""))].slice(0, MOST_UNITS);
+  return { ...columns, columns: columns.columns.filter(({ unit }) => units.includes(unit ?? "")) };
+}
+
 /**
  * Return the fields of a form that differ from the plant, empty ones as null. Others are not sent, so that a place that the ESM
  * reports does not become the plant's own.

@@ -444,3 +444,38 @@ def test_energy_is_compared_with_the_year_before(watched: Watched, user: User, d
     page.get_by_role("button", name="Earlier").click()
     expect(page.get_by_text("a year before, February 2023.")).to_be_visible()
     watched.check_width(390)
+
+
+def test_a_chart_has_at_most_two_units_and_says_when_it_has_no_metric(watched: Watched, user: User, database_url: str) -> None:
+    page, member = watched.page, user()
+    plant_id = add_battery(database_url, member.slugs[0], "Barn")
+    history = f"/console/o/{member.slugs[0]}/plants/{plant_id}/history?last=24h"
+    member.log_in(page, f"{history}&metrics={METRICS_OF_BATTERY}")
+    # A link may name more.
+    expect(page.get_by_role("img", name="Chart of BAT1: soc, BAT1: active_power over time")).to_be_visible()
+    expect(page.get_by_role("row").filter(has_text="reactive_power")).to_contain_text("12.35")
+    expect(page.get_by_text("Metrics without a colour have another one and are not drawn.")).to_be_visible()
+    page.get_by_text("3 metrics").click()
+    page.get_by_role("checkbox", name=re.compile("reactive_power")).uncheck()
+    expect(page.get_by_role("checkbox", name=re.compile("reactive_power"))).to_be_disabled()
+    expect(page.get_by_text("A chart has at most 6 metrics, and at most 2 units.")).to_be_visible()
+    expect(page.get_by_text("Metrics without a colour")).to_have_count(0)
+    watched.check_accessibility()
+    page.get_by_role("checkbox", name=re.compile("soc")).uncheck()
+    page.get_by_role("checkbox", name=re.compile(" active_power")).uncheck()
+    expect(page.get_by_role("heading", name="No metric is chosen")).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("Chart of"))).to_have_count(0)
+    expect(page.get_by_role("button", name="Save as CSV")).to_have_count(0)
+    watched.check_accessibility()
+    page.get_by_role("checkbox", name=re.compile("reactive_power")).check()
+    expect(page.get_by_role("img", name="Chart of BAT1: reactive_power over time")).to_be_visible()
+    page.set_viewport_size({"width": 390, "height": 844})
+    watched.check_width(390)
+
+
+def test_the_history_of_a_plant_without_values_says_so(watched: Watched, user: User, database_url: str) -> None:
+    member = user()
+    [plant_id] = add_plants(database_url, member.slugs[0], "Winery")
+    member.log_in(watched.page, f"/console/o/{member.slugs[0]}/plants/{plant_id}/history")
+    expect(watched.page.get_by_role("heading", name="No values yet")).to_be_visible()
+    watched.check_accessibility()

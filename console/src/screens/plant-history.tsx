@@ -7,7 +7,16 @@ import { dateTime } from "../format/times";
 import { localText, parseLocal } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
 import { type MetricName, useMetricNames } from "../metrics";
-import { type Columns, columnsQuery, latestQuery, type Point, type Range, useTimeZone } from "../plants";
+import {
+  type Columns,
+  columnsQuery,
+  drawnColumns,
+  latestQuery,
+  MOST_UNITS,
+  type Point,
+  type Range,
+  useTimeZone,
+} from "../plants";
 import { fittingBuckets, type HistorySearch, LAST, rangeOf } from "../searches/history";
 import { Chart } from "../ui/chart";
 import { Choices } from "../ui/choices";
@@ -37,6 +46,9 @@ export function PlantHistoryScreen() {
   const latest = useQuery(latestQuery(organization.id, plantId));
   const nameOf = useMetricNames(organization.id, plantId);
   const metrics = search.metrics ?? firstChoice(latest.data ?? []);
+  const units = new Set(
+    (latest.data ?? []).filter(({ metric }) => metrics.includes(metric)).map(({ unit }) => unit ?? ""),
+  );
   const range = useMemo(() => rangeOf(search, now), [search, now]);
   // A width that does not fit another range is automatic there.
   const fitting = fittingBuckets(range, metrics.length);
@@ -46,6 +58,9 @@ export function PlantHistoryScreen() {
     ...columnsQuery(organization.id, plantId, metrics, range, bucket === undefined ? { points: POINTS } : { bucket }),
     placeholderData: keepPreviousData,
   });
+  const drawn = useMemo(() => columns.data && drawnColumns(columns.data), [columns.data]);
+  // Without metrics nothing is requested, and the query keeps what it had before.
+  const isShown = metrics.length > 0;
   const showTimes = (times: Pick<HistorySearch, "last" | "from" | "to">) =>
     navigate({ search: (before) => ({ ...before, last: undefined, from: undefined, to: undefined, ...times }) });
   return (
@@ -70,13 +85,15 @@ export function PlantHistoryScreen() {
           <summary className="button">{texts.history.metrics(metrics.length)}</summary>
           <fieldset>
             <legend className="hidden">{texts.history.choose}</legend>
+            <p className="fine">{texts.history.most(MOST_METRICS, MOST_UNITS)}</p>
             {(latest.data ?? []).map(({ metric, unit }) => {
               const isChosen = metrics.includes(metric);
+              const isFull = metrics.length >= MOST_METRICS || (units.size >= MOST_UNITS && !units.has(unit ?? ""));
               return (
                 <CheckField
                   key={metric}
                   checked={isChosen}
-                  disabled={!isChosen && metrics.length >= MOST_METRICS}
+                  disabled={!isChosen && isFull}
                   onChange={() =>
                     navigate({
                       search: (before) => ({
@@ -110,24 +127,33 @@ export function PlantHistoryScreen() {
           chosen={search.timeZone}
           onChoose={(chosen) => navigate({ search: (before) => ({ ...before, timeZone: chosen }) })}
         />
-        {columns.data && columns.data.times.length > 0 && (
+        {isShown && columns.data && columns.data.times.length > 0 && (
           <button type="button" onClick={() => saveFile(`${plantId}.csv`, columnsCsv(columns.data, timeZone))}>
             {texts.history.save}
           </button>
         )}
       </div>
       <Failure error={latest.error ?? columns.error} />
-      {columns.data && (
+      {latest.data && !isShown && (
+        <div className="card empty">
+          <h2>{latest.data.length === 0 ? texts.plant.noValues : texts.history.noMetric}</h2>
+          <p>{latest.data.length === 0 ? texts.plant.noValuesHelp : texts.history.noMetricHelp}</p>
+        </div>
+      )}
+      {isShown && columns.data && drawn && (
         <figure className="card">
           <Chart
-            columns={columns.data}
+            columns={drawn}
             timeZone={timeZone}
-            label={texts.history.chart(metrics.map((metric) => textOf(nameOf(metric))))}
+            label={texts.history.chart(drawn.columns.map(({ metric }) => textOf(nameOf(metric))))}
             marks={events.marks}
             onZoom={showTimes}
           />
           <figcaption>
-            <Summary columns={columns.data} nameOf={nameOf} />
+            <Summary columns={columns.data} drawn={drawn} nameOf={nameOf} />
+            {drawn.columns.length < columns.data.columns.length && (
+              <p className="fine">{texts.history.notDrawn(MOST_UNITS)}</p>
+            )}
             <p className="fine">{texts.history.bucket(texts.history.widths[columns.data.bucket], timeZone)}</p>
           </figcaption>
         </figure>
@@ -190,8 +216,15 @@ function RangePicker({ range, isChosen, timeZone, onChoose }: RangePickerProps) 
   );
 }
 
-/** What the chart shows, in numbers: also for readers who cannot see it. */
-function Summary({ columns, nameOf }: { columns: Columns; nameOf: (metric: string) => MetricName }) {
+interface SummaryProps {
+  columns: Columns;
+  /** Those that the chart shows. */
+  drawn: Columns;
+  nameOf: (metric: string) => MetricName;
+}
+
+/** What the chart shows, in numbers: also for readers who cannot see it. Metrics that it does not show have no colour. */
+function Summary({ columns, drawn, nameOf }: SummaryProps) {
   const texts = useTexts();
   const locale = useLocale();
   return (
@@ -211,18 +244,22 @@ function Summary({ columns, nameOf }: { columns: Columns; nameOf: (metric: strin
         </tr>
       </thead>
       <tbody>
-        {columns.columns.map(({ metric, unit, average, min, max }, index) => (
-          <tr key={`${metric} ${unit}`}>
-            <th scope="row" title={metric}>
-              <Legend index={index}>
-                <MetricText name={nameOf(metric)} unit={unit} />
-              </Legend>
-            </th>
-            <td className="number">{number(least(min, Math.min), locale)}</td>
-            <td className="number">{number(mean(average), locale)}</td>
-            <td className="number">{number(least(max, Math.max), locale)}</td>
-          </tr>
-        ))}
+        {columns.columns.map((column) => {
+          const { metric, unit, average, min, max } = column;
+          const index = drawn.columns.indexOf(column);
+          return (
+            <tr key={`${metric} ${unit}`}>
+              <th scope="row" title={metric}>
+                <Legend index={index < 0 ? null : index}>
+                  <MetricText name={nameOf(metric)} unit={unit} />
+                </Legend>
+              </th>
+              <td className="number">{number(least(min, Math.min), locale)}</td>
+              <td className="number">{number(mean(average), locale)}</td>
+              <td className="number">{number(least(max, Math.max), locale)}</td>
+            </tr>
+          );
+        })}
       </tbody>
     </table>
   );

@@ -167,6 +167,11 @@ export const plants: typeof english = {
     show: "Zeigen",
     metrics: (count) => (count === 1 ? "1 Messgröße" : `${count} Messgrößen`),
     choose: "Messgrößen des Diagramms",
+    most: (metrics, units) => `Ein Diagramm hat höchstens ${metrics} Messgrößen und höchstens ${units} Einheiten.`,
+    notDrawn: (units) =>
+      `Ein Diagramm hat höchstens ${units} Einheiten. Messgrößen ohne Farbe haben eine andere und sind nicht gezeichnet.`,
+    noMetric: "Keine Messgröße ist gewählt",
+    noMetricHelp: "Wählen Sie mindestens eine Messgröße, um ihr Diagramm zu sehen.",
     chart: (metrics) => `Diagramm von ${metrics.join(", ")} über die Zeit`,
     bucket: (width, zone) =>
       `Mittelwerte über ${width}; das Band reicht vom kleinsten zum größten Wert. Zeiten in ${zone}. Ziehen vergrößert.`,

@@ -166,6 +166,11 @@ export const plants = {
     show: "Show",
     metrics: (count: number) => (count === 1 ? "1 metric" : `${count} metrics`),
     choose: "Metrics of the chart",
+    most: (metrics: number, units: number) => `A chart has at most ${metrics} metrics, and at most ${units} units.`,
+    notDrawn: (units: number) =>
+      `A chart has at most ${units} units. Metrics without a colour have another one and are not drawn.`,
+    noMetric: "No metric is chosen",
+    noMetricHelp: "Choose at least one metric to see its chart.",
     chart: (metrics: string[]) => `Chart of ${metrics.join(", ")} over time`,
     bucket: (width: string, zone: string) =>
       `Averages of ${width}; the band reaches from minimum to maximum. Times in ${zone}. Drag to zoom.`,
