@@ -62,7 +62,7 @@ export const fleet: typeof english = {
     load: "Verbrauch",
     grid: "Netz",
     battery: "Batterie",
-    soc: "Ladestand",
+    soc: "Ladezustand",
     stored: "Gespeichert",
     producedToday: "Heute erzeugt",
     gridWord: (sign) => (sign > 0 ? "Bezug" : sign < 0 ? "Einspeisung" : ""),

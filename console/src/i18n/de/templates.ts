@@ -63,7 +63,7 @@ export const templates: typeof english = {
       battery_power: "Leistung der Batterie",
       grid_power: "Leistung des Netzes",
       load_power: "Leistung des Verbrauchs",
-      soc: "Ladestand",
+      soc: "Ladezustand",
       soh: "Gesundheitszustand",
       energy_produced: "Erzeugte Energie",
       energy_imported: "Bezogene Energie",
