@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { DeviceTemplate, SubDevice } from "./devices";
-import { metricName, valueWord } from "./metrics";
+import { metricName, signWord, valueWord } from "./metrics";
 import type { Signal } from "./signals";
 
 const CHARGE = { key: "soc", field: "soc", label: "State of charge" } as Signal;
@@ -27,4 +27,15 @@ test("bits and symbols are words", () => {
   expect(word(undefined, 1)).toBeNull();
   expect(word({ ...CHARGE, symbols: { "2": "Charging" } }, 2)).toBe("Charging");
   expect(word({ ...CHARGE, symbols: { "2": "Charging" } }, 3)).toBeNull();
+});
+
+test("the sign of a power at the grid or the battery is a word", () => {
+  const grid_power = (sign: -1 | 0 | 1) => (sign > 0 ? "importing" : sign < 0 ? "exporting" : "");
+  const word = (signal: Signal | undefined, value: number) => signWord(signal, value, { grid_power });
+  expect(word({ ...CHARGE, role: "grid_power" }, 5)).toBe("importing");
+  expect(word({ ...CHARGE, role: "grid_power" }, -0.0001)).toBe("exporting");
+  expect(word({ ...CHARGE, role: "grid_power" }, 0)).toBe("");
+  expect(word({ ...CHARGE, role: "pv_power" }, -5)).toBe("");
+  expect(word(CHARGE, -5)).toBe("");
+  expect(word(undefined, -5)).toBe("");
 });

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { type DeviceTemplate, type SubDevice, subDevicesQuery } from "./devices";
 import { plantQuery } from "./plants";
-import type { Signal } from "./signals";
+import type { Signal, SignalRole } from "./signals";
 import { signalsOf, templatesOfAllLevelsQuery } from "./templates";
 
 /** A metric as people name it: by its device and by the label of its signal. */
@@ -51,4 +51,17 @@ export function valueWord(
   const symbol = signal?.symbols?.[String(value)];
   if (symbol !== undefined) return symbol;
   return signal?.bit !== undefined && (value === 0 || value === 1) ? yesOrNo(value === 1) : null;
+}
+
+/** Words for a sign: 1, -1, or 0 for neither. */
+export type SignWord = (sign: -1 | 0 | 1) => string;
+
+/** Return the word for the sign of a power whose signal has a role with words, such as importing; "" for any other value, and for 0. */
+export function signWord(
+  signal: Signal | undefined,
+  value: number,
+  words: Partial<Record<SignalRole, SignWord>>,
+): string {
+  const word = signal?.role && words[signal.role];
+  return word === undefined ? "" : word(value > 0 ? 1 : value < 0 ? -1 : 0);
 }

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.kernel.ids import new_id
 from support.builders.alerting import ago
-from support.clients.console_data import add_alert, add_history
+from support.clients.console_data import add_alert, add_history, add_system_templates, add_values
 from support.clients.console_user import ConsoleUser, add_plants
 from support.clients.watched_page import Watched
 from support.servers.served import Served
@@ -479,3 +479,23 @@ def test_the_history_of_a_plant_without_values_says_so(watched: Watched, user: U
     member.log_in(watched.page, f"/console/o/{member.slugs[0]}/plants/{plant_id}/history")
     expect(watched.page.get_by_role("heading", name="No values yet")).to_be_visible()
     watched.check_accessibility()
+
+
+def test_the_sign_of_a_power_is_a_word(watched: Watched, user: User, database_url: str) -> None:
+    page, member = watched.page, user()
+    add_system_templates(database_url)
+    plant_id = add_battery(database_url, member.slugs[0], "Barn")
+    add_values(database_url, plant_id, "GRID", [Metric("active_power", "kW")], {ago(60): [3.5]})
+    with psycopg.connect(database_url) as db:
+        for device, template in (("BAT1", "Gridfleet battery"), ("GRID", "Gridfleet meter")):
+            db.execute(
+                "UPDATE sub_device SET template_id = (SELECT id FROM device_template WHERE name = %s)"
+                " WHERE plant_id = %s AND external_id = %s",
+                (template, plant_id, device),
+            )
+    member.log_in(page, f"/console/o/{member.slugs[0]}/plants/{plant_id}/live")
+    expect(page.get_by_role("cell", name="12.35 kW discharging", exact=True)).to_be_visible()
+    expect(page.get_by_role("cell", name="3.5 kW importing", exact=True)).to_be_visible()
+    watched.check_accessibility()
+    page.set_viewport_size({"width": 390, "height": 844})
+    watched.check_width(390)

@@ -10,7 +10,9 @@ import pytest
 from playwright.sync_api import Page, expect
 from psycopg.types.json import Jsonb
 
+from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.kernel.ids import new_id
+from support.clients.console_data import add_values
 from support.clients.console_user import ConsoleUser
 from support.clients.watched_page import Watched
 from support.servers.served import Served
@@ -228,6 +230,25 @@ def test_a_site_shows_its_schedule_then_and_now_its_power_and_its_commands(
     page.set_viewport_size({"width": 390, "height": 800})
     expect(log.get_by_role("row")).to_have_count(4)
     watched.check_width(390)
+
+
+def test_a_deviation_says_its_direction(watched: Watched, administrator: ConsoleUser, barn: UUID, database_url: str) -> None:
+    page = watched.page
+    quarter = timedelta(minutes=15)
+    now = datetime.now(UTC)
+    last = now.replace(minute=now.minute // 15 * 15, second=0, microsecond=0)
+    # 4 kW are taken from the grid, then 8 kW; 5 kW are ordered.
+    counted = {last - 4 * quarter: 10.0, last - 3 * quarter: 11.0, last - 2 * quarter: 13.0}
+    metrics = [Metric("energy_imported", "kWh", counter=True)]
+    add_values(database_url, barn, "GRID", metrics, {time: [value] for time, value in counted.items()})
+    with psycopg.connect(database_url) as db:
+        db.execute("UPDATE sub_device SET type = 'METER' WHERE plant_id = %s", (barn,))
+    administrator.log_in(page, f"/console/o/{administrator.slugs[0]}/plants/{barn}/trading")
+    adherence = page.get_by_role("region", name="Ordered against delivered")
+    adherence.get_by_text("In numbers").click()
+    for deviation in ("1.00 kW towards export", "3.00 kW towards import"):
+        expect(adherence.get_by_role("cell").filter(has_text=deviation)).to_have_count(1)
+    watched.check_accessibility()
 
 
 def test_the_time_of_a_schedule_can_be_typed(watched: Watched, administrator: ConsoleUser, barn: UUID) -> None:

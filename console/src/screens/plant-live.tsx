@@ -3,7 +3,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { fleetPlantQuery } from "../fleet";
 import { number } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
-import { type MetricName, partsOf, useMetricNames, valueWord } from "../metrics";
+import { type MetricName, partsOf, signWord, useMetricNames, valueWord } from "../metrics";
 import { latestQuery, type Point, useTimeZone } from "../plants";
 import { Age } from "../ui/age";
 import { EnergyFlow } from "../ui/energy-flow";
@@ -58,6 +58,7 @@ function Device({ externalId, points, nameOf, timeZone }: DeviceProps) {
   const texts = useTexts();
   const locale = useLocale();
   const now = useNow(1);
+  const words = { grid_power: texts.fleet.gridWord, battery_power: texts.fleet.batteryWord };
   const name = nameOf(points[0]?.metric ?? externalId).device || texts.plant.plantItself;
   return (
     <section className="card device">
@@ -75,14 +76,16 @@ function Device({ externalId, points, nameOf, timeZone }: DeviceProps) {
         <tbody>
           {points.map((point) => {
             const { label, signal } = nameOf(point.metric);
+            const word = signWord(signal, point.value, words);
             return (
               <tr key={point.metric} className={now - Date.parse(point.time) > STALE_AFTER ? "stale" : ""}>
                 <th scope="row" title={point.metric}>
                   {label}
                 </th>
                 <td className="number">
-                  {valueWord(signal, point.value, texts.templates.bitValue) ?? number(point.value, locale)}{" "}
-                  <span className="unit">{point.unit}</span>
+                  {valueWord(signal, point.value, texts.templates.bitValue) ??
+                    number(word === "" ? point.value : Math.abs(point.value), locale)}{" "}
+                  <span className="unit">{point.unit}</span> {word !== "" && <span className="fine">{word}</span>}
                 </td>
                 <td className="fine">
                   <Age time={point.time} now={now} timeZone={timeZone} short />

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { type ReactNode, useMemo, useState } from "react";
-import { energy, power, sign } from "../format/quantities";
+import { energy, power, sign, unsignedPower } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import type { Range } from "../plants";
 import { HOURS } from "../searches/trading";
@@ -99,7 +99,10 @@ export function SiteAdherence({ timeZone }: { timeZone: string }) {
                     <td className="number">
                       <GridPower kilowatts={quarter.measuredKw} />
                     </td>
-                    <td className="number">{power(quarter.deviationKw, locale)}</td>
+                    <td className="number">
+                      {unsignedPower(quarter.deviationKw, locale)}{" "}
+                      <span className="fine">{texts.trading.deviationWord(sign(quarter.deviationKw))}</span>
+                    </td>
                   </tr>
                 ))}
               </Table>

@@ -48,6 +48,22 @@ def add_history(
     return _run(database_url, add)
 
 
+def add_values(
+    database_url: str, plant_id: UUID, device: str, metrics: Sequence[Metric], frames: Mapping[datetime, Sequence[float]]
+) -> None:
+    """Add a device that has sent these values to a plant."""
+
+    async def add(database: Database) -> None:
+        async with database.transaction() as db:
+            found = await (await db.execute("SELECT organization_id FROM plant WHERE id = %s", (plant_id,))).fetchone()
+            assert found is not None
+        plant = RecordedPlant(database, found[0], plant_id)
+        await plant.add_device(device)
+        await plant.write(device, metrics, frames)
+
+    _run(database_url, add)
+
+
 def add_rule(database_url: str, slug: str) -> str:
     """Create an alert rule for all plants of an organisation. Returns its id."""
     rule_id = new_id()

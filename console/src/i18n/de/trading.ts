@@ -134,6 +134,7 @@ export const trading: typeof english = {
     delivered: "Geliefert",
     deviation: "Mittlere Abweichung",
     difference: "Differenz",
+    deviationWord: (sign) => (sign > 0 ? "zum Bezug hin" : sign < 0 ? "zur Einspeisung hin" : ""),
     compared: (quarters, zone) =>
       `Summen der Viertelstunden, die beides haben (${quarters}), positiv aus dem Netz. Zeiten in ${zone}. Ziehen vergrößert.`,
     noAdherence: "In dieser Zeit wurde nichts angefordert, und der Zähler GRID hat nichts gezählt.",

@@ -132,6 +132,7 @@ export const trading = {
     delivered: "Delivered",
     deviation: "Mean deviation",
     difference: "Difference",
+    deviationWord: (sign: -1 | 0 | 1): string => (sign > 0 ? "towards import" : sign < 0 ? "towards export" : ""),
     compared: (quarters: number, zone: string) =>
       `Sums of the quarters of an hour that have both (${quarters}), positive from the grid. Times in ${zone}. Drag to zoom.`,
     noAdherence: "In this time nothing was ordered, and the meter GRID counted nothing.",
