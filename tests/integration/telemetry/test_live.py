@@ -389,9 +389,13 @@ async def test_an_event_source_names_its_organisation_in_the_query(service: ApiS
     ):
         answer = await service.client.get(f"{path}?{query}", headers=headers)
         assert answer.json()["code"] == code, query
+    for stream_path in (path, "/api/v1/fleet/live"):
+        answer = await service.client.get(stream_path, headers=cookie)
+        assert "with the x-org-id header or the organizationId parameter," in answer.json()["message"]
     # Other endpoints take the header alone.
     answer = await service.client.get(f"/api/v1/plants?organizationId={plant.organization_id}", headers=cookie)
     assert answer.json()["code"] == "FORBIDDEN"
+    assert "with the x-org-id header, by its id" in answer.json()["message"]
 
 
 async def test_a_stream_outlives_its_access_token_and_not_its_session(

@@ -250,7 +250,8 @@ class Guard:
             named = {parse_uuid(text.strip()) for text in self._named(call)}
             organization_id = named.pop() if len(named) == 1 else None
         if organization_id is None:
-            raise Forbidden("Name the organisation to act in with the x-org-id header, by its id (a UUID).")
+            place = f"header or the {ORGANIZATION_PARAMETER} parameter" if rule.by_query else "header"
+            raise Forbidden(f"Name the organisation to act in with the x-org-id {place}, by its id (a UUID).")
         membership = await self._state.access.role(self._state.database, caller, organization_id)
         org = scope_of(caller, organization_id, membership, must_exist=rule.organization is None)
         if org.role < rule.min_role:
