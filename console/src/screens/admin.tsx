@@ -1,8 +1,10 @@
 import { getRouteApi, Link, Outlet } from "@tanstack/react-router";
 import { useTexts } from "../i18n";
+import { adminMenuOf } from "../pages";
 import { Frame } from "../ui/frame";
 import { Refused } from "../ui/refused";
 import { AccountMenu } from "./account-menu";
+import { Finder } from "./finder";
 
 const route = getRouteApi("/inside/admin");
 
@@ -12,16 +14,14 @@ export function AdminFrame() {
   const { user } = route.useRouteContext();
   return (
     <Frame
+      head={user.isSuperAdmin && <Finder user={user} />}
       menu={
         <>
-          <Link to="/admin/organizations">{texts.admin.organizations}</Link>
-          <Link to="/admin/users">{texts.admin.users}</Link>
-          <Link to="/admin/templates">{texts.templates.title}</Link>
-          <Link to="/admin/sandbox">{texts.admin.sandbox}</Link>
-          <Link to="/admin/notifications">{texts.admin.notifications}</Link>
-          <Link to="/admin/cache">{texts.admin.cache}</Link>
-          <Link to="/admin/keys">{texts.admin.keys}</Link>
-          <Link to="/admin/health">{texts.admin.health}</Link>
+          {adminMenuOf(texts).map(({ to, label }) => (
+            <Link key={to} to={to}>
+              {label}
+            </Link>
+          ))}
           <Link to="/">{texts.toFleet}</Link>
         </>
       }

@@ -21,7 +21,7 @@ export function Shell() {
       head={
         <>
           <OrganizationSwitcher />
-          <Finder />
+          <Finder user={user} organization={organization} />
         </>
       }
       menu={menuOf(texts, user, organization).map(({ to, label }) => (

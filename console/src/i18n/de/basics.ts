@@ -65,6 +65,7 @@ export const basics: typeof english = {
     keys: "Strg K",
     title: "Anlage, Person oder Seite suchen",
     text: "Name, Seriennummer oder Adresse",
+    pages: { title: "Seite suchen", text: "Name der Seite" },
     page: "Seite",
     none: "Nichts gefunden.",
   },

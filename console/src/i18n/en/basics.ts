@@ -60,6 +60,7 @@ export const basics = {
     keys: "Ctrl K",
     title: "Find a plant, a person or a page",
     text: "Name, serial number or address",
+    pages: { title: "Find a page", text: "Name of the page" },
     page: "Page",
     none: "Nothing was found.",
   },
