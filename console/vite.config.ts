@@ -6,7 +6,7 @@ const groups = [
   // What every page needs. Chunks that `main` waits for would wait for it, if it were in this one.
   { name: "core", tags: ["$initial" as const], test: /\/node_modules\/|\/src\/(?!main\.tsx)/, priority: 1 },
   // What many screens share, but not the charts, whose library is as large as everything else here.
-  { name: "shared", test: /\/console\/src\/(?!ui\/chart)/, minShareCount: 4 },
+  { name: "shared", test: /\/console\/src\/(?!ui\/chart|admin\.ts)/, minShareCount: 4 },
 ];
 
 export default defineConfig({
