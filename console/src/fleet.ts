@@ -8,7 +8,7 @@ type FleetPlantPage = components["schemas"]["FleetPlantPage"];
 export type FleetSummary = components["schemas"]["FleetSummary"];
 
 /** Filters of the list, without its order. */
-export type FleetFilters = Pick<FleetSearch, "q" | "status" | "alert" | "refused">;
+export type FleetFilters = Omit<FleetSearch, "sort" | "order" | "view" | "at">;
 
 /** How many of how many plants are read. */
 export interface Progress {
@@ -58,8 +58,8 @@ export function refusedPlantsQuery(organizationId: string) {
 }
 
 /** The plants that match, page by page. */
-export function plantsQuery(organizationId: string, { q, status, alert, refused, sort, order }: FleetSearch) {
-  const search = { q, status, alert, refused, sort, order };
+export function plantsQuery(organizationId: string, { sort, order, ...filters }: FleetSearch) {
+  const search = { ...filtersOf(filters), sort, order };
   return infiniteQueryOptions({
     queryKey: [organizationId, "fleet", "plants", search],
     queryFn: ({ signal, pageParam }) =>
@@ -77,9 +77,14 @@ export function plantsQuery(organizationId: string, { q, status, alert, refused,
   });
 }
 
-/** Return the filters of the list alone. */
-export function filtersOf({ q, status, alert, refused }: FleetSearch): FleetFilters {
-  return { q, status, alert, refused };
+/** Return the filters of the list alone. A link may have members that the service does not understand. */
+export function filtersOf({ q, status, alert, ...search }: FleetSearch): FleetFilters {
+  return { q, status, alert, ...rarerFiltersOf(search) };
+}
+
+/** Return the filters that seldom are set. */
+export function rarerFiltersOf({ lifecycleStatus, groupId, templateId, refused }: FleetSearch): FleetFilters {
+  return { lifecycleStatus, groupId, templateId, refused };
 }
 
 /**

@@ -5,15 +5,16 @@ function place(
   name: string,
   status: Place["properties"]["status"],
   worstAlert: Place["properties"]["worstAlert"],
+  lifecycleStatus: Place["properties"]["lifecycleStatus"] = "ACTIVE",
 ): Place {
-  const properties = { name, status, lifecycleStatus: "ACTIVE", worstAlert } as const;
+  const properties = { name, status, lifecycleStatus, worstAlert };
   return { type: "Feature", id: name, geometry: { type: "Point", coordinates: [14, 50] }, properties };
 }
 
 const PLACES = [
   place("Barn", "ONLINE", null),
   place("Barn roof", "OFFLINE", "INFO"),
-  place("Mill", "UNKNOWN", "CRITICAL"),
+  place("Mill", "UNKNOWN", "CRITICAL", "SUSPENDED"),
 ];
 const names = (search: Parameters<typeof matching>[1]) => matching(PLACES, search).map(({ id }) => id);
 
@@ -32,5 +33,6 @@ test("places are filtered as the list is", () => {
   expect(names({ alert: "WARNING" })).toEqual(["Mill"]);
   expect(names({ alert: "EMERGENCY" })).toEqual([]);
   expect(names({ alert: "NONE" })).toEqual(["Barn"]);
+  expect(names({ lifecycleStatus: ["SUSPENDED", "PENDING"] })).toEqual(["Mill"]);
   expect(names({ q: "roof", status: ["ONLINE"] })).toEqual([]);
 });

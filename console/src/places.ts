@@ -34,7 +34,7 @@ export function isTroubled({ properties: { status, worstAlert } }: Place): boole
 }
 
 /** Return the places that match the filters of the list. A place has no serial number, so that a text is sought in names alone. */
-export function matching(places: readonly Place[], { q, status, alert }: FleetSearch): Place[] {
+export function matching(places: readonly Place[], { q, status, alert, lifecycleStatus }: FleetSearch): Place[] {
   const text = q?.toLowerCase() ?? "";
   const least = alert === undefined || alert === "ANY" || alert === "NONE" ? 0 : SEVERITIES.indexOf(alert);
   return places.filter(({ properties }) => {
@@ -42,6 +42,7 @@ export function matching(places: readonly Place[], { q, status, alert }: FleetSe
     return (
       properties.name.toLowerCase().includes(text) &&
       (status === undefined || status.includes(properties.status)) &&
+      (lifecycleStatus === undefined || lifecycleStatus.includes(properties.lifecycleStatus)) &&
       (alert === undefined || (alert === "NONE" ? severity < 0 : severity >= least))
     );
   });

@@ -1,4 +1,6 @@
 import { getRouteApi } from "@tanstack/react-router";
+import { lazy, Suspense, useState } from "react";
+import { rarerFiltersOf } from "../fleet";
 import { useTexts } from "../i18n";
 import { CONDITIONS, STATUSES } from "../searches/fleet";
 import { Choices } from "../ui/choices";
@@ -6,12 +8,18 @@ import { FilterField } from "../ui/fields";
 import { SearchField } from "../ui/search-field";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
+const RarerFilters = lazy(async () => ({ default: (await import("./fleet-rarer-filters")).FleetRarerFilters }));
+/** What a plant may be: one status, or one of two. */
+const CHOICES = STATUSES.flatMap((one, at) => [[one], ...STATUSES.slice(at + 1).map((other) => [one, other])]).sort(
+  (one, other) => one.length - other.length,
+);
 
 /** What is listed, and whether as a table or a map. */
 export function FleetFilters() {
   const texts = useTexts();
   const search = route.useSearch();
   const navigate = route.useNavigate();
+  const [isOpen, setIsOpen] = useState(false);
   return (
     <search className="toolbar">
       <SearchField
@@ -21,10 +29,16 @@ export function FleetFilters() {
       />
       <FilterField
         label={texts.fleet.status}
-        value={search.status?.[0]}
-        values={STATUSES}
-        labels={texts.status}
-        onChoose={(status) => navigate({ search: (before) => ({ ...before, status: status && [status] }) })}
+        value={search.status?.join()}
+        values={CHOICES.map((choice) => choice.join())}
+        labels={Object.fromEntries(
+          CHOICES.map((choice) => [choice.join(), choice.map((one) => texts.status[one]).join(", ")]),
+        )}
+        onChoose={(status) =>
+          navigate({
+            search: (before) => ({ ...before, status: CHOICES.find((choice) => choice.join() === status) }),
+          })
+        }
       />
       <FilterField
         label={texts.fleet.alerts}
@@ -33,15 +47,24 @@ export function FleetFilters() {
         labels={texts.fleet.conditions}
         onChoose={(alert) => navigate({ search: (before) => ({ ...before, alert }) })}
       />
-      <FilterField
-        label={texts.fleet.messages}
-        value={search.refused && "REFUSED"}
-        values={["REFUSED"]}
-        labels={texts.fleet.refusedLately}
-        onChoose={(refused) =>
-          navigate({ search: ({ view: _view, ...before }) => ({ ...before, refused: refused && true }) })
-        }
-      />
+      <details
+        className="picker wide"
+        onToggle={({ currentTarget }) => setIsOpen(currentTarget.open)}
+        onKeyDown={({ key, currentTarget }) => {
+          if (key !== "Escape") return;
+          currentTarget.open = false;
+          currentTarget.querySelector("summary")?.focus();
+        }}
+      >
+        <summary className="button">
+          {texts.fleet.more(Object.values(rarerFiltersOf(search)).filter((one) => one !== undefined).length)}
+        </summary>
+        {isOpen && (
+          <Suspense>
+            <RarerFilters />
+          </Suspense>
+        )}
+      </details>
       <Choices
         label={texts.map.view}
         values={["list", "map"]}
@@ -49,10 +72,7 @@ export function FleetFilters() {
         labelOf={(view) => (view === "map" ? texts.map.title : texts.map.list)}
         onChoose={(view) =>
           navigate({
-            search: ({ at: _at, refused: _refused, ...before }) => ({
-              ...before,
-              view: view === "map" ? "map" : undefined,
-            }),
+            search: ({ at: _at, ...before }) => ({ ...before, view: view === "map" ? "map" : undefined }),
           })
         }
       />

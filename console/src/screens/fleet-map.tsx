@@ -4,6 +4,7 @@ import { useMemo, useState } from "react";
 import { count } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { atlasQuery, pointsOf } from "../map/atlas";
+import { otherFiltersQuery } from "../map/filters";
 import { textOfView, viewOfText } from "../map/view";
 import { isTroubled, matching, type Place, placesQuery } from "../places";
 import { STATUSES } from "../searches/fleet";
@@ -24,23 +25,27 @@ export function FleetMapScreen() {
   const { organization } = route.useRouteContext();
   const atlas = useQuery(atlasQuery);
   const all = useQuery(placesQuery(organization.id));
-  const { q, status, alert, at } = search;
-  const places = useMemo(
-    () => all.data && matching(all.data.features, { q, status, alert }),
-    [all.data, q, status, alert],
-  );
+  const others = useQuery(otherFiltersQuery(organization.id, search));
+  const ids = others.data;
+  const { q, status, alert, lifecycleStatus, at } = search;
+  const places = useMemo(() => {
+    if (all.data === undefined || ids === undefined) return undefined;
+    const found = matching(all.data.features, { q, status, alert, lifecycleStatus });
+    return ids === null ? found : found.filter(({ id }) => ids.has(id));
+  }, [all.data, ids, q, status, alert, lifecycleStatus]);
   const points = useMemo(() => places && pointsOf(places), [places]);
   // Ids, so that the list shows the newest states.
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const listed = places?.filter(({ id }) => chosen.has(id)) ?? [];
   if (atlas.data === undefined || places === undefined || points === undefined) {
-    return atlas.error || all.error ? <Failure error={atlas.error ?? all.error} /> : <LoadingPage />;
+    const error = atlas.error ?? all.error ?? others.error;
+    return error ? <Failure error={error} /> : <LoadingPage />;
   }
   const troubled = places.filter(isTroubled).length;
   const shown = texts.map.count(count(places.length, locale), places.length);
   return (
     <section className="block" aria-label={texts.map.title}>
-      <Failure error={all.error} />
+      <Failure error={all.error ?? others.error} />
       <p className="fine" role="status">
         {shown}, {texts.map.troubled(count(troubled, locale))}.
         {all.data !== undefined &&

@@ -1,18 +1,21 @@
 import type { components } from "../api/schema";
 import { SEVERITIES } from "../severities";
-import { textOf, valuesOf } from "./values";
+import { idOf, textOf, valuesOf } from "./values";
 
 export type Sort = components["schemas"]["FleetSort"];
 export type Status = components["schemas"]["PlantStatus"];
+export type Lifecycle = components["schemas"]["Lifecycle"];
 export type AlertCondition = components["schemas"]["AlertCondition"];
 
 export const STATUSES: readonly Status[] = ["ONLINE", "OFFLINE", "UNKNOWN"];
+export const LIFECYCLES: readonly Lifecycle[] = ["PENDING", "ACTIVE", "SUSPENDED", "DECOMMISSIONED"];
 export const CONDITIONS: readonly AlertCondition[] = ["ANY", ...SEVERITIES, "NONE"];
 const SORTS: readonly Sort[] = [
   "name",
   "serialNumber",
   "status",
   "lastSeenAt",
+  "createdAt",
   "pv",
   "battery",
   "grid",
@@ -27,7 +30,11 @@ export interface FleetSearch {
   q?: string | undefined;
   status?: Status[] | undefined;
   alert?: AlertCondition | undefined;
-  /** Only plants of which a message was refused in the last 24 hours. The map does not know them. */
+  lifecycleStatus?: Lifecycle[] | undefined;
+  groupId?: string | undefined;
+  /** The template of the plant or of one of its devices. */
+  templateId?: string | undefined;
+  /** Only plants of which a message was refused in the last 24 hours. */
   refused?: true | undefined;
   sort?: Sort | undefined;
   order?: "asc" | "desc" | undefined;
@@ -41,6 +48,9 @@ export function fleetSearch({
   q,
   status,
   alert,
+  lifecycleStatus,
+  groupId,
+  templateId,
   refused,
   sort,
   order,
@@ -51,7 +61,10 @@ export function fleetSearch({
     q: textOf(q),
     status: valuesOf(STATUSES, status),
     alert: CONDITIONS.find((one) => one === alert),
-    refused: refused === true && view !== "map" ? true : undefined,
+    lifecycleStatus: valuesOf(LIFECYCLES, lifecycleStatus),
+    groupId: idOf(groupId),
+    templateId: idOf(templateId),
+    refused: refused === true || undefined,
     sort: SORTS.find((one) => one === sort),
     order: order === "desc" ? "desc" : undefined,
     view: view === "map" ? "map" : undefined,

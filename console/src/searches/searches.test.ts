@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { alertSearch } from "./alerts";
 import { auditSearch } from "./audit";
 import { energySearch } from "./energy";
+import { fleetSearch } from "./fleet";
 import { historySearch } from "./history";
 import { listSearch } from "./list";
 import { loginSearch } from "./login";
@@ -51,6 +52,28 @@ test("a link to alerts keeps times that are a range", () => {
   });
   expect(alertSearch({ from: "2026-11-24T00:00Z", to: "2026-11-23T00:00Z" })).toEqual({});
   expect(alertSearch({ from: "yesterday", to: 5 })).toEqual({});
+});
+
+test("a link to the fleet keeps what exists", () => {
+  expect(
+    fleetSearch({
+      status: ["UNKNOWN", "OFFLINE", "GONE"],
+      lifecycleStatus: ["SUSPENDED", "LOST"],
+      groupId: PLANT,
+      templateId: "../x",
+      refused: true,
+      sort: "createdAt",
+      view: "map",
+    }),
+  ).toEqual({
+    status: ["OFFLINE", "UNKNOWN"],
+    lifecycleStatus: ["SUSPENDED"],
+    groupId: PLANT,
+    refused: true,
+    sort: "createdAt",
+    view: "map",
+  });
+  expect(fleetSearch({ lifecycleStatus: "ACTIVE", groupId: [PLANT], refused: "yes", sort: "size" })).toEqual({});
 });
 
 test("a link to sites keeps what exists", () => {
