@@ -1,13 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { refusedPlantsQuery, summaryQuery } from "../fleet";
+import { filtersOf, refusedPlantsQuery, summaryQuery } from "../fleet";
 import { count, energy, power, sign, unsignedPower } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
-import { type FleetSearch, STATUSES } from "../searches/fleet";
+import { type FleetSearch, type Sort, STATUSES } from "../searches/fleet";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
 
-/** Totals of the fleet; some of them filter the list. */
+/** Totals of the fleet: those of plants filter the list, the others sort it. */
 export function FleetTiles() {
   const texts = useTexts();
   const locale = useLocale();
@@ -33,28 +33,33 @@ export function FleetTiles() {
         value={refused === undefined ? "–" : count(refused, locale)}
         search={{ refused: true }}
       />
-      <Tile
+      <SortTile
+        sort="pv"
         label={texts.fleet.pv}
         value={power(now.pvKw, locale)}
         note={texts.fleet.fresh(now.freshPlants, now.stalePlants)}
       />
-      <Tile label={texts.fleet.load} value={power(now.loadKw, locale)} />
-      <Tile
+      <SortTile sort="load" label={texts.fleet.load} value={power(now.loadKw, locale)} />
+      <SortTile
+        sort="grid"
         label={texts.fleet.grid}
         value={unsignedPower(now.gridKw, locale)}
         note={texts.fleet.gridWord(sign(now.gridKw))}
       />
-      <Tile
+      <SortTile
+        sort="battery"
         label={texts.fleet.battery}
         value={unsignedPower(now.batteryKw, locale)}
         note={texts.fleet.batteryWord(sign(now.batteryKw))}
       />
-      <Tile
+      <SortTile
+        sort="soc"
         label={texts.fleet.stored}
         value={energy(storage.plants === 0 ? null : storage.storedKwh, locale)}
         note={storage.plants === 0 ? undefined : texts.fleet.usable(energy(storage.usableKwh, locale))}
       />
-      <Tile
+      <SortTile
+        sort="energyToday"
         label={texts.fleet.producedToday}
         value={energy(energyToday.produced, locale)}
         note={energyMonth === null ? undefined : texts.fleet.month(energy(energyMonth.produced, locale))}
@@ -63,25 +68,52 @@ export function FleetTiles() {
   );
 }
 
-function Tile({ label, value, note }: { label: string; value: string; note?: string | undefined }) {
+interface TileProps {
+  label: string;
+  value: string;
+  note?: string | undefined;
+}
+
+/** A tile that lists the plants that it counts. */
+function FilterTile({ search, ...tile }: TileProps & { search: FleetSearch }) {
+  const current = route.useSearch();
   return (
-    <div className="tile">
-      <span className="fine">{label}</span>
-      <strong>{value}</strong>
-      {note && <span className="fine">{note}</span>}
-    </div>
+    <Tile
+      {...tile}
+      search={{ ...search, view: current.view }}
+      isCurrent={JSON.stringify(filtersOf(current)) === JSON.stringify(filtersOf(search))}
+    />
   );
 }
 
-function FilterTile({ label, value, search }: { label: string; value: string; search: FleetSearch }) {
-  const { slug } = route.useParams();
+/** A tile that lists the plants with the highest values first. The filters stay; a map has no order. */
+function SortTile({ sort, ...tile }: TileProps & { sort: Sort }) {
+  const texts = useTexts();
   const current = route.useSearch();
-  const isCurrent = JSON.stringify(clean(current)) === JSON.stringify(clean(search));
+  return (
+    <Tile
+      {...tile}
+      title={texts.fleet.highest}
+      search={{ ...filtersOf(current), sort, order: "desc" }}
+      isCurrent={current.sort === sort && current.order === "desc" && current.view === undefined}
+    />
+  );
+}
+
+interface LinkProps extends TileProps {
+  title?: string;
+  search: FleetSearch;
+  isCurrent: boolean;
+}
+
+function Tile({ label, value, note, title, search, isCurrent }: LinkProps) {
+  const { slug } = route.useParams();
   return (
     <Link
       to="/o/$slug/fleet"
       params={{ slug }}
-      search={{ ...search, view: search.refused ? undefined : current.view }}
+      search={search}
+      title={title}
       // Otherwise each of them with fewer filters than the page would be the current one too.
       activeOptions={{ exact: true }}
       className="tile"
@@ -89,12 +121,7 @@ function FilterTile({ label, value, search }: { label: string; value: string; se
     >
       <span className="fine">{label}</span>
       <strong>{value}</strong>
+      {note && <span className="fine">{note}</span>}
     </Link>
   );
-}
-
-function clean({ view: _view, at: _at, ...filters }: FleetSearch): [string, unknown][] {
-  return Object.entries(filters)
-    .filter(([, value]) => value !== undefined)
-    .sort(([a], [b]) => a.localeCompare(b));
 }
