@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { age, axisLabels, clock, dateTime } from "./times";
+import { age, axisLabels, clock, date, dateTime } from "./times";
 
 const NOW = Date.parse("2026-11-23T08:00:00Z");
 
@@ -30,4 +30,9 @@ test.each(["en-US", "en-GB", "de"])("midnight in %s is 00:00", (locale) => {
   expect(clock("2026-11-23T00:00:05Z", "UTC", locale)).toBe("00:00:05");
   expect(dateTime("2026-11-23T00:00:05Z", "UTC", locale)).toContain("00:00:05");
   expect(axisLabels([Date.UTC(2026, 10, 23) / 1000], 7_200, "UTC", locale)[0]).toMatch(/^00:00\n/);
+});
+
+test("a date is that of UTC", () => {
+  expect(date("2026-11-23T23:30:00+01:00", "en-GB")).toBe("23 Nov 2026");
+  expect(date("2026-11-23T23:30:00-01:00", "de")).toBe("24.11.2026");
 });

@@ -1,21 +1,25 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { type ReactNode, useEffect, useRef } from "react";
+import { useEffect, useRef } from "react";
 import { type FleetPlant, filtersOf, plantsQuery } from "../fleet";
 import { energy, percent, power, sign, unsignedPower } from "../format/quantities";
+import { date, dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import type { Sort } from "../searches/fleet";
+import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useFleetSelection } from "../ui/fleet-selection";
 import { useNow } from "../ui/now";
-import { PlantCells } from "../ui/plant-cells";
-import { AlertState, RefusedState } from "../ui/state";
+import { PlantHeading } from "../ui/plant-heading";
+import { AlertState, PlantState, RefusedState } from "../ui/state";
 import { FleetActions, SelectAll } from "./fleet-selection";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
+/** What the first click on a heading sorts in descending order. */
+const HIGHEST_FIRST: readonly Sort[] = ["createdAt", "alert", "pv", "load", "grid", "battery", "energyToday"];
 /** Height of most rows, in pixels. */
-const ROW = 53;
+const ROW = 61;
 
 /** The plants that match the filters. Only rows on the screen are drawn, and further ones are loaded as they are reached. */
 export function FleetTable() {
@@ -50,29 +54,18 @@ export function FleetTable() {
       <FleetActions total={total} selection={selection} />
       {total === 0 && <p className="card empty">{texts.fleet.none}</p>}
       {total !== undefined && total > 0 && (
-        <div className="table" ref={body}>
+        <div className="table dense" ref={body}>
           <table aria-rowcount={total + 1}>
             <thead>
               <tr>
                 <SelectAll selection={selection} />
-                <Heading sort="name">{texts.fleet.name}</Heading>
-                <Heading sort="status">{texts.fleet.status}</Heading>
-                <Heading sort="lastSeenAt">{texts.fleet.lastSeen}</Heading>
-                <Heading sort="alert" first="desc">
-                  {texts.fleet.worst}
-                </Heading>
-                <Heading sort="pv" first="desc" isNumber>
-                  {texts.fleet.pv}
-                </Heading>
-                <Heading sort="grid" first="desc" isNumber>
-                  {texts.fleet.grid}
-                </Heading>
-                <Heading sort="soc" isNumber>
-                  {texts.fleet.soc}
-                </Heading>
-                <Heading sort="energyToday" first="desc" isNumber>
-                  {texts.fleet.producedToday}
-                </Heading>
+                <Heading sorts={["name", "serialNumber"]} />
+                <Heading sorts={["status"]} />
+                <Heading sorts={["lastSeenAt", "createdAt"]} />
+                <Heading sorts={["alert"]} />
+                <Heading sorts={["pv", "load"]} isNumber />
+                <Heading sorts={["grid", "battery"]} isNumber />
+                <Heading sorts={["soc", "energyToday"]} isNumber />
               </tr>
             </thead>
             <tbody>
@@ -104,34 +97,47 @@ export function FleetTable() {
 }
 
 interface HeadingProps {
-  sort: Sort;
-  /** The order of the first click. */
-  first?: "asc" | "desc";
+  /** What the cells of the column show, one below the other. */
+  sorts: Sort[];
   isNumber?: boolean;
-  children: ReactNode;
 }
 
-function Heading({ sort, first = "asc", isNumber = false, children }: HeadingProps) {
+function Heading({ sorts, isNumber = false }: HeadingProps) {
+  const { fleet, newPlant } = useTexts();
   const { sort: current = "name", order = "asc" } = route.useSearch();
   const navigate = route.useNavigate();
-  const isCurrent = current === sort;
-  const next = isCurrent ? (order === "asc" ? "desc" : "asc") : first;
+  const names: Record<Sort, string> = {
+    ...fleet,
+    serialNumber: newPlant.serialNumber,
+    lastSeenAt: fleet.lastSeen,
+    createdAt: fleet.registered,
+    alert: fleet.worst,
+    energyToday: fleet.producedToday,
+  };
   return (
     <th
       scope="col"
       className={isNumber ? "number" : ""}
-      aria-sort={isCurrent ? (order === "asc" ? "ascending" : "descending") : undefined}
+      aria-sort={sorts.includes(current) ? (order === "asc" ? "ascending" : "descending") : undefined}
     >
-      <button
-        type="button"
-        className="sort"
-        onClick={() =>
-          navigate({ search: (before) => ({ ...before, sort, order: next === "desc" ? "desc" : undefined }) })
-        }
-      >
-        {children}
-        <span aria-hidden="true">{isCurrent ? (order === "asc" ? " ▲" : " ▼") : ""}</span>
-      </button>
+      {sorts.map((sort) => {
+        const isCurrent = current === sort;
+        const isDescending = isCurrent ? order === "asc" : HIGHEST_FIRST.includes(sort);
+        return (
+          <button
+            key={sort}
+            type="button"
+            className="sort"
+            aria-current={isCurrent && sorts.length > 1}
+            onClick={() =>
+              navigate({ search: (before) => ({ ...before, sort, order: isDescending ? "desc" : undefined }) })
+            }
+          >
+            {names[sort]}
+            <span aria-hidden="true">{isCurrent ? (order === "asc" ? " ▲" : " ▼") : ""}</span>
+          </button>
+        );
+      })}
     </th>
   );
 }
@@ -162,7 +168,16 @@ function Row({ plant, index, now, slug, isSelected, onSelect, measure }: RowProp
           onChange={({ target }) => onSelect(plant.id, target.checked)}
         />
       </td>
-      <PlantCells slug={slug} plant={plant} now={now} />
+      <PlantHeading slug={slug} plant={plant} />
+      <td>
+        <PlantState status={plant.status} />
+      </td>
+      <td>
+        <Age time={plant.lastSeenAt} now={now} timeZone="UTC" short />
+        <time className="fine" dateTime={plant.createdAt} title={dateTime(plant.createdAt, "UTC", locale)}>
+          {date(plant.createdAt, locale)}
+        </time>
+      </td>
       <td className="states">
         {plant.worstAlert && <AlertState severity={plant.worstAlert} count={plant.openAlerts} />}
         {plant.lastRefusedAt && (
@@ -171,13 +186,43 @@ function Row({ plant, index, now, slug, isSelected, onSelect, measure }: RowProp
           </Link>
         )}
       </td>
-      <td className={`number ${stale}`}>{power(powers?.pvKw, locale)}</td>
       <td className={`number ${stale}`}>
-        {unsignedPower(powers?.gridKw, locale)}
-        <span className="fine">{texts.fleet.gridWord(sign(powers?.gridKw))}</span>
+        <Value name={texts.fleet.pv} value={power(powers?.pvKw, locale)} />
+        <Value name={texts.fleet.load} value={power(powers?.loadKw, locale)} />
       </td>
-      <td className={`number ${stale}`}>{percent(plant.soc, locale)}</td>
-      <td className="number">{energy(energyToday?.produced, locale)}</td>
+      <td className={`number ${stale}`}>
+        <Value
+          name={texts.fleet.grid}
+          value={unsignedPower(powers?.gridKw, locale)}
+          word={texts.fleet.gridWord(sign(powers?.gridKw))}
+        />
+        <Value
+          name={texts.fleet.battery}
+          value={unsignedPower(powers?.batteryKw, locale)}
+          word={texts.fleet.batteryWord(sign(powers?.batteryKw))}
+        />
+      </td>
+      <td className="number">
+        <Value name={texts.fleet.soc} value={percent(plant.soc, locale)} className={stale} />
+        <Value name={texts.fleet.producedToday} value={energy(energyToday?.produced, locale)} />
+      </td>
     </tr>
+  );
+}
+
+interface ValueProps {
+  name: string;
+  value: string;
+  word?: string;
+  className?: string;
+}
+
+/** One of the values of a cell. Their names are above them, in the heading. */
+function Value({ name, value, word, className }: ValueProps) {
+  return (
+    <div className={className}>
+      <span className="hidden">{name} </span>
+      {value} {word && <span className="fine">{word}</span>}
+    </div>
   );
 }
