@@ -117,3 +117,40 @@ def test_every_group_can_be_seen(watched: Watched, user: Callable[..., ConsoleUs
     watched.check_accessibility()
     rows.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(re.compile(r"Group \d+"))
+
+
+def test_a_group_gets_another_name_and_a_description(
+    watched: Watched, user: Callable[..., ConsoleUser], database_url: str
+) -> None:
+    page, operator = watched.page, user(role="OPERATOR")
+    add_group(database_url, operator.slugs[0], "North")
+    operator.log_in(page, f"/console/o/{operator.slugs[0]}/groups")
+    page.get_by_role("button", name="Change North").click()
+    dialog = page.get_by_role("dialog", name="Change North")
+    dialog.get_by_label("Name").fill("South")
+    watched.check_accessibility()
+    dialog.get_by_label("Description").fill("Everything below the river")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_have_count(0)
+    row = page.get_by_role("row").filter(has_text="South")
+    expect(row).to_contain_text("Everything below the river")
+    # A change by another person stays, if this one leaves it as it was.
+    page.get_by_role("button", name="Change South").click()
+    dialog = page.get_by_role("dialog", name="Change South")
+    with psycopg.connect(database_url) as db:
+        db.execute("UPDATE plant_group SET name = 'West'")
+    dialog.get_by_label("Description").fill("")
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("row").nth(1)).to_contain_text("West")
+    expect(page.get_by_text("Everything below the river")).to_have_count(0)
+    watched.check_accessibility()
+    page.set_viewport_size({"width": 390, "height": 800})
+    watched.check_width(390)
+
+
+def test_viewers_change_no_group(watched: Watched, user: Callable[..., ConsoleUser], database_url: str) -> None:
+    page, viewer = watched.page, user()
+    add_group(database_url, viewer.slugs[0], "North")
+    viewer.log_in(page, f"/console/o/{viewer.slugs[0]}/groups")
+    expect(page.get_by_role("link", name="North")).to_be_visible()
+    expect(page.get_by_role("button", name="North")).to_have_count(0)

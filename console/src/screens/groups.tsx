@@ -12,6 +12,7 @@ import { Form } from "../ui/form";
 import { PageHead } from "../ui/page-head";
 import { Pager } from "../ui/pager";
 import { ListTable } from "../ui/table";
+import { GroupEditor } from "./group-editor";
 
 const route = getRouteApi("/inside/o/$slug/groups");
 
@@ -25,6 +26,7 @@ export function GroupsScreen() {
   const navigate = route.useNavigate();
   const { user, organization } = route.useRouteContext();
   const groups = useQuery(groupsQuery(organization.id, page));
+  const [editing, setEditing] = useState<CountedGroup | null>(null);
   const [deleting, setDeleting] = useState<CountedGroup | null>(null);
   const reload = () => queryClient.invalidateQueries({ queryKey: [organization.id, "groups"] });
   const create = useMutation({
@@ -53,7 +55,7 @@ export function GroupsScreen() {
         headings={[
           texts.groups.group,
           { label: texts.groups.plants, kind: "number" },
-          { label: texts.groups.delete, kind: "hidden" },
+          { label: texts.admin.actions, kind: "hidden" },
         ]}
       >
         {(group) => (
@@ -65,17 +67,33 @@ export function GroupsScreen() {
               <span className="fine">{group.description}</span>
             </th>
             <td className="number">{count(group.plantCount, locale)}</td>
-            <td className="number">
+            <td>
               {mayChange && (
-                <button type="button" onClick={() => setDeleting(group)}>
-                  {texts.groups.delete}
-                </button>
+                <div className="toolbar actions">
+                  <button
+                    type="button"
+                    onClick={() => setEditing(group)}
+                    aria-label={texts.admin.changeNamed(group.name)}
+                  >
+                    {texts.admin.change}
+                  </button>
+                  <button
+                    type="button"
+                    onClick={() => setDeleting(group)}
+                    aria-label={texts.admin.deleteNamed(group.name)}
+                  >
+                    {texts.groups.delete}
+                  </button>
+                </div>
               )}
             </td>
           </tr>
         )}
       </ListTable>
       <Pager meta={groups.data?.meta} onPage={(next) => navigate({ search: { page: next } })} />
+      {editing !== null && (
+        <GroupEditor organizationId={organization.id} group={editing} onClose={() => setEditing(null)} />
+      )}
       {deleting !== null && (
         <Confirm
           title={texts.groups.deleteTitle(deleting.name)}
