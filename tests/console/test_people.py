@@ -163,6 +163,11 @@ def test_members_are_found_change_roles_and_leave(
     search.fill("otto")
     expect(own).to_have_count(0)
     expect(found).to_have_count(1)
+    search.fill("nothing has this name")
+    expect(page.get_by_text("No member matches this search.")).to_be_visible()
+    watched.check_accessibility()
+    search.fill("otto")
+    expect(found).to_have_count(1)
 
     role = found.get_by_label("Role of Otto Other")
     expect(role).to_have_value("VIEWER")

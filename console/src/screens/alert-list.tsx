@@ -93,7 +93,7 @@ export function AlertList({ plantId, search, onSearch }: Props) {
         />
       </div>
       <Failure error={list.error ?? change.error} />
-      <Total total={list.data?.meta.total} text={(_, total) => texts.alerts.count(total)} />
+      <Total total={list.data?.meta.total} text={texts.alerts.count} />
       {canChange && seen.length > 0 && (
         <div className="toolbar bulk">
           <strong>{texts.alerts.chosen(seen.length)}</strong>

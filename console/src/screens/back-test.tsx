@@ -40,7 +40,7 @@ export function BackTestResult({ organizationId, tested: { rule, range, result }
     <Section title={texts.rules.tested} isCard>
       <p>{texts.rules.conditions[rule.condition](rule.metric, exact(rule.threshold, rule.unit ?? null, locale))}</p>
       <p role="status">
-        <strong>{texts.rules.wouldRaise(result.alertCount)}</strong>{" "}
+        <strong>{texts.rules.wouldRaise(count(result.alertCount, locale), result.alertCount)}</strong>{" "}
         {texts.rules.ofValues(count(result.matches, locale), count(result.points, locale))}
       </p>
       {result.alertCount > result.alerts.length && (
@@ -71,8 +71,13 @@ export function BackTestResult({ organizationId, tested: { rule, range, result }
 
 function PlantOption({ organizationId, plantId, alerts }: { organizationId: string; plantId: string; alerts: number }) {
   const texts = useTexts();
+  const locale = useLocale();
   const plant = useQuery({ ...plantQuery(organizationId, plantId), staleTime: 60_000 });
-  return <option value={plantId}>{`${plant.data?.name ?? plantId}: ${texts.alerts.count(alerts)}`}</option>;
+  return (
+    <option
+      value={plantId}
+    >{`${plant.data?.name ?? plantId}: ${texts.alerts.count(count(alerts, locale), alerts)}`}</option>
+  );
 }
 
 function PlantBackTest({ organizationId, plantId, tested: { rule, range, result } }: Props & { plantId: string }) {

@@ -58,13 +58,15 @@ export function FinderDialog({ user, organization, onClose }: FinderProps & { on
               </Link>
             </li>
           ))}
-          {people.data?.data.map(({ id, user: { name, email } }) => (
-            <li key={id}>
-              <Link to="/o/$slug/people" params={{ slug }} search={{ q: email }} onClick={onClose}>
-                {name} <span className="fine">{email}</span>
-              </Link>
-            </li>
-          ))}
+          {/* Until others are found, the query keeps those of the former text. */}
+          {q !== "" &&
+            people.data?.data.map(({ id, user: { name, email } }) => (
+              <li key={id}>
+                <Link to="/o/$slug/people" params={{ slug }} search={{ q: email }} onClick={onClose}>
+                  {name} <span className="fine">{email}</span>
+                </Link>
+              </li>
+            ))}
           {pages.map(({ to, label }) => (
             <li key={to}>
               <Link to={to} params={{ slug }} onClick={onClose}>

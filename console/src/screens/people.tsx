@@ -83,8 +83,8 @@ function Members() {
       }
     >
       <Failure error={members.error ?? change.error} />
-      {search.q === undefined && members.data?.data.length === 0 ? (
-        <p className="fine">{texts.people.noMembers}</p>
+      {members.data?.data.length === 0 ? (
+        <p className="fine">{search.q === undefined ? texts.people.noMembers : texts.people.noneFound}</p>
       ) : (
         <Table headings={[texts.people.name, texts.people.role, { label: texts.people.remove, kind: "hidden" }]}>
           {members.data?.data.map((member) => (

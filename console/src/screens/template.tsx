@@ -3,7 +3,8 @@ import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, dataOf } from "../api/client";
 import { actionsOf, type DeviceTemplate } from "../devices";
-import { useTexts } from "../i18n";
+import { count } from "../format/quantities";
+import { useLocale, useTexts } from "../i18n";
 import { signalsOf, templateQuery, usageQuery } from "../templates";
 import { Confirm } from "../ui/dialog";
 import { Failure } from "../ui/failure";
@@ -117,13 +118,18 @@ function Actions({ template }: { template: DeviceTemplate }) {
 
 function Users({ organizationId, slug, templateId }: { organizationId: string; slug: string; templateId: string }) {
   const texts = useTexts();
+  const locale = useLocale();
   const usage = useInfiniteQuery(usageQuery(organizationId, templateId));
   const first = usage.data?.pages[0];
   const plants = usage.data?.pages.flatMap((page) => page.plants.data) ?? [];
   return (
     <Section title={texts.templates.users}>
       <Failure error={usage.error} />
-      {first && <p className="fine">{texts.templates.usage(first.plantCount, first.deviceCount)}</p>}
+      {first && (
+        <p className="fine">
+          {texts.templates.usage(count(first.plantCount, locale), count(first.deviceCount, locale))}
+        </p>
+      )}
       <ListTable rows={plants} headings={[texts.fleet.name, texts.fleet.status, texts.templates.use]}>
         {(plant) => (
           <tr key={plant.id}>

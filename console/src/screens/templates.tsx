@@ -63,6 +63,7 @@ export function TemplatesScreen() {
 
 function UsageCount({ organizationId, templateId }: { organizationId: string; templateId: string }) {
   const texts = useTexts();
+  const locale = useLocale();
   const usage = useInfiniteQuery(usageQuery(organizationId, templateId)).data?.pages[0];
-  return usage && texts.templates.usage(usage.plantCount, usage.deviceCount);
+  return usage && texts.templates.usage(count(usage.plantCount, locale), count(usage.deviceCount, locale));
 }

@@ -9,7 +9,7 @@ export const alerts: typeof english = {
     severity: "Schwere",
     what: "Was geschah",
     raised: "Ausgelöst",
-    count: (count) => (count === 1 ? "1 Alarm" : `${count} Alarme`),
+    count: (text, count) => (count === 1 ? "1 Alarm" : `${text} Alarme`),
     none: "Kein Alarm entspricht diesen Filtern.",
     anyTime: "Zu jeder Zeit ausgelöst",
     between: (from, to) =>
@@ -59,12 +59,12 @@ export const alerts: typeof english = {
     help: "Ein Schlüssel wie soc beobachtet diese Messgröße der Anlage und jedes ihrer Geräte; BAT1.soc die eines Geräts. Nach einem Alarm löst die Regel während der Ruhezeit für keine Anlage einen weiteren aus. Mit einer Schwelle der Entwarnung löst dieselbe Messgröße keinen anderen aus, bis sie diesen Wert erreicht hat.",
     test: "Mit früheren Werten prüfen",
     tested: "Was die Regel ausgelöst hätte",
-    wouldRaise: (count) =>
+    wouldRaise: (text, count) =>
       count === 0
         ? "Die Regel hätte keinen Alarm ausgelöst."
         : count === 1
           ? "Die Regel hätte 1 Alarm ausgelöst."
-          : `Die Regel hätte ${count} Alarme ausgelöst.`,
+          : `Die Regel hätte ${text} Alarme ausgelöst.`,
     ofValues: (matches, points) => `${matches} von ${points} Werten erfüllten die Bedingung.`,
     firstListed: (count) => `Die ersten ${count} werden gezeigt.`,
     shownPlant: "Anlage des Diagramms",

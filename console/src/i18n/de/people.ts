@@ -5,6 +5,7 @@ export const people: typeof english = {
     title: "Personen",
     members: "Mitglieder",
     noMembers: "Noch niemand. Laden Sie unten die erste Person ein.",
+    noneFound: "Kein Mitglied entspricht dieser Suche.",
     search: "Name oder Adresse suchen",
     name: "Name",
     role: "Rolle",

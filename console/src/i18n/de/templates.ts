@@ -16,7 +16,7 @@ export const templates: typeof english = {
     signals: "Signale",
     usedBy: "Verwendet von",
     usage: (plants, devices) =>
-      `${plants === 1 ? "1 Anlage" : `${plants} Anlagen`}, ${devices === 1 ? "1 Gerät" : `${devices} Geräte`}`,
+      `${plants === "1" ? "1 Anlage" : `${plants} Anlagen`}, ${devices === "1" ? "1 Gerät" : `${devices} Geräte`}`,
     users: "Anlagen dieser Organisation, die sie verwenden",
     use: "Verwendung",
     usedAs: (itself, devices) =>

@@ -7,7 +7,7 @@ export const alerts = {
     severity: "Severity",
     what: "What happened",
     raised: "Raised",
-    count: (count: number) => (count === 1 ? "1 alert" : `${count} alerts`),
+    count: (text: string, count: number) => (count === 1 ? "1 alert" : `${text} alerts`),
     none: "No alert matches these filters.",
     anyTime: "Raised at any time",
     between: (from: string | undefined, to: string | undefined) =>
@@ -57,12 +57,12 @@ export const alerts = {
     help: "A key such as soc watches this metric of the plant and of each of its devices; BAT1.soc that of one device. After an alert, the rule raises no other one during the cooldown, for any plant. With a clear threshold, the same metric raises no other one until it has reached that value.",
     test: "Try on past values",
     tested: "What the rule would have raised",
-    wouldRaise: (count: number) =>
+    wouldRaise: (text: string, count: number) =>
       count === 0
         ? "The rule would have raised no alert."
         : count === 1
           ? "The rule would have raised 1 alert."
-          : `The rule would have raised ${count} alerts.`,
+          : `The rule would have raised ${text} alerts.`,
     ofValues: (matches: string, points: string) => `${matches} of ${points} values met the condition.`,
     firstListed: (count: string) => `The first ${count} are shown.`,
     shownPlant: "Plant of the chart",

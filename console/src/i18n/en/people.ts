@@ -3,6 +3,7 @@ export const people = {
     title: "People",
     members: "Members",
     noMembers: "There are no members yet. Invite the first one below.",
+    noneFound: "No member matches this search.",
     search: "Search name or address",
     name: "Name",
     role: "Role",

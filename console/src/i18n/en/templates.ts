@@ -13,8 +13,8 @@ export const templates = {
     levels: { PLANT: "Plants", SUB_DEVICE: "Devices" },
     signals: "Signals",
     usedBy: "Used by",
-    usage: (plants: number, devices: number) =>
-      `${plants === 1 ? "1 plant" : `${plants} plants`}, ${devices === 1 ? "1 device" : `${devices} devices`}`,
+    usage: (plants: string, devices: string) =>
+      `${plants === "1" ? "1 plant" : `${plants} plants`}, ${devices === "1" ? "1 device" : `${devices} devices`}`,
     users: "Plants of this organisation that use it",
     use: "Use",
     usedAs: (itself: boolean, devices: number) =>
