@@ -60,6 +60,18 @@ export function unregisteredQuery(organizationId: string, id: string) {
   });
 }
 
+/** The newest devices in the messages of all plants that no sub-device matches. */
+export function unregisteredOfFleetQuery(organizationId: string) {
+  return queryOptions({
+    queryKey: [organizationId, "unregistered"],
+    queryFn: ({ signal }) =>
+      dataOf(
+        apiOf(organizationId).GET("/api/v1/fleet/unregistered-devices", { params: { query: { limit: 5 } }, signal }),
+      ),
+    refetchInterval: 60_000,
+  });
+}
+
 /** The energy of a plant from `start` to `end`, epoch milliseconds, in buckets of the zone. */
 export function energyQuery(
   organizationId: string,

@@ -243,3 +243,23 @@ def test_the_filters_fit_a_phone(watched: Watched, member: ConsoleUser, colours:
     expect(page.get_by_label("Group")).to_be_visible()
     watched.check_width(390)
     watched.check_accessibility()
+
+
+def test_the_fleet_names_suspended_plants_and_unregistered_devices(
+    watched: Watched, member: ConsoleUser, database_url: str
+) -> None:
+    page = watched.page
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "INSERT INTO unregistered_device (plant_id, organization_id, external_id, first_seen_at, last_seen_at, count)"
+            " SELECT id, organization_id, 'BAT1', now(), now(), 3 FROM plant WHERE name = 'Mill'"
+        )
+    member.log_in(page)
+    expect(page.get_by_role("row").filter(has_text="Mill")).to_contain_text("Suspended")
+    expect(page.get_by_role("row").filter(has_text="Barn")).not_to_contain_text("Suspended")
+    expect(page.get_by_text("The values of one device are not stored")).to_be_visible()
+    watched.check_accessibility()
+    page.get_by_role("link", name="BAT1 of Mill").click()
+    expect(page.get_by_text("SN Mill")).to_be_visible()
+    expect(page.locator(".facts").get_by_text("Suspended")).to_be_visible()
+    expect(page).to_have_url(re.compile("/devices$"))

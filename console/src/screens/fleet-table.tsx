@@ -171,6 +171,8 @@ function Row({ plant, index, now, slug, isSelected, onSelect, measure }: RowProp
       <PlantHeading slug={slug} plant={plant} />
       <td>
         <PlantState status={plant.status} />
+        {/* Why a plant that is connected has no new values. */}
+        {plant.lifecycleStatus === "SUSPENDED" && <span className="fine">{texts.lifecycle.SUSPENDED}</span>}
       </td>
       <td>
         <Age time={plant.lastSeenAt} now={now} timeZone="UTC" short />

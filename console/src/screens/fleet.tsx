@@ -13,6 +13,9 @@ import { FleetTable } from "./fleet-table";
 import { FleetTiles } from "./fleet-tiles";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
+const FleetUnregistered = lazy(async () => ({
+  default: (await import("./fleet-unregistered")).FleetUnregistered,
+}));
 const FleetMapScreen = lazy(async () => ({ default: (await import("./fleet-map")).FleetMapScreen }));
 
 /** Totals of the fleet, and its plants with filters in the URL. */
@@ -46,6 +49,9 @@ export function FleetScreen() {
       ) : (
         <>
           <FleetTiles />
+          <Suspense fallback={null}>
+            <FleetUnregistered />
+          </Suspense>
           <FleetFilters />
           {view === "map" ? (
             <Suspense fallback={<LoadingPage />}>

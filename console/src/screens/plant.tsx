@@ -57,6 +57,7 @@ export function PlantFrame() {
           <p className="facts">
             <title>{`${plant.data.name} · ${organization.name}`}</title>
             <PlantState status={plant.data.status} />
+            {plant.data.lifecycleStatus !== "ACTIVE" && <strong>{texts.lifecycle[plant.data.lifecycleStatus]}</strong>}
             <span>{plant.data.serialNumber}</span>
             <span>
               {texts.fleet.lastSeen}:{" "}

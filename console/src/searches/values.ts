@@ -48,11 +48,6 @@ export function textOf(value: unknown): string | undefined {
   return text === "" ? undefined : text;
 }
 
-/** Return the id of a record in a URL; undefined for a text that is none. */
-export function idOf(value: unknown): string | undefined {
-  return typeof value === "string" && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(value) ? value : undefined;
-}
-
 /** Return the values of a URL that exist; undefined for none. */
 export function valuesOf<T>(known: readonly T[], values: unknown): T[] | undefined {
   const found = Array.isArray(values) ? known.filter((one) => values.includes(one)) : [];

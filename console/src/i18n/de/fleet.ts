@@ -47,6 +47,11 @@ export const fleet: typeof english = {
     title: "Flotte",
     summary: "Summen der Flotte",
     list: "Anlagen",
+    unregistered: (count) =>
+      count === 1
+        ? "Die Werte eines Geräts werden nicht gespeichert, weil es nicht registriert ist:"
+        : `Die Werte von ${count} Geräten werden nicht gespeichert, weil sie nicht registriert sind:`,
+    deviceOf: (device, plant) => `${device} von ${plant}`,
     search: "Name oder Seriennummer suchen",
     name: "Anlage",
     status: "Status",

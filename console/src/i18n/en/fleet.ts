@@ -45,6 +45,11 @@ export const fleet = {
     title: "Fleet",
     summary: "Totals of the fleet",
     list: "Plants",
+    unregistered: (count: number) =>
+      count === 1
+        ? "The values of one device are not stored, because it is not registered:"
+        : `The values of ${count} devices are not stored, because they are not registered:`,
+    deviceOf: (device: string, plant: string) => `${device} of ${plant}`,
     search: "Search name or serial number",
     name: "Plant",
     status: "Status",
