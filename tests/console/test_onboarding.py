@@ -130,7 +130,7 @@ def test_a_plant_is_onboarded_commanded_and_revoked(watched: Watched, tmp_path: 
     dialog.get_by_label("Type “Barn roof” to confirm").fill("Barn roof")
     watched.check_accessibility()
     dialog.get_by_role("button", name="Revoke").click()
-    expect(page.get_by_text("Decommissioned")).to_be_visible()
+    expect(page.get_by_role("definition").filter(has_text="Decommissioned")).to_be_visible()
     expect(page.get_by_role("button", name="Rotate the secret")).to_be_hidden()
 
 
