@@ -34,7 +34,11 @@ export function metricName(
   return { device: device?.name ?? externalId, label: signal?.label ?? key, signal };
 }
 
-/** Return a function that names the metrics of a plant. It returns keys and external ids until the templates are loaded. */
+/**
+ * Return a function that names the metrics of a plant.
+ *
+ * It returns keys and external ids until the templates are loaded, and for devices after the newest 50.
+ */
 export function useMetricNames(organizationId: string, plantId: string): (metric: string) => MetricName {
   const plant = useQuery(plantQuery(organizationId, plantId));
   const devices = useQuery(subDevicesQuery(organizationId, plantId));

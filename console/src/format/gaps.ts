@@ -8,13 +8,18 @@ const TOLERANCE = 2.5;
  * @returns The same, with undefined instead of null where a line should join the values around it.
  */
 export function joined(values: readonly (number | null)[]): (number | null | undefined)[] {
-  const known = values.flatMap((value, index) => (value === null ? [] : [index]));
-  const distances = known.slice(1).map((index, number) => index - (known[number] as number));
-  const usual = [...distances].sort((a, b) => a - b)[(distances.length - 1) >> 1] ?? 1;
-  const result: (number | null | undefined)[] = [...values];
+  const result: (number | null | undefined)[] = values.slice();
+  const known: number[] = [];
+  for (let index = 0; index < values.length; index++) if (values[index] !== null) known.push(index);
+  // Loops and typed arrays: charts may have 100,000 points in twelve series.
+  const distances = new Int32Array(Math.max(0, known.length - 1));
+  for (let number = 0; number < distances.length; number++) {
+    distances[number] = (known[number + 1] as number) - (known[number] as number);
+  }
+  const most = TOLERANCE * (distances.slice().sort()[(distances.length - 1) >> 1] ?? 1);
   distances.forEach((distance, number) => {
     const start = known[number] as number;
-    if (distance <= TOLERANCE * usual) result.fill(undefined, start + 1, start + distance);
+    if (distance > 1 && distance <= most) result.fill(undefined, start + 1, start + distance);
   });
   return result;
 }
@@ -22,7 +27,9 @@ export function joined(values: readonly (number | null)[]): (number | null | und
 /** Return the indexes of values between two gaps: no line shows them. `values` are as `joined` returns them. */
 export function aloneIn(values: ArrayLike<number | null | undefined>): number[] {
   const isGap = (index: number) => index < 0 || index >= values.length || values[index] === null;
-  return Array.from(values).flatMap((value, index) =>
-    typeof value === "number" && isGap(index - 1) && isGap(index + 1) ? [index] : [],
-  );
+  const found: number[] = [];
+  for (let index = 0; index < values.length; index++) {
+    if (typeof values[index] === "number" && isGap(index - 1) && isGap(index + 1)) found.push(index);
+  }
+  return found;
 }
