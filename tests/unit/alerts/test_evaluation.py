@@ -70,6 +70,7 @@ async def test_the_earlier_value_raises_the_alert(monkeypatch: pytest.MonkeyPatc
 
     names = {plant: store.PlantName(plant, ORGANIZATION, "A plant") for plant in (FIRST, SECOND)}
     monkeypatch.setattr(store, "plant_names", partial(return_, names))
+    monkeypatch.setattr(store, "hold_sources", partial(return_, {1, 2}))
     monkeypatch.setattr(store, "insert", insert)
     monkeypatch.setattr(rules, "claim", partial(return_, [old.id]))
     monkeypatch.setattr(states, "rule_states", partial(return_, []))
