@@ -15,6 +15,8 @@ from gridfleet.domains.alerts.moves import follow_moves
 from gridfleet.domains.alerts.rules.registry import delete_rule, update_rule
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
+from gridfleet.domains.plants.sub_devices.models import SubDeviceChanges
+from gridfleet.domains.plants.sub_devices.registry import update_sub_device
 from gridfleet.domains.telemetry.latest.queries import latest_points
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import open_database
@@ -542,6 +544,16 @@ async def test_the_deletion_of_a_sub_device_resolves_an_alert_that_is_being_rais
     await deleting
     assert await statuses(bench, plant) == [AlertStatus.RESOLVED]
     assert await plant.rows("SELECT FROM alert_state WHERE %s::uuid IS NOT NULL") == []
+
+
+async def test_a_change_of_a_sub_device_does_not_keep_its_alert_away(bench: Bench) -> None:
+    plant = await bench.plant(["D1"])
+    await add_rule(bench.database, plant.organization_id)
+    await say(bench, plant, 10, D1={"soc": 50})  # the next message does not lock the sub-device to write its presence
+    async with bench.database.transaction() as db:
+        await update_sub_device(db, operator(plant.organization_id), plant.id, "D1", SubDeviceChanges(name="Battery"))
+        await say(bench, plant, 5, D1={"soc": 5})
+    assert await statuses(bench, plant) == [AlertStatus.ACTIVE]
 
 
 async def test_an_alert_from_before_auto_resolve_was_set_stays_open(bench: Bench) -> None:

@@ -48,8 +48,9 @@ def open_command(message: bytes, *, key: bytes, address: str, now_milliseconds: 
 
 
 def _without_time_on_the_way(command: Command, seconds: int) -> Command:
-    duration = (command.params or {}).get("durationSeconds")
+    params = command.params or {}
+    duration = params.get("durationSeconds")
     is_step = command.type == CommandType.SITE_SETPOINT and command.schedule is not None
     if not is_step or not isinstance(duration, int | float) or seconds <= _ON_TIME_SECONDS:
         return command
-    return replace(command, params={**(command.params or {}), "durationSeconds": max(1, duration - seconds)})
+    return replace(command, params={**params, "durationSeconds": max(1, duration - seconds)})

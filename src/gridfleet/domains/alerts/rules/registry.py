@@ -81,9 +81,9 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
     """Change a rule and return it.
 
     Open alerts stay linked to the rule: they clear by its new condition, and until then their metrics raise no second one.
-    Alerts that were raised while the rule did not latch, and those of a metric or plant that it no longer watches, do not clear
-    by themselves. If the metric changes, or the unit
-    is set to None, the unit of the newest values is used.
+    Alerts that were raised while the rule had neither autoResolve nor clearThreshold, and those of a metric or plant that it no
+    longer watches, do not clear by themselves. If the metric changes, or the unit is set to None, the unit of the newest values
+    is used.
 
     Raises:
         RuleNotFound: There is no such rule, or the caller may not see it.

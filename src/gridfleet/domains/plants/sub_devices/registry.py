@@ -152,7 +152,7 @@ async def delete_sub_device(db: Connection, org: OrgScope, plant_id: UUID, exter
     # The plant first, because its deletion locks commands before sub-devices.
     if not _may_exist(org, plant_id, external_id) or not await store.hold_plant(db, org, plant_id):
         raise SubDeviceNotFound
-    device = await store.lock(db, org, plant_id, external_id)
+    device = await store.lock(db, org, plant_id, external_id, to_delete=True)
     if device is None:
         raise SubDeviceNotFound
     await end_open_commands(db, org, plant_id, utc_now(), DEVICE_DELETED, device.id)

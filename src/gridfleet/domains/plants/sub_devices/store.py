@@ -82,11 +82,13 @@ async def find(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) 
     return await cursor.fetchone()
 
 
-async def lock(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> SubDevice | None:
+async def lock(db: Connection, org: OrgScope, plant_id: UUID, external_id: str, *, to_delete: bool = False) -> SubDevice | None:
     """Return the sub-device, locked until the transaction ends, or None if the organisation does not have it."""
     cursor = db.cursor(row_factory=kwargs_row(_sub_device))
+    # Only a deletion keeps others from holding the row, such as batches that raise alerts about it.
+    strength = "UPDATE" if to_delete else "NO KEY UPDATE"
     await cursor.execute(
-        f"SELECT {_COLUMNS} FROM sub_device WHERE plant_id = %s AND external_id = %s AND organization_id = %s FOR UPDATE",
+        f"SELECT {_COLUMNS} FROM sub_device WHERE plant_id = %s AND external_id = %s AND organization_id = %s FOR {strength}",
         (plant_id, external_id, org.organization_id),
     )
     return await cursor.fetchone()
