@@ -1,12 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { deliveriesQuery, userQuery } from "../admin";
-import { dateTime } from "../format/times";
-import { useLocale, useTexts } from "../i18n";
+import { useTexts } from "../i18n";
+import { DeliveryCells } from "../ui/delivery-cells";
 import { Failure } from "../ui/failure";
 import { PageHead } from "../ui/page-head";
 import { Pager } from "../ui/pager";
-import { DeliveryState } from "../ui/state";
 import { ListTable } from "../ui/table";
 import { Total } from "../ui/total";
 
@@ -15,11 +14,9 @@ const route = getRouteApi("/inside/admin/notifications");
 /** All notifications that were sent or wait, of every user. */
 export function NotificationsScreen() {
   const texts = useTexts();
-  const locale = useLocale();
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const list = useQuery(deliveriesQuery(search.page));
-  const channels: Record<string, string> = texts.me.channels;
   return (
     <>
       <PageHead title={texts.admin.notifications} of="Gridfleet" />
@@ -40,15 +37,7 @@ export function NotificationsScreen() {
       >
         {(delivery) => (
           <tr key={delivery.id}>
-            <th scope="row" className="wrap">
-              {delivery.subject}
-            </th>
-            <td>{channels[delivery.channel.toLowerCase()] ?? delivery.channel}</td>
-            <td className="wrap">
-              <DeliveryState status={delivery.status} />
-              {delivery.error !== null && <span className="fine">{delivery.error}</span>}
-            </td>
-            <td>{dateTime(delivery.createdAt, "UTC", locale)}</td>
+            <DeliveryCells delivery={delivery} />
             <td>
               <Recipient userId={delivery.userId} />
             </td>

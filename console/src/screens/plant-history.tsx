@@ -21,11 +21,12 @@ import { fittingBuckets, type HistorySearch, LAST, rangeOf } from "../searches/h
 import { Chart } from "../ui/chart";
 import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
-import { CheckField, Field, SelectField } from "../ui/fields";
+import { CheckField, SelectField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { saveFile } from "../ui/save-file";
 import { Legend } from "../ui/swatch";
+import { TimeFields } from "../ui/time-fields";
 import { TimeZoneChoice } from "../ui/time-zone-choice";
 import { EventList, usePlantEvents } from "./plant-events";
 
@@ -192,24 +193,7 @@ function RangePicker({ range, isChosen, timeZone, onChoose }: RangePickerProps) 
           onChoose({ from: new Date(start).toISOString(), to: new Date(end).toISOString() });
         }}
       >
-        <Field
-          label={texts.history.from(timeZone)}
-          type="datetime-local"
-          required
-          min="1970-01-02T00:00"
-          max="9999-12-30T00:00"
-          value={from}
-          onChange={({ target }) => setFrom(target.value)}
-        />
-        <Field
-          label={texts.history.to(timeZone)}
-          type="datetime-local"
-          required
-          min={start === undefined ? from : localText(timeZone, start + 60_000)}
-          max="9999-12-31T00:00"
-          value={to}
-          onChange={({ target }) => setTo(target.value)}
-        />
+        <TimeFields timeZone={timeZone} from={from} to={to} start={start} required onFrom={setFrom} onTo={setTo} />
         <Buttons action={texts.history.show} disabled={false} />
       </Form>
     </details>

@@ -5,7 +5,7 @@ import { aloneIn, joined } from "../format/gaps";
 import { number } from "../format/quantities";
 import { axisLabels } from "../format/times";
 import { useLocale } from "../i18n";
-import type { Columns, Range } from "../plants";
+import { type Columns, MOST_UNITS, type Range } from "../plants";
 import { useShownTheme } from "../theme";
 import { type Level, levelsIn, type Mark, overlay } from "./chart-overlay";
 import { touchSelection } from "./chart-touch";
@@ -97,7 +97,7 @@ function options(
         values: (_: uPlot, times: number[], __: number, ___: number, distance: number) =>
           axisLabels(times, distance, timeZone, locale),
       },
-      ...units.slice(0, 2).map((unit, index) => ({
+      ...units.slice(0, MOST_UNITS).map((unit, index) => ({
         ...axis,
         scale: `y-${unit}`,
         side: index === 0 ? 3 : 1,

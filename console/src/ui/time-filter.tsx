@@ -2,8 +2,8 @@ import { useState } from "react";
 import { dateTime } from "../format/times";
 import { localText, parseLocal } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
-import { Field } from "./fields";
 import { Buttons, Form } from "./form";
+import { TimeFields } from "./time-fields";
 
 /** The times between which a list shows records, in ISO 8601; undefined: no limit. */
 export interface Times {
@@ -45,22 +45,7 @@ export function TimeFilter({ times, timeZone, onChoose }: Props) {
             onChoose({ from: isoOf(start), to: isoOf(end) });
           }}
         >
-          <Field
-            label={texts.history.from(timeZone)}
-            type="datetime-local"
-            min="1970-01-02T00:00"
-            max="9999-12-30T00:00"
-            value={from}
-            onChange={({ target }) => setFrom(target.value)}
-          />
-          <Field
-            label={texts.history.to(timeZone)}
-            type="datetime-local"
-            min={start === undefined ? "1970-01-02T00:00" : localText(timeZone, start + 60_000)}
-            max="9999-12-31T00:00"
-            value={to}
-            onChange={({ target }) => setTo(target.value)}
-          />
+          <TimeFields timeZone={timeZone} from={from} to={to} start={start} onFrom={setFrom} onTo={setTo} />
           <Buttons action={texts.history.show} disabled={false} />
         </Form>
       </details>
