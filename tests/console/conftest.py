@@ -9,11 +9,11 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from support.clients.console_user import ConsoleUser, console_user
-from support.clients.watched_page import Watched
+from support.clients.watched_page import Watched, open_context
 from support.servers.served import Served, served
 
 _ARGUMENTS = ("--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync")
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,7 @@ def user(service: Served, database_url: str) -> Callable[..., ConsoleUser]:
 
 @pytest.fixture
 def context(browser: Browser, service: Served) -> Iterator[BrowserContext]:
-    made = browser.new_context(base_url=service.url, viewport={"width": 1280, "height": 800}, locale="en-GB")
-    made.set_default_timeout(20_000)
+    made = open_context(browser, service.url)
     yield made
     made.close()
 

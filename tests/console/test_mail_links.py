@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from support.clients.fleet_under_test import Fleet, wait_for
-from support.clients.watched_page import Watched
+from support.clients.watched_page import Watched, open_context
 from support.servers.postbox import delivered, text_of
 from support.servers.running_stack import RunningStack
 
@@ -16,8 +16,7 @@ PASSWORD = "Correct horse 1!"
 
 @pytest.fixture
 def watched(browser: Browser, stack: RunningStack) -> Iterator[Watched]:
-    context = browser.new_context(base_url=stack.base_url, viewport={"width": 390, "height": 844}, locale="en-GB")
-    context.set_default_timeout(20_000)
+    context = open_context(browser, stack.base_url, width=390, height=844)
     made = Watched(context.new_page())
     yield made
     made.check()

@@ -17,14 +17,13 @@ from playwright.sync_api import Browser, Page, expect
 
 from gridfleet.sdk.plant import Command, DeviceEntry, Package, PlantClient, Snapshot
 from support.clients.fleet_under_test import Fleet
-from support.clients.watched_page import Watched
+from support.clients.watched_page import Watched, open_context
 from support.servers.running_stack import RunningStack
 
 
 @pytest.fixture
 def watched(browser: Browser, stack: RunningStack, fleet: Fleet) -> Iterator[Watched]:
-    context = browser.new_context(base_url=stack.base_url, viewport={"width": 1280, "height": 900}, locale="en-GB")
-    context.set_default_timeout(20_000)
+    context = open_context(browser, stack.base_url, height=900)
     made = Watched(context.new_page())
     page = made.page
     slug = fleet.call("GET", f"/organizations/{fleet.organization_id}")["slug"]

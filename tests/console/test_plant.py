@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from support.clients.fleet_under_test import wait_for
 from support.clients.ledger_comparison import Ledger
-from support.clients.watched_page import Watched
+from support.clients.watched_page import Watched, open_context
 from support.servers.running_stack import RunningStack
 
 SLUG = "console-plants"
@@ -44,8 +44,7 @@ def plants(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> lis
 
 @pytest.fixture
 def watched(browser: Browser, stack: RunningStack, plants: list[dict[str, str]]) -> Iterator[Watched]:
-    context = browser.new_context(base_url=stack.base_url, viewport={"width": 1280, "height": 900}, locale="en-GB")
-    context.set_default_timeout(20_000)
+    context = open_context(browser, stack.base_url, height=900)
     made = Watched(context.new_page())
     page = made.page
     page.goto(f"/console/o/{SLUG}/fleet")

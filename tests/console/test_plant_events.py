@@ -17,7 +17,7 @@ from gridfleet.kernel.ids import new_id
 from support.builders.alerting import ago
 from support.clients.console_data import add_alert, add_history, add_system_templates, add_values
 from support.clients.console_user import ConsoleUser, add_plants
-from support.clients.watched_page import Watched
+from support.clients.watched_page import Watched, open_context
 from support.servers.served import Served
 
 METRICS_OF_BATTERY = quote(json.dumps(["BAT1.soc", "BAT1.active_power", "BAT1.reactive_power"]))
@@ -243,9 +243,7 @@ def test_the_history_marks_alerts_and_commands(watched: Watched, user: User, dat
 def test_a_finger_zooms_the_history(browser: Browser, service: Served, user: User, database_url: str) -> None:
     member = user()
     plant_id = add_battery(database_url, member.slugs[0], "Winery")
-    context = browser.new_context(
-        base_url=service.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True, locale="en-GB"
-    )
+    context = open_context(browser, service.url, width=390, height=844, has_touch=True, is_mobile=True)
     watched = Watched(context.new_page())
     page = watched.page
     member.log_in(page, f"/console/o/{member.slugs[0]}/plants/{plant_id}/history?last=1h")
@@ -360,7 +358,7 @@ def test_a_link_keeps_the_time_zone_in_which_times_are_shown(
     plant_id = add_history(database_url, member.slugs[0], "Barn", "BAT1", [Metric("soc", "%")], frames)
     with psycopg.connect(database_url) as db:
         db.execute("UPDATE plant SET time_zone = 'Europe/Berlin'")
-    context = browser.new_context(base_url=service.url, locale="en-GB", timezone_id="America/New_York")
+    context = open_context(browser, service.url, timezone_id="America/New_York")
     watched = Watched(context.new_page())
     page = watched.page
     path = f"/console/o/{member.slugs[0]}/plants/{plant_id}/history?from=2026-03-28T23:00:00Z&to=2026-03-29T01:00:00Z"

@@ -6,9 +6,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, Request, Route
+from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, ViewportSize
 
 _AXE = Path(__file__).parents[3] / "console" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def open_context(browser: Browser, base_url: str, width: int = 1280, height: int = 800, **options: Any) -> BrowserContext:
+    """Open a context in British English whose drawings do not move and whose actions wait up to a minute.
+
+    An action waits until its element keeps its place for two frames. On a busy machine without a graphics processor Chromium
+    draws few frames, fewer still beside endless animations: a click was seen to wait in vain for 20 s.
+    """
+    size: ViewportSize = {"width": width, "height": height}
+    context = browser.new_context(base_url=base_url, viewport=size, locale="en-GB", reduced_motion="reduce", **options)
+    context.set_default_timeout(60_000)
+    return context
 
 
 class Watched:
