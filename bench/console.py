@@ -158,7 +158,8 @@ async def _fill_history(stack: Stack, plant: UUID) -> None:
 @contextmanager
 def _browser(stack: Stack) -> Iterator[Page]:
     """Yield a page of Chromium."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    programs = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    program = next(filter(None, map(shutil.which, programs)), None)
     if program is None or not (Path(gridfleet.api.console.__file__).parent / "site" / "built").exists():
         raise BenchFailed("Chromium and the built console are needed: run `make test` or `make console` first")
     arguments = ["--disable-gpu", *(["--no-sandbox"] if os.getuid() == 0 else [])]

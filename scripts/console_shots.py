@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import httpx
 from playwright.sync_api import Page, expect, sync_playwright
 
+from support.clients.watched_page import open_browser
 from support.servers.running_stack import RunningStack
 
 ROOT = Path(__file__).parents[1]
@@ -167,9 +168,7 @@ def main() -> None:
         stack = RunningStack(folder / "home").start()
         try:
             with simulated(stack, folder, () if is_for_docs else REFUSED) as plant_id, sync_playwright() as playwright:
-                browser = playwright.chromium.launch(
-                    executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
-                )
+                browser = open_browser(playwright)
                 shown: Shown | None = None
                 for view, (width, colours) in views.items():
                     context = browser.new_context(

@@ -11,8 +11,9 @@ done
 [ -z "$missing" ] || install_packages "Tools of the tests" "$missing" "$missing" "$missing"
 PATH="$PATH:/usr/sbin:/usr/local/sbin" command -v pgbouncer >/dev/null 2>&1 ||
     install_server pgbouncer "PgBouncer for the tests" pgbouncer pgbouncer pgbouncer
-for program in chromium chromium-browser google-chrome; do
+for program in chromium-headless-shell chromium chromium-browser google-chrome; do
     command -v "$program" >/dev/null 2>&1 && browser=$program
 done
-[ -n "${browser:-}" ] || install_packages "A browser for the tests of the console" chromium chromium chromium
+[ -n "${browser:-}" ] ||
+    install_packages "A browser for the tests of the console" chromium-headless-shell chromium chromium
 "$(dirname "$0")/ensure_openapi_tools.sh"

@@ -1,7 +1,5 @@
 """Chromium, and pages that must show no error, break no policy and be usable without a mouse or sight."""
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,22 +7,17 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from support.clients.console_user import ConsoleUser, console_user
-from support.clients.watched_page import Watched, open_context
+from support.clients.watched_page import Watched, open_browser, open_context
 from support.servers.served import Served, served
 
-_ARGUMENTS = ("--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync")
 expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Run Chromium for a module. Playwright's event loop runs as long, and no asynchronous test could run beside it."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert program is not None, "scripts/ensure_test_tools.sh installs Chromium"
-    # Chromium refuses its sandbox to root.
-    arguments = [*_ARGUMENTS, *(["--no-sandbox"] if os.getuid() == 0 else [])]
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program, args=arguments)
+        running = open_browser(playwright)
         yield running
         running.close()
 

@@ -1,14 +1,31 @@
 """Pages of the console whose errors are collected and whose accessibility is checked."""
 
+import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, ViewportSize
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, Request, Route, ViewportSize
 
 _AXE = Path(__file__).parents[3] / "console" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+_PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+"""The first is the same engine without the browser's own windows, which take half of the processor time even unseen."""
+
+_ARGUMENTS = ("--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync")
+
+
+def open_browser(playwright: Playwright) -> Browser:
+    """Start Chromium. Raises AssertionError if it is not installed."""
+    program = next(filter(None, map(shutil.which, _PROGRAMS)), None)
+    assert program is not None, "scripts/ensure_test_tools.sh installs Chromium"
+    # Chromium refuses its sandbox to root.
+    arguments = [*_ARGUMENTS, *(["--no-sandbox"] if os.getuid() == 0 else [])]
+    return playwright.chromium.launch(executable_path=program, args=arguments)
 
 
 def open_context(browser: Browser, base_url: str, width: int = 1280, height: int = 800, **options: Any) -> BrowserContext:
