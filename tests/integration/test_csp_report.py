@@ -101,8 +101,7 @@ async def test_reports_are_forgotten_sooner_than_other_events(people: People) ->
     await people.execute("UPDATE audit_event SET created_at = created_at - interval '31 days'")
     await report(people, {"csp-report": {}})
     before = await people.execute("SELECT count(*) FROM audit_event")
-    async with people.service.state.database.transaction() as db:
-        await delete_old(db, 730, 30)
+    await delete_old(people.service.state.database, 730, 30)
     assert [event["details"] for event in await kept(people)] == [{"user-agent": "Browser/1"}]
     after = await people.execute("SELECT count(*) FROM audit_event WHERE event <> 'csp.reported'")
     assert after[0][0] >= before[0][0] - 2

@@ -11,7 +11,8 @@ from gridfleet.domains.identity import housekeeping as identity
 from gridfleet.domains.identity.accounts import password_reset
 from gridfleet.domains.organizations.invitations import registry
 from gridfleet.kernel import metrics
-from gridfleet.kernel.db import Database
+from gridfleet.kernel.db import Database, idempotency
+from gridfleet.kernel.db.batches import in_batches
 from gridfleet.kernel.mail.delivery import MailRefused, open_delivery
 from gridfleet.kernel.mail.queue import SEND_MAIL, MailQueue, open_mail
 from gridfleet.kernel.security.keyring import Keyring
@@ -85,10 +86,14 @@ def add_account_jobs(app: App, database: Database, settings: Settings, retry: Ba
             await registry.sweep_expired(db)
 
     @app.periodic(cron="27 * * * *")
-    @app.task(queueing_lock="forget_audit_events", name="audit.forget_old")
+    @app.task(queueing_lock="forget_audit_events", lock="forget_audit_events", name="audit.forget_old")
     async def delete_audit_events(timestamp: int) -> None:
-        async with database.transaction() as db:
-            await audit.delete_old(db, settings.audit_days, settings.csp_report_days)
+        await audit.delete_old(database, settings.audit_days, settings.csp_report_days)
+
+    @app.periodic(cron="47 * * * *")
+    @app.task(queueing_lock="forget_responses", name="idempotency.forget_old")
+    async def delete_first_responses(timestamp: int) -> None:
+        await in_batches(database, idempotency.delete_old)
 
     @app.periodic(cron="37 * * * *")
     @app.task(queueing_lock="forget_jobs", name="jobs.forget_failed", pass_context=True)

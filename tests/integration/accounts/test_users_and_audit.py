@@ -139,13 +139,12 @@ async def test_an_event_is_never_changed_and_forgotten_when_old(people: People) 
         await people.execute("UPDATE audit_event SET event = 'nothing'")
     from gridfleet.domains.audit.recorder import delete_old
 
-    async with people.service.state.database.transaction() as db:
-        await delete_old(db, 1, 1)
-        assert len(await (await db.execute("SELECT FROM audit_event")).fetchall()) == 1
-        await db.execute("ALTER TABLE audit_event DISABLE TRIGGER audit_event_unchanged")
-        await db.execute("UPDATE audit_event SET created_at = created_at - interval '1 day'")
-        await delete_old(db, 1, 1)
-        assert await (await db.execute("SELECT FROM audit_event")).fetchall() == []
+    await delete_old(people.service.state.database, 1, 1)
+    assert len(await people.execute("SELECT 1 FROM audit_event")) == 1
+    await people.execute("ALTER TABLE audit_event DISABLE TRIGGER audit_event_unchanged")
+    await people.execute("UPDATE audit_event SET created_at = created_at - interval '1 day'")
+    await delete_old(people.service.state.database, 1, 1)
+    assert await people.execute("SELECT 1 FROM audit_event") == []
 
 
 async def test_a_refused_change_is_not_recorded(people: People) -> None:

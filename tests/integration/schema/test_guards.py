@@ -7,6 +7,7 @@ from psycopg import errors
 
 from gridfleet.domains.audit.models import Event
 from gridfleet.domains.audit.recorder import delete_old, record
+from gridfleet.domains.audit.store import MOST_DELETED
 from gridfleet.domains.telemetry.rollups.models import Level
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.db import Connection, Database
@@ -47,13 +48,28 @@ async def test_audit_events_cannot_be_truncated(database: Database) -> None:
 async def test_retention_deletes_old_events_but_none_of_the_last_day(database: Database) -> None:
     async with database.transaction() as db:
         await add_event(db, timedelta(hours=25))
-        await delete_old(db, 2, 1)
-        assert (await db.execute("SELECT FROM audit_event")).rowcount == 1
-        await delete_old(db, 1, 1)
-        assert (await db.execute("SELECT FROM audit_event")).rowcount == 0
+    await delete_old(database, 2, 1)
+    assert await events(database) == 1
+    await delete_old(database, 1, 1)
+    assert await events(database) == 0
+    async with database.transaction() as db:
         await add_event(db, timedelta(hours=22))
         cursor = await db.execute("SELECT forget_audit_events(NULL, '-infinity', now())")
         assert await cursor.fetchone() == (0,)
+
+
+async def test_retention_deletes_all_old_events_however_many_there_are(database: Database) -> None:
+    """Programs may send more commands in an hour, each an event, than one call of the function deletes."""
+    async with database.transaction() as db:
+        await db.execute(
+            "INSERT INTO audit_event (id, event, actor_type, created_at)"
+            " SELECT gen_random_uuid(), 'command.issued', 'API_KEY', now() - interval '31 days'"
+            " FROM generate_series(0, %s::int)",
+            (MOST_DELETED,),
+        )
+        await record(db, Event.USER_LOGGED_IN, Actor(ActorType.SYSTEM))
+    await delete_old(database, 30, 30)
+    assert await events(database) == 1
 
 
 @pytest.mark.parametrize("parent", ["telemetry_frame", "telemetry_minute", "telemetry_quarter"])

@@ -11,7 +11,8 @@ from gridfleet.domains.audit.models import AuditEvent, Event, Subject
 from gridfleet.kernel import metrics
 from gridfleet.kernel.caller import Actor, OrgScope
 from gridfleet.kernel.clock import days_before, utc_now
-from gridfleet.kernel.db import Connection, after_commit
+from gridfleet.kernel.db import Connection, Database, after_commit
+from gridfleet.kernel.db.batches import in_batches
 from gridfleet.kernel.ids import new_id
 
 __all__ = ["delete_old", "record", "record_all_in", "record_in"]
@@ -86,10 +87,17 @@ def _event(
     )
 
 
-async def delete_old(db: Connection, days: int, csp_days: int) -> None:
-    """Delete events older than `days`, and browsers' reports older than `csp_days`."""
+async def delete_old(database: Database, days: int, csp_days: int) -> None:
+    """Delete events older than `days`, and browsers' reports older than `csp_days`, in short transactions.
+
+    All of them: programs may cause more events in an hour than one transaction deletes, and `days` may have been lowered.
+    """
     now = utc_now()
-    await store.delete_old(db, None, None, days_before(now, days))
     # Events can be found quickly only by time, so one span is searched. The sweep runs every hour, so older ones are gone.
     until = days_before(now, csp_days)
-    await store.delete_old(db, Event.CSP_REPORTED, until - _CSP_SPAN, until)
+    for event, first, end in ((None, None, days_before(now, days)), (Event.CSP_REPORTED, until - _CSP_SPAN, until)):
+        await in_batches(database, partial(_delete, event=event, since=first, until=end), store.MOST_DELETED)
+
+
+async def _delete(db: Connection, _: int, *, event: Event | None, since: datetime | None, until: datetime) -> int:
+    return await store.delete_old(db, event, since, until)

@@ -31,6 +31,9 @@ _CONDITIONS: Final = {
 """The condition of each member of a filter. Only those in use are in a statement, so that the planner can use their index."""
 _ORDER = "ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s"
 
+MOST_DELETED: Final = 50_000
+"""The most events that one call of the function `forget_audit_events` deletes."""
+
 
 def _condition(wanted: AuditFilter) -> str:
     """Return the condition of a filter, which begins with AND unless it is empty."""
@@ -120,9 +123,14 @@ async def count_everywhere(db: Connection, scope: PlatformScope, wanted: AuditFi
     return await fetch_count(db, f"SELECT count(*) FROM audit_event WHERE true{_condition(wanted)}", _parameters(wanted))
 
 
-async def delete_old(db: Connection, event: str | None, since: datetime | None, until: datetime) -> None:
-    """Delete up to 50,000 events of a kind (None: every kind) from `since` (None: the first one) to `until` (exclusive).
+async def delete_old(db: Connection, event: str | None, since: datetime | None, until: datetime) -> int:
+    """Delete `MOST_DELETED` events at most, of a kind (None: all) from `since` (None: the first one) to `until` (exclusive).
 
     The database function never deletes events of the last 23 hours.
+
+    Returns:
+        The number of deleted events.
     """
-    await db.execute("SELECT forget_audit_events(%s, coalesce(%s::timestamptz, '-infinity'), %s)", (event, since, until))
+    return await fetch_count(
+        db, "SELECT forget_audit_events(%s, coalesce(%s::timestamptz, '-infinity'), %s)", (event, since, until)
+    )

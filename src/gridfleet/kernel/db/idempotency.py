@@ -68,13 +68,19 @@ async def keep(db: Connection, caller_id: UUID, scope: str, key: str, status: in
     )
 
 
-async def delete_old(db: Connection) -> None:
-    """Delete a few responses that have expired. Frequent calls keep up with new ones."""
-    await db.execute(
+async def delete_old(db: Connection, limit: int = 20) -> int:
+    """Delete at most `limit` responses that have expired, without those that are locked. Returns their number.
+
+    Frequent calls keep up with new ones. A job calls this too: without it, the last responses, which hold passwords and keys,
+    would stay until the header is used again.
+    """
+    cursor = await db.execute(
         """
         DELETE FROM idempotent_answer WHERE ctid = ANY (ARRAY(
             SELECT ctid FROM idempotent_answer WHERE created_at < now() - interval '24 hours'
-            LIMIT 20 FOR UPDATE SKIP LOCKED
+            LIMIT %s FOR UPDATE SKIP LOCKED
         ))
-        """
+        """,
+        (limit,),
     )
+    return cursor.rowcount
