@@ -75,3 +75,20 @@ async def test_late_readings_give_what_all_readings_together_give(database: Data
     assert {one: list(kept[one].energies) if one in kept else nothing for one in hours} == {
         one: list(together[one].energies) for one in hours
     }
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+async def test_a_dip_before_midnight_adds_nothing_in_the_morning(database: Database, parts: int) -> None:
+    """Also if both are computed together, as after a night without a connection."""
+    site = await RecordedPlant.create(database)
+    await site.add_device("PV1")
+    next_day = MIDNIGHT + timedelta(days=1)
+    readings = {-2 * HOUR: 99.0, -0.9 * HOUR: 100.0, -0.5 * HOUR: 90.0, 6 * HOUR: 95.0, 7 * HOUR: 102.0}
+    writes = [(next_day + after, [value]) for after, value in readings.items()]
+    for some in ([writes], [writes[:3], writes[3:]])[parts - 1]:
+        await site.write("PV1", PRODUCED, dict(some))
+        await work(database)
+    hours = [DirtyHour(site.id, next_day + number * HOUR) for number in (-1, 6, 7)]
+    async with database.transaction() as db:
+        kept = await store.kept_around(db, hours)
+    assert [sum(value or 0 for value in kept[one].energies) for one in hours] == [1_000_000, 0, 2_000_000]

@@ -54,15 +54,16 @@ async def runs_of(db: Connection, wanted: Sequence[DirtyHour], metrics: Mapping[
     parts = [list(group) for _, group in groupby(wanted, day_and_sources)]
     fell = await store.falls_before(db, [part[0] for part in parts])
     found: list[Run] = []
-    day_before = None
+    last = None
     for part in parts:
         plant_id, start = part[0]
-        day = day_and_sources(part[0])[:2]
+        midnight = start.replace(hour=0)
         # A counter that fell adds nothing until it is back at its level, which only the readings of the day show. Otherwise
-        # those of the hour before suffice. Falls in an earlier part of the same day are not stored yet.
-        since = start.replace(hour=0) if part[0] in fell or day == day_before else start
+        # those of the hour before suffice. Falls in an earlier part of these hours are not stored yet.
+        may_have_fallen = last is not None and last.plant_id == plant_id and last.hour >= midnight - _HOUR
+        since = midnight if part[0] in fell or may_have_fallen else start
         found.append(Run(plant_id, start, (part[-1].hour - start) // _HOUR + 1, since))
-        day_before = day
+        last = part[-1]
     return found
 
 
