@@ -163,6 +163,37 @@ async def test_a_message_read_with_one_that_is_older_than_offline_brings_a_plant
     assert await two.statuses() == ("ONLINE", "ONLINE")
 
 
+@pytest.mark.parametrize("is_read_first", [False, True])
+async def test_a_message_that_is_older_than_offline_and_read_with_it_does_not_bring_a_plant_back(
+    two: TwoProcesses, is_read_first: bool
+) -> None:
+    for _ in range(3):
+        await two.read_telemetry(two.snapshot())
+    late = two.snapshot()
+    await asyncio.sleep(0.1)
+    offline = two.plant.delivery(OFFLINE, "status")
+    await two.bench.take(*((late, offline) if is_read_first else (offline, late)), pipeline=two.telemetry)
+    await two.notify()
+    assert await two.statuses() == ("OFFLINE", "UNKNOWN")
+    await two.read_telemetry(two.snapshot())
+    assert await two.statuses() == ("ONLINE", "ONLINE")
+
+
+async def test_a_late_entry_does_not_change_the_status_of_a_sub_device(bench: Bench) -> None:
+    plant = await bench.plant(["D"])
+    for minutes_ago, own, expected in (
+        (60, "OFFLINE", "OFFLINE"),
+        (1, "ONLINE", "ONLINE"),
+        (30, "OFFLINE", "ONLINE"),
+        (0, "DEGRADED", "DEGRADED"),
+        (20, None, "DEGRADED"),
+        (0, "ONLINE", "ONLINE"),
+    ):
+        entry = {"id": "D", "fields": {"a": 1}, **({"status": own} if own else {})}
+        await bench.take(plant.message({"time": moment(-60 * minutes_ago).isoformat(), "devices": [entry]}))
+        assert await plant.rows("SELECT status FROM sub_device WHERE plant_id = %s") == [(expected,)]
+
+
 async def test_telemetry_writes_a_status_that_stays_every_ten_seconds_at_most(two: TwoProcesses) -> None:
     await two.read_telemetry(two.snapshot())
     before = await two.rows("p.xmin::text, d.xmin::text")

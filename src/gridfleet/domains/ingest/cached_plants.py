@@ -84,6 +84,8 @@ class CachedDevice:
     layouts_read: int | None = None
     """How many shards the process had taken when the layouts of the device's own names were read; None if they were not."""
     status: SubDeviceStatus = SubDeviceStatus.UNKNOWN
+    status_of_us: int = 0
+    """When the entry with this status was measured, in microseconds."""
     presence: Presence = field(default_factory=Presence)
 
 

@@ -32,14 +32,15 @@ _Entry = tuple[CachedDevice, int, dict[str, wire.FieldValue], str]
 class CheckedSnapshot(NamedTuple):
     """A snapshot that is not refused.
 
-    `time_us` is its time of measurement in microseconds. `lacking` has the entries whose fields need positions.
+    `time_us` is its time of measurement in microseconds. `lacking` has the entries whose fields need positions. `statuses` has
+    the time of each entry.
     """
 
     path: str
     time_us: int
     entries: list[_Entry]
     lacking: list[DeviceFields]
-    statuses: list[tuple[CachedDevice, SubDeviceStatus]]
+    statuses: list[tuple[CachedDevice, SubDeviceStatus, int]]
     unregistered: list[str]
 
 
@@ -73,7 +74,8 @@ def read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: s
         read.entries.append((device, time_us, entry.fields, fields_path))
         if device.reader.lacks(entry.fields):
             read.lacking.append((device, entry.fields))
-        read.statuses.append((device, SubDeviceStatus.ONLINE if entry.status is None else SubDeviceStatus(entry.status)))
+        status = SubDeviceStatus.ONLINE if entry.status is None else SubDeviceStatus(entry.status)
+        read.statuses.append((device, status, time_us))
     return read
 
 
@@ -86,9 +88,14 @@ def add_snapshot(
         seen_at: When the message was sent, by the service's clock.
     """
     _add_frames(batch, plant, delivery, snapshot, message.id)
-    for device, status in snapshot.statuses:
+    for device, status, time_us in snapshot.statuses:
         device.presence.seen_at = seen_at
         device.presence.note_message(batch.now_ms, message.sent_at, snapshot.time_us / 1000)
+        # A backlog has former statuses, and may come after newer entries.
+        if time_us >= device.status_of_us:
+            device.status_of_us = time_us
+        else:
+            status = device.status
         _record_device(batch, plant, device, status)
     if snapshot.unregistered:
         batch.plants_held.add(plant.id)
