@@ -91,3 +91,35 @@ async def test_the_setpoint_in_force_is_found_without_those_that_the_plant_refus
         assert await setpoint_in_force(db, site.plant.id) is None
         [[after]] = await (await db.execute(BLOCKS)).fetchall()
     assert 0 < after - before < 20
+
+
+async def apply_too_late(site: PartnerSite) -> None:
+    """Send a setpoint of 15 minutes that the plant applies in time. Its acknowledgement comes a minute after the expiry."""
+    await site.send("command.site-setpoint", powerKw=3, durationSeconds=900)
+    setpoint = await site.newest()
+    await site.send_commands()
+    await site.expire(301)
+    await site.acknowledge({setpoint: "APPLIED"}, seconds=360)
+
+
+async def test_the_step_goes_on_after_a_setpoint_that_was_acknowledged_too_late(site: PartnerSite) -> None:
+    step = {"start": soon(-60), "durationSeconds": HOUR, "powerKw": 2}
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
+    await site.acknowledge_newest("APPLIED")
+    await site.issue_due()
+    await site.acknowledge_newest("APPLIED")
+    await apply_too_late(site)
+    await site.issue_due(899)
+    assert [content.get("powerKw") for _, content, _ in await site.commands()] == [None, 2, 3]
+    await site.issue_due(903)
+    assert [content.get("powerKw") for _, content, _ in await site.commands()] == [None, 2, 3, 2]
+
+
+async def test_a_setpoint_that_was_acknowledged_too_late_speaks_for_the_partner(site: PartnerSite) -> None:
+    await site.send("config.fallback", fallback={"mode": "BACKUP", "afterSeconds": 600})
+    await site.acknowledge_newest("APPLIED")
+    await apply_too_late(site)
+    await site.issue_due(1490)
+    assert (await site.site("fallback_since"))[0] is None
+    await site.issue_due(1510)
+    assert (await site.site("fallback_since"))[0] is not None

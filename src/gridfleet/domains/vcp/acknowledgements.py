@@ -68,7 +68,8 @@ async def follow_commands(db: Connection, steps: Sequence[Transition], connected
     """
     last = _newest(steps)
     moved = await _move_log_entries(db, last)
-    await apply_ends(db, last, {entry.id for entry in moved}, connected)
+    applied_late = {step.command_id: step.plant_id for step in steps if step.late and step.status is CommandStatus.APPLIED}
+    await apply_ends(db, last, {entry.id for entry in moved}, connected, applied_late)
     await _acknowledge_ended(db, moved, last)
 
 

@@ -36,6 +36,7 @@ async def apply_ends(
     steps: Mapping[UUID, Transition],
     partner_commands: Collection[UUID],
     connected: Collection[UUID],
+    applied_late: Mapping[UUID, UUID],
 ) -> None:
     """Apply the newest steps of commands to the sites of their plants.
 
@@ -43,9 +44,10 @@ async def apply_ends(
         steps: the newest step of each command, by command id. Steps to an open state are ignored.
         partner_commands: ids of those commands that are partner commands.
         connected: plants that have just connected. Commands that they refused or failed are issued again, after a pause.
+        applied_late: plants by the ids of the commands that they have applied, but acknowledged after the expiry.
     """
     ends = {command_id: step for command_id, step in steps.items() if step.status not in OPEN}
-    plants = await store.concerned(db, {end.plant_id for end in ends.values()}, ends, connected)
+    plants = await store.concerned(db, {end.plant_id for end in ends.values()}, ends, connected, applied_late)
     if not plants:
         return
     rows: dict[UUID, list[Unconfirmed]] = {}
@@ -57,6 +59,9 @@ async def apply_ends(
         for row in rows.get(site.plant_id, ()):
             if row.command_id in ends:
                 changed = await _apply(db, changed, row, ends[row.command_id], row.command_id in partner_commands)
+        late = [command_id for command_id, plant_id in applied_late.items() if plant_id == site.plant_id]
+        if late:
+            changed = await _with_late_setpoint(db, changed, late)
         if changed != site:
             await sites.save_site(db, changed)
     if connected:
@@ -69,6 +74,14 @@ async def _without_lost_setpoint(db: Connection, site: Site, ends: Mapping[UUID,
     if end is None or end.status is CommandStatus.APPLIED:
         return site
     return await _with_setpoint_in_force(db, site)
+
+
+async def _with_late_setpoint(db: Connection, site: Site, late: Collection[UUID]) -> Site:
+    """Return the site with the setpoint that the plant has after all, if it is one of the commands `late`."""
+    held = await store.setpoint_in_force(db, site.plant_id, late)
+    if held is None or held.schedule is not None or held.command_id not in late:
+        return site
+    return replace(site, setpoint_ends_at=held.ends_at, setpoint_command_id=held.command_id)
 
 
 async def _with_setpoint_in_force(db: Connection, site: Site) -> Site:

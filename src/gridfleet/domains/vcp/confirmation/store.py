@@ -84,14 +84,27 @@ async def delete(db: Connection, plant_id: UUID, *kinds: Kind) -> None:
 
 
 async def concerned(
-    db: Connection, plant_ids: Collection[UUID], command_ids: Collection[UUID], connected: Collection[UUID]
+    db: Connection,
+    plant_ids: Collection[UUID],
+    command_ids: Collection[UUID],
+    connected: Collection[UUID],
+    applied_late: Collection[UUID],
 ) -> list[UUID]:
-    """Return the plants whose rows or setpoints belong to these commands, and the connected plants with waiting rows."""
+    """Return the plants whose rows or setpoints belong to these commands, and the connected plants with waiting rows.
+
+    Also those that have applied a setpoint among the commands `applied_late`.
+    """
     cursor = await db.execute(
         "SELECT plant_id FROM vcp_unconfirmed WHERE plant_id = ANY(%(plants)s) AND command_id = ANY(%(commands)s)"
         " UNION SELECT plant_id FROM vcp_site WHERE plant_id = ANY(%(plants)s) AND setpoint_command_id = ANY(%(commands)s)"
-        " UNION SELECT plant_id FROM vcp_unconfirmed WHERE plant_id = ANY(%(connected)s) AND due_at = 'infinity'",
-        {"plants": list(plant_ids), "commands": list(command_ids), "connected": list(connected)},
+        " UNION SELECT plant_id FROM vcp_unconfirmed WHERE plant_id = ANY(%(connected)s) AND due_at = 'infinity'"
+        " UNION SELECT plant_id FROM plant_command WHERE id = ANY(%(late)s) AND type = 'SITE_SETPOINT'",
+        {
+            "plants": list(plant_ids),
+            "commands": list(command_ids),
+            "connected": list(connected),
+            "late": list(applied_late),
+        },
     )
     return [row[0] for row in await cursor.fetchall()]
 
@@ -192,20 +205,26 @@ async def predecessor(db: Connection, plant_id: UUID, types: Collection[CommandT
     return await cursor.fetchone()
 
 
-async def setpoint_in_force(db: Connection, plant_id: UUID) -> HeldSetpoint | None:
+_SINCE_OPENED = (
+    "c.* FROM plant_command c JOIN vcp_site s ON s.plant_id = c.plant_id AND s.opened_at <= c.issued_at"
+    " WHERE c.plant_id = %(plant)s"
+)
+
+
+async def setpoint_in_force(db: Connection, plant_id: UUID, applied_late: Collection[UUID] = ()) -> HeldSetpoint | None:
     """Return the setpoint that is in force at the plant according to its commands.
 
     It is the newest setpoint or mode of the plant's organisation that was not refused and has not failed or expired; None for a
-    mode.
+    mode. Setpoints among `applied_late` count although they have expired.
     """
     cursor = db.cursor(row_factory=class_row(HeldSetpoint))
     await cursor.execute(
         "SELECT id AS command_id, issued_at, instruction->'schedule' AS schedule,"
         " issued_at + make_interval(secs => (instruction->'params'->>'durationSeconds')::float8) AS ends_at"
-        " FROM (SELECT c.* FROM plant_command c JOIN vcp_site s ON s.plant_id = c.plant_id AND s.opened_at <= c.issued_at"
-        " WHERE c.plant_id = %s AND c.type IN ('SITE_SETPOINT', 'MODE_CHANGE', 'EMERGENCY')"
-        " AND c.status NOT IN ('REJECTED', 'FAILED', 'EXPIRED') ORDER BY c.issued_at DESC, c.id DESC LIMIT 1) AS newest"
-        " WHERE type = 'SITE_SETPOINT'",
-        (plant_id,),
+        f" FROM ((SELECT {_SINCE_OPENED} AND c.type IN ('SITE_SETPOINT', 'MODE_CHANGE', 'EMERGENCY')"
+        " AND c.status NOT IN ('REJECTED', 'FAILED', 'EXPIRED') ORDER BY c.issued_at DESC, c.id DESC LIMIT 1)"
+        f" UNION ALL SELECT {_SINCE_OPENED} AND c.id = ANY(%(late)s) AND c.type = 'SITE_SETPOINT'"
+        " ORDER BY issued_at DESC, id DESC LIMIT 1) AS newest WHERE type = 'SITE_SETPOINT'",
+        {"plant": plant_id, "late": list(applied_late)},
     )
     return await cursor.fetchone()
