@@ -90,6 +90,7 @@ def main() -> None:
     arguments = options("console", __doc__)
     arguments.add_argument("--plants", type=int, help="20,000; if quick 2,000")
     arguments.add_argument("--rounds", type=int, help="of each time: 15; if quick 3")
+    arguments.add_argument("--points", type=int, default=100_000, help="of each metric of the large chart")
     arguments.add_argument("--values", type=int, help="that a plant publishes: 200; if quick 20")
     chosen = arguments.parse_args()
     plants, rounds, values = (2_000, 3, 20) if chosen.quick else (20_000, 15, 200)
@@ -101,7 +102,7 @@ def main() -> None:
         with _browser(stack) as page:
             sizes = _sizes(page, ids)
             times = _times(page, ids, rounds)
-            times |= time_large_chart(page, _SLUG, ids.plants[0], _METRICS, rounds)
+            times |= time_large_chart(page, _SLUG, ids.plants[0], _METRICS, chosen.points, rounds)
             live = time_values(stack, page, _SLUG, ids.plants[1], chosen.values or values)
     report("console", measures_of(sizes, times, live), folder_of(chosen))
 

@@ -143,7 +143,7 @@ def test_the_benchmark_of_the_fleet_asks_for_every_row(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_benchmark_of_the_console_measures_every_budget(tmp_path: Path) -> None:
-    run("console", "--plants", "200", "--rounds", "1", "--values", "2", "--output", str(tmp_path))
+    run("console", "--plants", "200", "--rounds", "1", "--points", "2000", "--values", "2", "--output", str(tmp_path))
     found = read_measures(tmp_path / "console.json")
     assert found["scripts_before_first_page"].value > found["scripts_of_fleet"].value > 0
     times = ("first_contentful_paint", "fleet_first_rows", "fleet_after_a_filter", "chart_drawn", "publish_to_screen_p99")

@@ -233,11 +233,16 @@ async def test_a_large_group_is_returned_while_other_requests_continue(fleet: Fl
             {"org": UUID(south["organizationId"]), "group": UUID(south["id"])},
         )
     for path in (f"/plant-groups/{south['id']}", f"/plant-groups/{south['id']}/plants"):
-        async with watched_loop() as loop:
-            response = await fleet.service.client.get(f"/api/v1{path}", headers={**fleet.viewer, "accept-encoding": "identity"})
-        begun = time.process_time()
-        found = response.json()
-        decoding = time.process_time() - begun
+        totals, decodings = [], []
+        for _ in range(3):  # the least of three: what else the machine does makes the same work longer
+            async with watched_loop() as loop:
+                response = await fleet.service.client.get(
+                    f"/api/v1{path}", headers={**fleet.viewer, "accept-encoding": "identity"}
+                )
+            begun = time.process_time()
+            found = response.json()
+            decodings.append(time.process_time() - begun)
+            totals.append(loop.total)
         plants = found["plants"] if path.endswith(south["id"]) else found
         assert (len(plants), plants[0].keys()) == (20_000, {"id", "name", "serialNumber", "status"})
-        assert loop.total < 6 * decoding
+        assert min(totals) < 6 * min(decodings)
