@@ -122,9 +122,10 @@ class Machine:
             for program in self._processes():
                 await self._supervisor.start(program)
             await self._wait_for_answer()
+        self._show(first_admin, time.monotonic() - began)
+        # Last: who waits for the file finds the text in the log.
         self._ready = True
         self._write_run_file()
-        self._show(first_admin, time.monotonic() - began)
 
     def _require_keys(self) -> None:
         """Refuse to create a keyring for a database that has lost its own: a new one cannot decrypt the existing rows."""

@@ -70,6 +70,8 @@ async def test_a_device_is_online_again_as_soon_as_its_plant_speaks_of_it(bench:
     await bench.take(snapshot())
     assert await status() == "ONLINE"
     await bench.take(snapshot(), plant.delivery(b'{"status":"OFFLINE"}', "status"), snapshot())
+    assert await status() == "UNKNOWN", "of messages that are read together, OFFLINE counts as the newest"
+    await bench.take(snapshot())
     assert await status() == "ONLINE"
     await bench.take(
         plant.delivery(b'{"status":"OFFLINE"}', "status"), snapshot(), plant.delivery(b'{"status":"OFFLINE"}', "status")

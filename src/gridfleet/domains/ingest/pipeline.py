@@ -154,10 +154,11 @@ class Pipeline:
             batch.acknowledgements.append(parse_acknowledgement(message, plant.id, delivery.request_id))
             batch.plants_held.add(plant.id)
         plant.presence.seen_at = seen_at
-        # What is read with an OFFLINE was sent before that was read, so it does not bring the plant back.
+        # What is read with an OFFLINE was sent before that was read, so only the next message brings the plant back.
         seen = batch.plants_seen.get(plant.id)
-        is_offline = seen is not None and seen.status is PlantStatus.OFFLINE
-        if not is_offline and (plant.status is not PlantStatus.ONLINE or plant.presence.is_due(batch.now_ms)):
+        if seen is not None and seen.status is PlantStatus.OFFLINE:
+            plant.invalidate_status()
+        elif plant.status is not PlantStatus.ONLINE or plant.presence.is_due(batch.now_ms):
             _record_plant(batch, plant, delivery, PlantStatus.ONLINE, sent_at=datetime.fromtimestamp(seen_at / 1000, UTC))
         return True
 
