@@ -45,7 +45,7 @@ from gridfleet.sdk.partner import CommandKind, Partner
 from gridfleet.sdk.plant import Package, PlantClient, Snapshot
 from support.clients.fleet_under_test import wait_for
 from support.clients.lean_mqtt import Connection, Login, Lost, Refused, connect
-from support.servers.deployed_stack import fill, install_plugins
+from support.servers.deployed_stack import fill, install_plugins, plugin_folders
 from support.servers.free_ports import free_ports, settings_at
 from support.servers.tls_files import tls_files
 
@@ -384,5 +384,6 @@ def _programs(settings: Settings, name: str, cookie: str, password: str, tls: Pa
         "RABBITMQ_CONFIG_FILE": str(filled / "rabbitmq.conf"),
         "RABBITMQ_ADVANCED_CONFIG_FILE": str(filled / "advanced.config"),
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(filled / "enabled_plugins"),
+        "RABBITMQ_PLUGINS_DIR": plugin_folders(folder),
     }
     return mapper, replace(program, environment=environment)

@@ -1,10 +1,12 @@
 """Which RabbitMQ the service refuses to run on."""
 
+from pathlib import Path
+
 import pytest
 
 from gridfleet.cli.doctor.broker import bounds_findings
 from gridfleet.cli.doctor.models import Status
-from gridfleet.local.broker.plugins import needed_plugins, unusable_because
+from gridfleet.local.broker.plugins import link_applications, needed_plugins, unusable_because
 
 
 @pytest.mark.parametrize(
@@ -56,3 +58,32 @@ def test_the_doctor_names_a_missing_plugin_of_bounds(overview: dict[str, object]
     found = bounds_findings(overview)
     assert [one.status for one in found] == statuses
     assert all("gridfleet_bounds" in f"{one.found} {one.remedy}" for one in found)
+
+
+def application(folder: Path, name: str, required: str) -> None:
+    (folder / f"{name}-1.2" / "ebin").mkdir(parents=True)
+    (folder / f"{name}-1.2" / "ebin" / f"{name}.app").write_text(f"{{application, '{name}', [{required}]}}.")
+
+
+def test_only_what_a_node_needs_is_linked(tmp_path: Path) -> None:
+    installed, plugins = tmp_path / "installed", tmp_path / "plugins"
+    application(installed, "rabbit", "{applications, [kernel,stdlib,\n  ra, 'rabbit_common']}, {included_applications,[extra]}")
+    for name in ("ra", "rabbit_common", "extra", "rabbitmq_stomp"):
+        application(installed, name, "{applications,[]}")
+    (plugins / "own-1").mkdir(parents=True)
+    (plugins / "rabbit-1.1").symlink_to(tmp_path / "former")
+
+    link_applications(["rabbit"], installed, plugins)
+
+    assert {path.name for path in plugins.iterdir()} == {"own-1", "rabbit-1.2", "ra-1.2", "rabbit_common-1.2", "extra-1.2"}
+    assert (plugins / "rabbit-1.2" / "ebin" / "rabbit.app").exists()
+
+
+def test_all_archives_of_an_installation_are_linked(tmp_path: Path) -> None:
+    installed, plugins = tmp_path / "installed", tmp_path / "plugins"
+    application(installed, "rabbit", "{applications, []}")
+    (installed / "rabbitmq_stomp-1.2.ez").touch()
+
+    link_applications(["rabbit"], installed, plugins)
+
+    assert {path.name for path in plugins.iterdir()} == {"rabbit-1.2", "rabbitmq_stomp-1.2.ez"}

@@ -52,6 +52,11 @@ def fill(answers: dict[str, str], folder: Path) -> Path:
     return folder / "filled"
 
 
+def plugin_folders(broker: Path) -> str:
+    """Return the search path of a node with the installation's plugins and those of `install_plugins`."""
+    return f"{find_installation().plugins}:{broker / 'plugins'}"
+
+
 def install_plugins(configuration: Path, broker: Path) -> None:
     """Build and enable the service's plugins as docs/deployment.md says.
 
@@ -243,6 +248,7 @@ class DeployedStack(RunningStack):
             "RABBITMQ_ENABLED_PLUGINS_FILE": "enabled_plugins",
         }
         ours = {name: str(configuration / file) for name, file in files.items()}
+        ours["RABBITMQ_PLUGINS_DIR"] = plugin_folders(self.home / "broker")
         for program in node.programs():
             process = self._spawn(replace(program, environment={**program.environment, **ours}))
         node.wait_until_ready(lambda: process.poll() is None)

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import shutil
 import socket
 import subprocess
@@ -25,7 +26,7 @@ from gridfleet.kernel.private_files import ensure_private_folder, write_private
 from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.configuration import ACCOUNT, ADVANCED, NODE_NAME, configuration_lines, definitions, reachable_host
 from gridfleet.local.broker.installation import PrivateBrokerError, find_installation
-from gridfleet.local.broker.plugins import AUTH_PLUGIN, build_plugin, needed_plugins
+from gridfleet.local.broker.plugins import AUTH_PLUGIN, build_plugin, link_applications, needed_plugins
 from gridfleet.local.processes import Program, end_leftovers, spawn, stop_process
 from gridfleet.local.secrets import local_secret
 
@@ -79,14 +80,17 @@ class PrivateBroker:
         cookie = self._folder / ".erlang.cookie"
         if not cookie.exists():
             write_private(cookie, secrets.token_hex(20), mode=0o400)
+        plugins = self._folder / "plugins"
+        link_applications(("rabbit", *_PLUGINS), find_installation().plugins, plugins)
         for name in self._own_plugins:
-            build_plugin(name, self._folder / "plugins")
+            build_plugin(name, plugins)
         backend = AUTH_PLUGIN if AUTH_PLUGIN in self._own_plugins else "http"
         write_private(self._folder / "enabled_plugins", f"[{','.join((*_PLUGINS, *self._own_plugins))}].\n")
         write_private(self._folder / "rabbitmq.conf", "\n".join(configuration_lines(self._settings, backend)) + "\n")
         write_private(self._folder / "advanced.config", ADVANCED)
         write_private(self._folder / "definitions.json", json.dumps(definitions(local_secret(self._home, "broker_password"))))
-        write_private(self._folder / "rabbitmq-env.conf", "")
+        # The server's script puts the plugins of this folder, instead of the installation's, in the search path for code.
+        write_private(self._folder / "rabbitmq-env.conf", f"RABBITMQ_HOME={shlex.quote(str(self._folder))}\n")
 
     def programs(self) -> tuple[Program, Program]:
         """Return the port mapper and the node as child processes, in start order. Call `prepare` first."""
@@ -182,7 +186,7 @@ class PrivateBroker:
         settings, folder = self._settings, self._folder
         schedulers = min(os.cpu_count() or 1, 4)
         return {
-            "RABBITMQ_PLUGINS_DIR": f"{find_installation().plugins}:{folder / 'plugins'}",
+            "RABBITMQ_PLUGINS_DIR": str(folder / "plugins"),
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(folder),
             "LANG": "C.UTF-8",
