@@ -7,6 +7,8 @@ const groups = [
   { name: "core", tags: ["$initial" as const], test: /\/node_modules\/|\/src\/(?!main\.tsx)/, priority: 1 },
   // What many screens share, but not the charts, whose library is as large as everything else here.
   { name: "shared", test: /\/console\/src\/(?!ui\/chart|admin\.ts)/, minShareCount: 4 },
+  // What the charts of a plant share.
+  { name: "charts", test: /\/console\/src\/(csv|ui\/(time-zone-choice|signed-number))\./ },
 ];
 
 export default defineConfig({

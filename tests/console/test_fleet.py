@@ -263,3 +263,6 @@ def test_the_fleet_names_suspended_plants_and_unregistered_devices(
     expect(page.get_by_text("SN Mill")).to_be_visible()
     expect(page.locator(".facts").get_by_text("Suspended")).to_be_visible()
     expect(page).to_have_url(re.compile("/devices$"))
+    page.locator(".hint").filter(has_text="until it is reactivated").get_by_role("link", name="Credentials").click()
+    expect(page.get_by_text("Administrators can change credentials.")).to_be_visible()
+    watched.check_accessibility()

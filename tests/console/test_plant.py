@@ -97,6 +97,9 @@ def test_a_chart_is_zoomed_by_drawing_and_shared_by_its_link(watched: Watched, p
     power = page.get_by_role("row").filter(has_text="Consumption of the site")
     shown = power.inner_text()
     assert re.search(r"\d", shown)
+    summary = page.locator("figcaption table").inner_text()
+    assert re.search("charging|importing|exporting", summary), summary
+    assert not re.search(r"[-\u2212]\d", summary), summary  # a word says the direction
     watched.check_accessibility()
 
     page.get_by_label("Averages of").select_option("5 minutes")

@@ -2,7 +2,6 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { columnsCsv } from "../csv";
-import { number } from "../format/quantities";
 import { dateTime } from "../format/times";
 import { localText, parseLocal } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
@@ -25,6 +24,7 @@ import { CheckField, SelectField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { saveFile } from "../ui/save-file";
+import { SignedNumber } from "../ui/signed-number";
 import { Legend } from "../ui/swatch";
 import { TimeFields } from "../ui/time-fields";
 import { TimeZoneChoice } from "../ui/time-zone-choice";
@@ -33,6 +33,7 @@ import { EventList, usePlantEvents } from "./plant-events";
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/history");
 const POINTS = 600;
 const MOST_METRICS = 6;
+const SUMMARY = ["minimum", "average", "maximum"] as const;
 
 /** Metrics of a plant over time. Range, metrics, the width of buckets and the time zone are in the URL, so that a link shows the same. */
 export function PlantHistoryScreen() {
@@ -210,27 +211,24 @@ interface SummaryProps {
 /** What the chart shows, in numbers: also for readers who cannot see it. Metrics that it does not show have no colour. */
 function Summary({ columns, drawn, nameOf }: SummaryProps) {
   const texts = useTexts();
-  const locale = useLocale();
   return (
     <table>
       <thead>
         <tr>
           <th scope="col">{texts.plant.metric}</th>
-          <th scope="col" className="number">
-            {texts.history.minimum}
-          </th>
-          <th scope="col" className="number">
-            {texts.history.average}
-          </th>
-          <th scope="col" className="number">
-            {texts.history.maximum}
-          </th>
+          {SUMMARY.map((name) => (
+            <th key={name} scope="col" className="number">
+              {texts.history[name]}
+            </th>
+          ))}
         </tr>
       </thead>
       <tbody>
         {columns.columns.map((column) => {
-          const { metric, unit, average, min, max } = column;
+          const { metric, unit } = column;
           const index = drawn.columns.indexOf(column);
+          const { signal } = nameOf(metric);
+          const totals = totalsOf(column);
           return (
             <tr key={`${metric} ${unit}`}>
               <th scope="row" title={metric}>
@@ -238,9 +236,11 @@ function Summary({ columns, drawn, nameOf }: SummaryProps) {
                   <MetricText name={nameOf(metric)} unit={unit} />
                 </Legend>
               </th>
-              <td className="number">{number(least(min, Math.min), locale)}</td>
-              <td className="number">{number(mean(average), locale)}</td>
-              <td className="number">{number(least(max, Math.max), locale)}</td>
+              {SUMMARY.map((name, place) => (
+                <td key={name} className="number">
+                  <SignedNumber signal={signal} value={totals[place] ?? null} />
+                </td>
+              ))}
             </tr>
           );
         })}
@@ -263,16 +263,18 @@ function textOf({ device, label }: MetricName): string {
   return device === "" ? label : `${device}: ${label}`;
 }
 
-function least(values: (number | null)[], choose: (a: number, b: number) => number): number | null {
-  return values.reduce(
-    (found, value) => (value === null ? found : found === null ? value : choose(found, value)),
-    null,
-  );
-}
-
-function mean(values: (number | null)[]): number | null {
-  const known = values.filter((value) => value !== null);
-  return known.length === 0 ? null : known.reduce((sum, value) => sum + value, 0) / known.length;
+/** Return the least minimum, the mean of the averages and the greatest maximum of a column; null where there is no value. */
+function totalsOf({ average, min, max }: Columns["columns"][number]): (number | null)[] {
+  // Loops: a column may have 100,000 values.
+  let [least, sum, count, greatest] = [Number.POSITIVE_INFINITY, 0, 0, Number.NEGATIVE_INFINITY];
+  for (const value of min) if (value !== null && value < least) least = value;
+  for (const value of max) if (value !== null && value > greatest) greatest = value;
+  for (const value of average) {
+    if (value === null) continue;
+    sum += value;
+    count += 1;
+  }
+  return [least, sum / count, greatest].map((value) => (Number.isFinite(value) ? value : null));
 }
 
 /** Return the powers that are shown before a user has chosen, at most three; without any, the first metric. */

@@ -1,14 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { fleetPlantQuery } from "../fleet";
-import { number } from "../format/quantities";
-import { useLocale, useTexts } from "../i18n";
-import { type MetricName, partsOf, signWord, useMetricNames, valueWord } from "../metrics";
+import { useTexts } from "../i18n";
+import { type MetricName, partsOf, useMetricNames, valueWord } from "../metrics";
 import { latestQuery, type Point, useTimeZone } from "../plants";
 import { Age } from "../ui/age";
 import { EnergyFlow } from "../ui/energy-flow";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
+import { SignedNumber } from "../ui/signed-number";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId");
 
@@ -56,9 +56,7 @@ interface DeviceProps {
 
 function Device({ externalId, points, nameOf, timeZone }: DeviceProps) {
   const texts = useTexts();
-  const locale = useLocale();
   const now = useNow(1);
-  const words = { grid_power: texts.fleet.gridWord, battery_power: texts.fleet.batteryWord };
   const name = nameOf(points[0]?.metric ?? externalId).device || texts.plant.plantItself;
   return (
     <section className="card device">
@@ -76,16 +74,15 @@ function Device({ externalId, points, nameOf, timeZone }: DeviceProps) {
         <tbody>
           {points.map((point) => {
             const { label, signal } = nameOf(point.metric);
-            const word = signWord(signal, point.value, words);
             return (
               <tr key={point.metric} className={now - Date.parse(point.time) > STALE_AFTER ? "stale" : ""}>
                 <th scope="row" title={point.metric}>
                   {label}
                 </th>
                 <td className="number">
-                  {valueWord(signal, point.value, texts.templates.bitValue) ??
-                    number(word === "" ? point.value : Math.abs(point.value), locale)}{" "}
-                  <span className="unit">{point.unit}</span> {word !== "" && <span className="fine">{word}</span>}
+                  {valueWord(signal, point.value, texts.templates.bitValue) ?? (
+                    <SignedNumber signal={signal} value={point.value} unit={point.unit} />
+                  )}
                 </td>
                 <td className="fine">
                   <Age time={point.time} now={now} timeZone={timeZone} short />

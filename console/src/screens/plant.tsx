@@ -65,6 +65,14 @@ export function PlantFrame() {
             </span>
           </p>
         )}
+        {plant.data && plant.data.lifecycleStatus !== "ACTIVE" && (
+          <p className="hint">
+            {texts.plant.inactive[plant.data.lifecycleStatus]}{" "}
+            <Link to="/o/$slug/plants/$plantId/credentials" params={params}>
+              {texts.plant.credentials}
+            </Link>
+          </p>
+        )}
         <LinkRow className="tabs" label={texts.plant.tabs}>
           {TABS.filter((tab) => tab !== "audit" || mayAct(user, organization, "ORG_ADMIN")).map((tab) => (
             <Link

@@ -12,6 +12,11 @@ export const plants: typeof english = {
     trading: "Handel",
     credentials: "Zugangsdaten",
     plantItself: "Anlage",
+    inactive: {
+      PENDING: "Sie kann sich noch nicht verbinden: Sie hat keine Zugangsdaten.",
+      SUSPENDED: "Ihre Nachrichten werden verworfen, bis sie wieder aktiviert wird.",
+      DECOMMISSIONED: "Sie kann sich nicht mehr verbinden.",
+    },
     metric: "Messgröße",
     value: "Wert",
     age: "Alter",

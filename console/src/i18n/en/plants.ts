@@ -10,6 +10,11 @@ export const plants = {
     trading: "Trading",
     credentials: "Credentials",
     plantItself: "Plant",
+    inactive: {
+      PENDING: "It cannot connect yet: it has no credentials.",
+      SUSPENDED: "Its messages are discarded until it is reactivated.",
+      DECOMMISSIONED: "It can no longer connect.",
+    },
     metric: "Metric",
     value: "Value",
     age: "Age",
