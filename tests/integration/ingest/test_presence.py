@@ -194,6 +194,26 @@ async def test_a_late_entry_does_not_change_the_status_of_a_sub_device(bench: Be
         assert await plant.rows("SELECT status FROM sub_device WHERE plant_id = %s") == [(expected,)]
 
 
+async def test_a_gateway_may_repeat_the_last_measurement_of_a_sub_device_that_it_does_not_reach(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant = await bench.plant(["D"])
+    began = datetime.now(UTC)
+    measured = began - timedelta(seconds=2)
+    for after, time_of_entry, own, expected in (
+        (0, began, "ONLINE", "ONLINE"),
+        (10, measured, "OFFLINE", "ONLINE"),
+        (100, measured, "OFFLINE", "OFFLINE"),
+        (110, measured, "DEGRADED", "DEGRADED"),
+        (120, began, "ONLINE", "ONLINE"),
+    ):
+        now = began + timedelta(seconds=after)
+        set_clock(monkeypatch, lambda now=now: now)
+        entry = {"id": "D", "time": time_of_entry.isoformat(), "status": own, "fields": {"a": 1}}
+        await bench.take(plant.message({"time": now.isoformat(), "devices": [entry]}, sent_at=int(now.timestamp() * 1000)))
+        assert await plant.rows("SELECT status FROM sub_device WHERE plant_id = %s") == [(expected,)]
+
+
 async def test_telemetry_writes_a_status_that_stays_every_ten_seconds_at_most(two: TwoProcesses) -> None:
     await two.read_telemetry(two.snapshot())
     before = await two.rows("p.xmin::text, d.xmin::text")

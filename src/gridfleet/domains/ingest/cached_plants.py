@@ -62,6 +62,11 @@ class Presence:
                 self._smooth(gap / 1000)
         self.last_at, self.last_sent_at, self.last_measured_at = now, sent_at, measured_at
 
+    @property
+    def silence_seconds(self) -> float:
+        """The time without messages after which the source is silent."""
+        return max(_LEAST_SILENCE_SECONDS, _SILENT_INTERVALS * (self.interval_seconds or 0.0))
+
     def _smooth(self, gap: float) -> None:
         usual = self.interval_seconds
         if usual is None:
@@ -69,8 +74,7 @@ class Presence:
             return
         # A longer gap was an outage. Counted in full, an outage of days would keep the source ONLINE for days when it fails
         # again.
-        longest = max(_LEAST_SILENCE_SECONDS, _SILENT_INTERVALS * usual)
-        self.interval_seconds = usual + _SMOOTHING * (min(gap, longest) - usual)
+        self.interval_seconds = usual + _SMOOTHING * (min(gap, self.silence_seconds) - usual)
 
 
 @dataclass(slots=True)
@@ -84,9 +88,29 @@ class CachedDevice:
     layouts_read: int | None = None
     """How many shards the process had taken when the layouts of the device's own names were read; None if they were not."""
     status: SubDeviceStatus = SubDeviceStatus.UNKNOWN
-    status_of_us: int = 0
-    """When the entry with this status was measured, in microseconds."""
     presence: Presence = field(default_factory=Presence)
+    _newest_us: int = 0
+    """When the entry that gave the status was measured, in microseconds."""
+    _newest_read_at: float = -inf
+    """When it was read, in epoch milliseconds."""
+
+    def status_after(self, status: SubDeviceStatus, measured_us: int, now: float) -> SubDeviceStatus:
+        """Return the status after an entry.
+
+        A backlog has former statuses, and may come between newer entries. But a gateway may repeat the last measurement of a
+        device that it does not reach any more, and the clock of a device may be set back: without newer entries for as long as
+        makes a source silent, older ones count.
+
+        Args:
+            status: That of the entry.
+            measured_us: When the entry was measured, in microseconds.
+            now: When it was read, in epoch milliseconds.
+        """
+        held_until = self._newest_read_at + 1000 * self.presence.silence_seconds
+        if measured_us < self._newest_us and self._newest_read_at <= now < held_until:
+            return self.status
+        self._newest_us, self._newest_read_at = measured_us, now
+        return status
 
 
 @dataclass(slots=True)

@@ -91,12 +91,7 @@ def add_snapshot(
     for device, status, time_us in snapshot.statuses:
         device.presence.seen_at = seen_at
         device.presence.note_message(batch.now_ms, message.sent_at, snapshot.time_us / 1000)
-        # A backlog has former statuses, and may come after newer entries.
-        if time_us >= device.status_of_us:
-            device.status_of_us = time_us
-        else:
-            status = device.status
-        _record_device(batch, plant, device, status)
+        _record_device(batch, plant, device, device.status_after(status, time_us, batch.now_ms))
     if snapshot.unregistered:
         batch.plants_held.add(plant.id)
     for external_id in snapshot.unregistered:
