@@ -31,7 +31,7 @@ _LOG: Final = (
     "INSERT INTO telemetry_dirty (source_id, hour) SELECT DISTINCT source_id, date_bin('1 hour', time, 'epoch')"
     " FROM frame_stage WHERE time < (SELECT telemetry_open_from())"
 )
-"""The statement of `write_frames`, to be timed alone."""
+"""What `write_frames` does for the log, as a statement that is timed alone."""
 
 
 async def measure(plants: int, days: int, requests: int) -> dict[str, Measure]:

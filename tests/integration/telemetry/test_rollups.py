@@ -14,7 +14,7 @@ from gridfleet.domains.telemetry.history.models import Bucket, Series
 from gridfleet.domains.telemetry.history.series import plant_series
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
 from gridfleet.kernel.db import Connection, Database
-from support.builders.telemetry_records import RecordedPlant
+from support.builders.telemetry_records import RecordedPlant, work
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -153,6 +153,19 @@ async def test_roll_ups_are_used_and_not_the_frames(database: Database) -> None:
         await db.execute("DELETE FROM telemetry_frame")
         for bucket in Bucket:
             assert await read_buckets(db, series, bucket, day, day + 24 * HOUR) == expected[bucket]
+
+
+async def test_a_repeated_frame_of_a_closed_hour_changes_nothing(database: Database) -> None:
+    """A gateway may repeat the last measurement of a device that it does not reach with each message, for weeks."""
+    plant = await RecordedPlant.create(database)
+    await plant.add_device("PV1")
+    time = await read_watermark(database) - 3 * HOUR
+    await plant.write("PV1", ["a", "b"], {time: [1.0, 2.0]})
+    assert await dirty_hours(database) == 1
+    await work(database)
+    for values, changed in (([1.0, 2.0], 0), ([None, 2.0], 0), ([1.0, 3.0], 1)):
+        await plant.write("PV1", ["a", "b"], {time: values})
+        assert await dirty_hours(database) == changed
 
 
 async def test_a_frame_that_is_not_committed_when_its_hour_is_recomputed_is_not_lost(database: Database) -> None:

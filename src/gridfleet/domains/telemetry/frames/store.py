@@ -198,15 +198,15 @@ async def write_frames(db: Connection, batch: FrameBatch) -> None:
         for start in range(0, len(rows), _ROWS_PER_CHUNK):
             await copy.write(b"".join(rows[start : start + _ROWS_PER_CHUNK]))
         await copy.write(_COPY_TRAILER)
+    # Nearly every frame belongs to an open hour, which is in no roll-up yet and needs no entry. Neither does one that changes
+    # nothing: a gateway may repeat the last measurement of a device for weeks, and its hour would be computed again each time.
     await db.execute(
-        "INSERT INTO telemetry_frame AS f SELECT * FROM frame_stage"
+        "WITH changed AS (INSERT INTO telemetry_frame AS f SELECT * FROM frame_stage"
         " ON CONFLICT (source_id, time, layout_id) DO UPDATE SET vals = telemetry_merge(f.vals, excluded.vals)"
-        " WHERE f.vals IS DISTINCT FROM excluded.vals"
-    )
-    # Nearly every frame belongs to an open hour, which is in no roll-up yet and needs no entry.
-    await db.execute(
-        "INSERT INTO telemetry_dirty (source_id, hour) SELECT DISTINCT source_id, date_bin('1 hour', time, 'epoch')"
-        " FROM frame_stage WHERE time < (SELECT telemetry_open_from())"
+        " WHERE f.vals IS DISTINCT FROM excluded.vals AND f.vals IS DISTINCT FROM telemetry_merge(f.vals, excluded.vals)"
+        " RETURNING source_id, time)"
+        " INSERT INTO telemetry_dirty (source_id, hour) SELECT DISTINCT source_id, date_bin('1 hour', time, 'epoch')"
+        " FROM changed WHERE time < (SELECT telemetry_open_from())"
     )
 
 
