@@ -1,6 +1,7 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { apiOf, dataOf, given } from "./api/client";
 import type { components } from "./api/schema";
+import { untilReadAgain } from "./reading";
 import type { FleetSearch } from "./searches/fleet";
 
 export type FleetPlant = components["schemas"]["FleetPlant"];
@@ -40,7 +41,7 @@ export function fleetPlantQuery(organizationId: string, plantId: string) {
       const page = await dataOf(apiOf(organizationId).GET("/api/v1/fleet/plants", { params, signal }));
       return page.data[0] ?? null;
     },
-    refetchInterval: 15_000,
+    refetchInterval: (query) => untilReadAgain(query, 15_000),
   });
 }
 
@@ -73,7 +74,8 @@ export function plantsQuery(organizationId: string, { sort, order, ...filters }:
     getNextPageParam: (page) => page.meta.nextCursor,
     placeholderData: keepPreviousData,
     // Each refetch asks for every loaded page again.
-    refetchInterval: ({ state }) => ((state.data?.pages.length ?? 0) <= MOST_REFETCHED ? 30_000 : false),
+    refetchInterval: (query) =>
+      (query.state.data?.pages.length ?? 0) <= MOST_REFETCHED ? untilReadAgain(query, 30_000) : false,
   });
 }
 

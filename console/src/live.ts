@@ -1,11 +1,11 @@
-import type { InfiniteData, QueryClient } from "@tanstack/react-query";
+import type { InfiniteData, QueryClient, QueryKey } from "@tanstack/react-query";
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { apiOf, renewSession } from "./api/client";
 import { ApiError } from "./api/error";
 import type { components, paths } from "./api/schema";
 import { type FleetPlant, type FleetSummary, fleetPlantQuery, summaryQuery } from "./fleet";
-import { placesQuery, withStates } from "./places";
+import { type Places, placesQuery, withStates } from "./places";
 
 type PlantPage = components["schemas"]["FleetPlantPage"];
 
@@ -180,19 +180,20 @@ async function endOf(organizationId: string): Promise<"ended" | "removed" | null
   }
 }
 
-function applyEvent(queryClient: QueryClient, organizationId: string, name: string, text: string): void {
+/** Change what is shown of an organisation by an event of the stream. */
+export function applyEvent(queryClient: QueryClient, organizationId: string, name: string, text: string): void {
   const data: unknown = JSON.parse(text);
   const invalidate = (...key: string[]) => void queryClient.invalidateQueries({ queryKey: [organizationId, ...key] });
   if (name === "summary") {
     queryClient.setQueryData(summaryQuery(organizationId).queryKey, data as FleetSummary);
   } else if (name === "plants") {
     const changed = new Map((data as FleetPlant[]).map((plant) => [plant.id, plant]));
-    queryClient.setQueriesData<InfiniteData<PlantPage>>({ queryKey: [organizationId, "fleet", "plants"] }, (list) =>
+    change(queryClient, [organizationId, "fleet", "plants"], (list: InfiniteData<PlantPage>) =>
       withPlants(list, changed),
     );
-    queryClient.setQueryData(placesQuery(organizationId).queryKey, (places) => withStates(places, changed));
+    change(queryClient, placesQuery(organizationId).queryKey, (places: Places) => withStates(places, changed));
     for (const [id, plant] of changed) {
-      queryClient.setQueryData(fleetPlantQuery(organizationId, id).queryKey, (known) => known && plant);
+      change(queryClient, fleetPlantQuery(organizationId, id).queryKey, (known: FleetPlant | null) => known && plant);
       invalidate("plant", id);
       invalidate("latest", id);
     }
@@ -206,6 +207,18 @@ function applyEvent(queryClient: QueryClient, organizationId: string, name: stri
     invalidate("fleet");
   } else {
     invalidate();
+  }
+}
+
+/**
+ * Change data that has been read. An event has only some of the plants, so that the data stays as old as it was, and to be read
+ * again if it was: otherwise, events that follow each other would keep all that they do not say from ever being read.
+ */
+function change<T>(queryClient: QueryClient, queryKey: QueryKey, changed: (data: T) => T | undefined): void {
+  for (const { queryKey: key, state } of queryClient.getQueryCache().findAll({ queryKey })) {
+    if (state.data === undefined) continue;
+    const updatedAt = state.isInvalidated ? 0 : state.dataUpdatedAt;
+    queryClient.setQueryData<unknown>(key, changed(state.data as T), { updatedAt });
   }
 }
 

@@ -2,6 +2,7 @@ import { queryOptions } from "@tanstack/react-query";
 import { apiOf, dataOf, given } from "./api/client";
 import type { components } from "./api/schema";
 import type { FleetPlant } from "./fleet";
+import { untilReadAgain } from "./reading";
 import type { FleetSearch } from "./searches/fleet";
 import { SEVERITIES } from "./severities";
 
@@ -24,7 +25,7 @@ export function placesQuery(organizationId: string) {
       }
     },
     // The stream changes states; coordinates and new plants are read again.
-    refetchInterval: 60_000,
+    refetchInterval: (query) => untilReadAgain(query, 60_000),
   });
 }
 
