@@ -36,6 +36,20 @@ def test_back_to_another_plant_shows_the_actions_of_its_own_state(watched: Watch
     expect(page.get_by_role("button", name="Make credentials and save them")).to_have_count(0)
 
 
+def test_back_to_another_plant_closes_the_form_of_the_former(watched: Watched, user: User, database_url: str) -> None:
+    """Its fields would be saved at the plant that is shown now."""
+    page, operator = watched.page, user(role="OPERATOR")
+    add_plants(database_url, operator.slugs[0], "Mill", "Tower")
+    operator.log_in(page)
+    mill = open_credentials(page, "Mill")
+    tower = open_credentials(page, "Tower")
+    page.get_by_role("button", name="Change", exact=True).click()
+    expect(page.get_by_role("dialog", name="Change Tower")).to_be_visible()
+    page.evaluate(f"history.go({mill - tower})")
+    expect(page.locator("h1")).to_have_text("Mill")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
 def test_another_organisation_never_shows_plants_of_the_former_one(watched: Watched, user: User, database_url: str) -> None:
     page, member = watched.page, user(organizations=2)
     for slug, plant in zip(member.slugs, ("Mill", "Tower"), strict=True):

@@ -51,7 +51,8 @@ export function PlantFrame() {
         </nav>
         <div className="toolbar">
           <h1 className="grow">{plant.data?.name ?? (plant.error ? texts.plant.plantItself : texts.loading)}</h1>
-          {plant.data && <PlantActions plant={plant.data} />}
+          {/* As below: a form that is open would change the other plant. */}
+          {plant.data && <PlantActions key={params.plantId} plant={plant.data} />}
         </div>
         {plant.data && (
           <p className="facts">
