@@ -117,7 +117,7 @@ def test_a_plant_is_onboarded_commanded_and_revoked(watched: Watched, tmp_path: 
         expect(page.get_by_role("article").first).to_contain_text("Applied by the plant")
         watched.check_accessibility()
 
-    page.get_by_role("link", name="Credentials").click()
+    page.locator(".tabs").get_by_role("link", name="Credentials").click()
     page.get_by_role("button", name="Rotate the secret").click()
     expect(page.get_by_role("dialog").get_by_label("HMAC secret")).to_have_value(re.compile("^[0-9a-f]{64}$"))
     watched.check_accessibility()

@@ -15,7 +15,7 @@ def open_credentials(page: Page, plant: str) -> int:
     """Go through the fleet to the credentials of a plant. Returns the position in the browser's history."""
     page.get_by_role("link", name="Fleet", exact=True).first.click()
     page.get_by_role("link", name=plant).click()
-    page.get_by_role("link", name="Credentials").click()
+    page.locator(".tabs").get_by_role("link", name="Credentials").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(plant)
     return int(page.evaluate("history.length"))
 
