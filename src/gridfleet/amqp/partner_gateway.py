@@ -16,7 +16,7 @@ import structlog
 
 from gridfleet.amqp.partner_link import PartnerLink, PartnerWork
 from gridfleet.domains.consumers import Consumer
-from gridfleet.domains.partner_events.models import QueuedEvent
+from gridfleet.domains.partner_events.models import QueuedEvent, Room
 from gridfleet.domains.partner_events.queue import EVENTS_CHANNEL, delete_published, drop_stale, next_events
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.signing import KEY_CHANGED
@@ -49,7 +49,10 @@ _WINDOW: Final = 4_000
 """Maximum number of events that are being published at the same time."""
 _SHARE: Final = 1_000
 """The same for one organisation, counted once for each of its vhosts."""
-
+_MIB: Final = 1024 * 1024
+_WINDOW_BYTES: Final = 64 * _MIB
+"""Bytes of these events, also counted for each vhost: the process keeps each event, its frames, and what is not sent yet."""
+_SHARE_BYTES: Final = 16 * _MIB
 _DELETE_SECONDS: Final = 0.5
 """How long confirmed events of a batch wait for the unconfirmed ones before they are deleted."""
 _STALE_SECONDS: Final = 60.0
@@ -197,20 +200,28 @@ class PartnerGateway:
         ready -= self._retrying() | self._stopping
         if not ready:
             return 0
-        sending = Counter(event.organization_id for events in self._sending.values() for event in events)
-        most = {one: max(1, _SHARE // len(links[one])) - sending[one] for one in ready}
-        self._is_full |= min(most.values()) <= 0  # before the query, during which there may be room again
-        claimed = [event.id for events in self._sending.values() for event in events]
+        sending, sizes = Counter[UUID](), Counter[UUID]()
+        claimed: list[int] = []
+        for event in (event for events in self._sending.values() for event in events):
+            claimed.append(event.id)
+            sending[event.organization_id] += 1
+            sizes[event.organization_id] += len(event.body) * max(1, len(links.get(event.organization_id, ())))
+        rooms = {one: _room(len(links[one]), sending[one], sizes[one]) for one in ready}
+        size = _WINDOW_BYTES - sizes.total()
+        # Before the query, during which there may be room again.
+        self._is_full |= size <= 0 or any(min(room.events, room.size) <= 0 for room in rooms.values())
         async with self._database.transaction() as db:
-            found = await next_events(db, most, claimed, _BATCH)
+            found = await next_events(db, rooms, claimed, _BATCH, size)
         retrying = self._retrying()  # again: earlier events may have failed during the query
         events = [event for event in found if event.organization_id not in retrying]
         if events:
             task = asyncio.create_task(self._send(events, {one: links[one] for one in ready}))
             self._sending[task] = events
             task.add_done_callback(lambda _: self._note_room())
-            counts = Counter(event.organization_id for event in events)
-            self._is_full |= any(count >= most[one] for one, count in counts.items())
+            for event in events:
+                room = rooms[event.organization_id] = _without(rooms[event.organization_id], event)
+                size -= len(event.body) * room.copies
+                self._is_full |= min(room.events, room.size, size) <= 0
         return len(events)
 
     def _retrying(self) -> set[UUID]:
@@ -308,6 +319,15 @@ class PartnerGateway:
                 log.warning("events dropped after a day in the outbox", events=dropped)
             else:
                 await asyncio.sleep(_STALE_SECONDS)
+
+
+def _room(links: int, events: int, size: int) -> Room:
+    """Return the room of an organisation with so many vhosts, of which events and bytes are being published."""
+    return Room(max(1, _SHARE // links) - events, _SHARE_BYTES - size, links)
+
+
+def _without(room: Room, event: QueuedEvent) -> Room:
+    return Room(room.events - 1, room.size - len(event.body) * room.copies, room.copies)
 
 
 def _union(parts: Sequence[_Unpublished]) -> _Unpublished:

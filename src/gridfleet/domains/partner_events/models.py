@@ -6,7 +6,7 @@ from uuid import UUID
 
 from gridfleet.protocol.partner_routes import EventKind
 
-__all__ = ["AlertChange", "NewEvent", "QueuedEvent", "StatusChange"]
+__all__ = ["AlertChange", "NewEvent", "QueuedEvent", "Room", "StatusChange"]
 
 
 class StatusChange(NamedTuple):
@@ -62,3 +62,11 @@ class QueuedEvent(NamedTuple):
     kind: str
     body: bytes
     cause: dict[str, str] | None = None
+
+
+class Room(NamedTuple):
+    """How many events of an organisation can be published now, and how many bytes: those of a body count `copies` times."""
+
+    events: int
+    size: int
+    copies: int

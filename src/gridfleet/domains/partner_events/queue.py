@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID, uuid5
 
 from gridfleet.domains.partner_events import store
-from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent
+from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent, Room
 from gridfleet.kernel.db import Connection
 
 __all__ = ["EVENTS_CHANNEL", "delete_published", "drop_stale", "event_id", "next_events", "queue_events", "subscribed_plants"]
@@ -35,16 +35,20 @@ async def queue_events(db: Connection, events: Sequence[NewEvent]) -> None:
         await store.insert(db, events)
 
 
-async def next_events(db: Connection, most: Mapping[UUID, int], claimed: Collection[int], limit: int) -> list[QueuedEvent]:
+async def next_events(
+    db: Connection, rooms: Mapping[UUID, Room], claimed: Collection[int], limit: int, size: int
+) -> list[QueuedEvent]:
     """Return the oldest events of some organisations, at most `limit`. The organisations take turns.
 
     Args:
         db: The connection.
-        most: The most events of each organisation. No event is returned where it is not positive.
+        rooms: The room for events of each organisation. No event is returned where there is none.
         claimed: The ids of events that are left out, because they are being published.
         limit: The most events.
+        size: The bytes at which no further event is returned, counted as in `rooms`.
     """
-    return await store.waiting(db, {one: count for one, count in most.items() if count > 0}, claimed, limit)
+    free = {one: room for one, room in rooms.items() if room.events > 0 and room.size > 0}
+    return await store.waiting(db, free, claimed, limit, size)
 
 
 async def delete_published(db: Connection, ids: Collection[int]) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent
+from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent, Room
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
 
@@ -31,23 +31,39 @@ def _cause(event: NewEvent) -> Jsonb | None:
     return None if cause is None else Jsonb(cause)
 
 
-async def waiting(db: Connection, most: Mapping[UUID, int], claimed: Collection[int], limit: int) -> list[QueuedEvent]:
+async def waiting(
+    db: Connection, rooms: Mapping[UUID, Room], claimed: Collection[int], limit: int, size: int
+) -> list[QueuedEvent]:
     """Return the oldest events without the ids in `claimed`: the first of each organisation, then the second of each, etc.
 
     Args:
         db: The connection.
-        most: The most events of each organisation, above zero.
+        rooms: The room of each organisation. The event that uses up its bytes is the last one.
         claimed: The ids to leave out.
         limit: The most events.
+        size: The bytes of all. The event that uses them up is the last one.
     """
     cursor = db.cursor(row_factory=class_row(QueuedEvent), binary=True)
     await cursor.execute(
-        f"SELECT {_QUEUED} FROM partner_event JOIN"
-        " (SELECT own.id, own.turn FROM unnest(%s::uuid[], %s::bigint[]) AS o (organization_id, most) CROSS JOIN LATERAL"
-        " (SELECT id, row_number() OVER () AS turn FROM (SELECT id FROM partner_event e"
-        " WHERE e.organization_id = o.organization_id AND id <> ALL(%s) ORDER BY id LIMIT o.most) AS oldest) AS own"
-        " ORDER BY own.turn, own.id LIMIT %s) AS next USING (id) ORDER BY turn, id",
-        (list(most), [min(count, limit) for count in most.values()], list(claimed), limit),
+        f"SELECT {_QUEUED} FROM partner_event JOIN (SELECT id, turn FROM"
+        " (SELECT own.id, own.turn, sum(own.size) OVER (ORDER BY own.turn, own.id) - own.size AS before"
+        " FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[]) AS o (organization_id, most, size, copies)"
+        " CROSS JOIN LATERAL (SELECT id, turn, size FROM (SELECT id, size, row_number() OVER (ORDER BY id) AS turn,"
+        " sum(size) OVER (ORDER BY id) - size AS before FROM"
+        # The length of a large body is read without the body.
+        " (SELECT id, octet_length(body)::bigint * o.copies AS size FROM partner_event e"
+        " WHERE e.organization_id = o.organization_id AND id <> ALL(%s) ORDER BY id LIMIT o.most) AS oldest) AS sized"
+        " WHERE before < o.size) AS own ORDER BY own.turn, own.id LIMIT %s) AS turns WHERE before < %s)"
+        " AS next USING (id) ORDER BY turn, id",
+        (
+            list(rooms),
+            [min(room.events, limit) for room in rooms.values()],
+            [room.size for room in rooms.values()],
+            [room.copies for room in rooms.values()],
+            list(claimed),
+            limit,
+            size,
+        ),
     )
     return await cursor.fetchall()
 
