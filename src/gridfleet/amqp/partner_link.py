@@ -30,6 +30,7 @@ from gridfleet.kernel.isolation import may_be_poison, note_set_aside, reason_of,
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 from gridfleet.kernel.tasks import end_if_cancelled
+from gridfleet.kernel.turns import Turns
 from gridfleet.protocol.partner_messages import PartnerAck
 from gridfleet.protocol.partner_routes import DROPPED_HEADER, EventKind, event_routing_key
 
@@ -49,6 +50,8 @@ _REFUSAL_SECONDS: Final = 2.0
 """Time of a statement of the refusal. If it takes longer, the database is slow, and the message is tried again."""
 _AT_A_TIME: Final = 4
 """Maximum number of commands that one process handles at the same time: each holds a connection of the pool."""
+_OF_ORGANIZATION: Final = 2
+"""The same for one organisation. Otherwise the commands of its up to 100 keys would wait before each one of another."""
 
 
 class PartnerWork:
@@ -60,6 +63,7 @@ class PartnerWork:
         self.database = database
         self.keyring = keyring
         self.turns = asyncio.Semaphore(_AT_A_TIME)
+        self.shares = Turns(_OF_ORGANIZATION)
         self.connecting = asyncio.Semaphore(_AT_A_TIME)
 
 
@@ -166,7 +170,8 @@ class PartnerLink:
         refused_for: Exception | None = None
         for pause in itertools.chain(_RETRY_SECONDS, itertools.repeat(_RETRY_SECONDS[-1])):
             try:
-                async with self._work.turns:
+                # The share first: who waits for it must not hold a turn, nor wait for one.
+                async with self._work.shares.of(self.served.key.organization_id), self._work.turns:
                     with limit_statements(_REFUSAL_SECONDS if refused_for else None):
                         async with self._work.database.transaction() as db:
                             ack = await self._take_once(db, message, unstorable=refused_for is not None)

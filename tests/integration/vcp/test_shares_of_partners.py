@@ -1,9 +1,10 @@
-"""Large events of one organisation leave room for the other organisations."""
+"""Large events of one organisation, and the commands of its many keys, leave room for the other organisations."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import aiormq
 import pytest
 from pydantic import SecretStr
 
@@ -12,15 +13,20 @@ from gridfleet.amqp.partner_link import PartnerLink
 from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent
 from gridfleet.domains.partner_events.queue import queue_events
 from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost
+from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.ids import new_id
-from gridfleet.protocol.partner_routes import EventKind
-from support.builders.partner_site import PartnerSite, partner_site
+from gridfleet.protocol.partner_routes import EXCHANGE, EventKind
+from support.builders.partner_commands import order
+from support.builders.partner_site import PartnerSite, add_key, partner_site
 from support.servers.broker_node import BrokerNode
 from support.servers.running_task import running
 
 MIB = 1024 * 1024
+KEYS = 16
+COMMANDS = 30
+"""Commands of each of these keys."""
 
 
 class Market:
@@ -37,6 +43,16 @@ class Market:
         async with open_management(self.node.management_url) as management:
             await ensure_partner_vhost(management, self.node.url, key.vhost, PartnerQueues(key.slug, key.slug))
         return site
+
+    async def order(self, site: PartnerSite, count: int) -> None:
+        """Publish setpoints."""
+        async with open_channel(self.node.url, site.sender.key.vhost) as channel:
+            for _ in range(count):
+                message = order("command.site-setpoint", site.plant.id, slug=site.sender.key.slug, powerKw=1)
+                properties = aiormq.spec.Basic.Properties(delivery_mode=2, headers=dict(message.headers))
+                await channel.basic_publish(
+                    message.body, exchange=EXCHANGE, routing_key=message.routing_key, properties=properties
+                )
 
     @asynccontextmanager
     async def gateway(self) -> AsyncIterator[None]:
@@ -93,6 +109,20 @@ async def test_a_share_of_events_is_limited_in_bytes(
         async with asyncio.timeout(60):
             while await waiting(large):
                 await asyncio.sleep(0.1)
+
+
+async def test_commands_of_many_keys_of_one_organisation_do_not_delay_another(market: Market, database: Database) -> None:
+    busy = await market.add(await partner_site(database))
+    quiet = await market.add(await partner_site(database, busy.plant.bench))
+    key, bench = busy.sender.key, busy.plant.bench
+    senders = [await add_key(bench, key.organization_id, key.slug) for _ in range(KEYS)]
+    keys = [await market.add(PartnerSite(database, busy.plant, sender)) for sender in senders]
+    await asyncio.gather(*(market.order(one, COMMANDS) for one in keys), market.order(quiet, 20))
+    async with market.gateway():
+        async with asyncio.timeout(120):
+            while len(await quiet.log()) < 20:
+                await asyncio.sleep(0.02)
+        assert len(await busy.log()) < 120
 
 
 async def waiting(site: PartnerSite) -> int:
