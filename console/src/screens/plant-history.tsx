@@ -227,18 +227,18 @@ function Summary({ columns, drawn, nameOf }: SummaryProps) {
         {columns.columns.map((column) => {
           const { metric, unit } = column;
           const index = drawn.columns.indexOf(column);
-          const { signal } = nameOf(metric);
+          const name = nameOf(metric);
           const totals = totalsOf(column);
           return (
             <tr key={`${metric} ${unit}`}>
               <th scope="row" title={metric}>
                 <Legend index={index < 0 ? null : index}>
-                  <MetricText name={nameOf(metric)} unit={unit} />
+                  <MetricText name={name} unit={unit} />
                 </Legend>
               </th>
-              {SUMMARY.map((name, place) => (
-                <td key={name} className="number">
-                  <SignedNumber signal={signal} value={totals[place] ?? null} />
+              {SUMMARY.map((total, place) => (
+                <td key={total} className="number">
+                  <SignedNumber signal={name.signal} value={totals[place] ?? null} />
                 </td>
               ))}
             </tr>

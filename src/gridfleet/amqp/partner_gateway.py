@@ -53,6 +53,7 @@ _MIB: Final = 1024 * 1024
 _WINDOW_BYTES: Final = 64 * _MIB
 """Bytes of these events, also counted for each vhost: the process keeps each event, its frames, and what is not sent yet."""
 _SHARE_BYTES: Final = 16 * _MIB
+"""The same for one organisation."""
 _DELETE_SECONDS: Final = 0.5
 """How long confirmed events of a batch wait for the unconfirmed ones before they are deleted."""
 _STALE_SECONDS: Final = 60.0
@@ -219,7 +220,7 @@ class PartnerGateway:
             self._sending[task] = events
             task.add_done_callback(lambda _: self._note_room())
             for event in events:
-                room = rooms[event.organization_id] = _without(rooms[event.organization_id], event)
+                room = rooms[event.organization_id] = rooms[event.organization_id].without(event)
                 size -= len(event.body) * room.copies
                 self._is_full |= min(room.events, room.size, size) <= 0
         return len(events)
@@ -324,10 +325,6 @@ class PartnerGateway:
 def _room(links: int, events: int, size: int) -> Room:
     """Return the room of an organisation with so many vhosts, of which events and bytes are being published."""
     return Room(max(1, _SHARE // links) - events, _SHARE_BYTES - size, links)
-
-
-def _without(room: Room, event: QueuedEvent) -> Room:
-    return Room(room.events - 1, room.size - len(event.body) * room.copies, room.copies)
 
 
 def _union(parts: Sequence[_Unpublished]) -> _Unpublished:

@@ -70,3 +70,7 @@ class Room(NamedTuple):
     events: int
     size: int
     copies: int
+
+    def without(self, event: QueuedEvent) -> "Room":
+        """Return what is left when the event is being published."""
+        return Room(self.events - 1, self.size - len(event.body) * self.copies, self.copies)
