@@ -38,7 +38,8 @@ __all__ = ["PartnerLink", "PartnerWork", "cause_of"]
 
 log = structlog.get_logger(__name__)
 
-_PREFETCH: Final = 20
+_PREFETCH: Final = 2
+"""Number of commands that a link holds: the next one is there when one is done. Each may have 1 MiB, and links are many."""
 _PERSISTENT: Final = 2
 _POLL_SECONDS: Final = 10.0
 _CONNECT_SECONDS: Final = 30.0

@@ -172,18 +172,24 @@ async def test_a_request_that_is_repeated_with_its_key_is_one_command(site: Site
     assert (await site.commands())[1]["meta"]["total"] == 2
 
 
-async def test_a_plant_is_not_buried_in_commands(site: Site) -> None:
+@pytest.mark.parametrize(("commands", "letters"), [(999, 0), (8, 1 << 20)])
+async def test_a_plant_is_not_buried_in_commands(site: Site, commands: int, letters: int) -> None:
     await site.send("stop")
     await site.sql(
         "INSERT INTO plant_command (id, plant_id, type, instruction, requester_type, issued_at, expires_at, due_at)"
-        " SELECT gen_random_uuid(), plant_id, type, instruction, requester_type, issued_at, expires_at, due_at"
-        " FROM plant_command, generate_series(1, 999)"
+        " SELECT gen_random_uuid(), plant_id, type, instruction || jsonb_build_object('params', repeat('x', %s)),"
+        " requester_type, issued_at, expires_at, due_at FROM plant_command, generate_series(1, %s)",
+        letters,
+        commands,
     )
 
     status, answer = await site.send("stop")
     assert (status, answer["code"]) == (429, "TOO_MANY_REQUESTS")
 
-    await site.sql("UPDATE plant_command SET status = 'RECEIVED', due_at = NULL WHERE sub_device_id IS NOT NULL")
+    await site.sql(
+        "UPDATE plant_command SET status = 'RECEIVED', due_at = NULL"
+        " WHERE id = (SELECT id FROM plant_command WHERE sub_device_id IS NULL LIMIT 1)"
+    )
     assert (await site.send("stop"))[0] == 200
 
 

@@ -88,13 +88,15 @@ async def test_a_mode_issued_again_keeps_its_place_before_later_commands(site: P
     assert await open_at(site, 2 * HOUR) == ["AUTO", 3.0]
 
 
-async def test_a_mode_that_finds_no_room_is_issued_once_there_is_some(site: PartnerSite) -> None:
+@pytest.mark.parametrize(("commands", "letters"), [(1_000, 1), (9, 1 << 20)])
+async def test_a_mode_that_finds_no_room_is_issued_once_there_is_some(site: PartnerSite, commands: int, letters: int) -> None:
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(60))
     await site.acknowledge_newest("APPLIED")
     await site.execute(
         "INSERT INTO plant_command (id, plant_id, type, instruction, requester_type, issued_at, expires_at, due_at)"
-        " SELECT gen_random_uuid(), %(plant)s, 'DEVICE_COMMAND', '{\"mode\": \"x\"}', 'USER', now(),"
-        " now() + interval '70 seconds', now() FROM generate_series(1, 1000)"
+        " SELECT gen_random_uuid(), %(plant)s, 'DEVICE_COMMAND', jsonb_build_object('mode', repeat('x', %(letters)s)), 'USER',"
+        " now(), now() + interval '70 seconds', now() FROM generate_series(1, %(commands)s)",
+        {"letters": letters, "commands": commands},
     )
     assert "AUTO" not in await open_at(site, 61)
     assert await site.issue_due(62) == 0

@@ -28,13 +28,16 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import Forbidden, TooManyRequests
 from gridfleet.kernel.ids import new_id
 
-__all__ = ["MAX_PARAMS_BYTES", "MAX_WAITING", "issue_device_command"]
+__all__ = ["MAX_PARAMS_BYTES", "MAX_WAITING", "MAX_WAITING_BYTES", "issue_device_command"]
 
 MAX_PARAMS_BYTES: Final = 64 * 1024
 """The largest size of a command's parameters as JSON."""
 
 MAX_WAITING: Final = 1_000
 """The most unacknowledged commands of one plant: the plant executes them one by one, and every sender scans all that wait."""
+
+MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
+"""The most bytes of their instructions as JSON. The broker holds up to three copies of each for a plant that is offline."""
 
 
 async def issue_device_command(
@@ -54,7 +57,7 @@ async def issue_device_command(
     device = await get_sub_device(db, org, plant_id, external_id)
     action = await _declared(db, device, action_name, params)
     await _require_active(db, org, plant_id)
-    if await store.count_waiting(db, org, plant_id, MAX_WAITING) >= MAX_WAITING:
+    if not await store.has_room(db, org, plant_id, MAX_WAITING, MAX_WAITING_BYTES):
         raise TooManyRequests(retry_after=action.timeout_seconds)
     actor = org.actor.as_actor
     now = utc_now()

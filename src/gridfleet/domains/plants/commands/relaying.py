@@ -7,7 +7,7 @@ from uuid import UUID
 
 from gridfleet.domains.plants.commands import store
 from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, CLOCK_SECONDS, START_SECONDS
-from gridfleet.domains.plants.commands.dispatch import MAX_WAITING
+from gridfleet.domains.plants.commands.dispatch import MAX_WAITING, MAX_WAITING_BYTES
 from gridfleet.domains.plants.commands.ending.store import withdraw_waiting
 from gridfleet.domains.plants.commands.models import NewPlantCommand, Requester
 from gridfleet.kernel.db import Connection
@@ -28,10 +28,10 @@ async def relay_all(db: Connection, commands: Sequence[NewPlantCommand]) -> set[
     """Issue commands of different plants, to be sent after the commit.
 
     Returns:
-        The ids of the issued commands. A command is not issued if too many others wait for its plant. The limit of an EMERGENCY
-        is twice as high.
+        The ids of the issued commands. A command is not issued if too many or too large ones wait for its plant. The limits of
+        an EMERGENCY are twice as high.
     """
-    return await store.insert_relayed(db, commands, MAX_WAITING)
+    return await store.insert_relayed(db, commands, MAX_WAITING, MAX_WAITING_BYTES)
 
 
 async def relay_stop(db: Connection, command: NewPlantCommand) -> bool:

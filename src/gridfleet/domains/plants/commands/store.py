@@ -19,7 +19,7 @@ from gridfleet.domains.plants.commands.models import (
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count, fetch_value
+from gridfleet.kernel.db.queries import fetch_value
 
 _LIFE = ", ".join(CommandLife.__struct_fields__)
 
@@ -96,30 +96,37 @@ async def insert(db: Connection, org: OrgScope, command: NewPlantCommand) -> boo
     return bool(await _insert(db, [command], condition, {"org": org.organization_id}))
 
 
-async def insert_relayed(db: Connection, commands: Sequence[NewPlantCommand], most_waiting: int) -> set[UUID]:
+async def insert_relayed(db: Connection, commands: Sequence[NewPlantCommand], most_waiting: int, most_bytes: int) -> set[UUID]:
     """Insert PENDING commands of different plants.
 
     Args:
         most_waiting: The most unacknowledged commands of a plant. An EMERGENCY may be issued up to twice as many.
+        most_bytes: The most bytes of their instructions. An EMERGENCY may be issued up to twice as many.
 
     Returns:
         The ids of the inserted commands.
     """
-    most = "%(most)s * CASE n.type WHEN 'EMERGENCY' THEN 2 ELSE 1 END"
-    condition = (
-        "(SELECT count(*) FROM (SELECT FROM plant_command w WHERE w.plant_id = plant.id AND w.due_at IS NOT NULL"
-        f" LIMIT {most}) AS waiting) < {most}"
-    )
-    return await _insert(db, commands, condition, {"most": most_waiting})
+    times = "CASE n.type WHEN 'EMERGENCY' THEN 2 ELSE 1 END"
+    condition = _has_room("plant.id", f"%(most)s * {times}", f"%(bytes)s * {times}")
+    return await _insert(db, commands, condition, {"most": most_waiting, "bytes": most_bytes})
 
 
-async def count_waiting(db: Connection, org: OrgScope, plant_id: UUID, limit: int) -> int:
-    """Return the number of commands that the plant has not acknowledged, at most `limit`."""
-    return await fetch_count(
+async def has_room(db: Connection, org: OrgScope, plant_id: UUID, most_waiting: int, most_bytes: int) -> bool:
+    """Whether fewer commands and fewer bytes of instructions than these wait for the plant. True if there is no such plant."""
+    has = await fetch_value(
         db,
-        "SELECT count(*) FROM (SELECT FROM plant_command c JOIN plant p ON p.id = c.plant_id"
-        " WHERE p.id = %s AND p.organization_id = %s AND c.due_at IS NOT NULL LIMIT %s) AS waiting",
-        (plant_id, org.organization_id, limit),
+        f"SELECT {_has_room('p.id', '%(most)s', '%(bytes)s')} FROM plant p"
+        " WHERE p.id = %(plant)s AND p.organization_id = %(org)s",
+        {"plant": plant_id, "org": org.organization_id, "most": most_waiting, "bytes": most_bytes},
+    )
+    return has is not False
+
+
+def _has_room(plant: str, most_waiting: str, most_bytes: str) -> str:
+    return (
+        f"(SELECT count(*) < {most_waiting} AND coalesce(sum(octet_length(waiting.instruction::text)), 0) < {most_bytes}"
+        f" FROM (SELECT w.instruction FROM plant_command w WHERE w.plant_id = {plant} AND w.due_at IS NOT NULL"
+        f" LIMIT {most_waiting}) AS waiting)"
     )
 
 
