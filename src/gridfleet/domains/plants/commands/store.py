@@ -69,6 +69,13 @@ _INSERT = (
 )
 
 
+_HAS_ROOM = (
+    "(SELECT count(*) < {most} AND coalesce(sum(octet_length(waiting.instruction::text)), 0) < {bytes}"
+    " FROM (SELECT w.instruction FROM plant_command w WHERE w.plant_id = {plant} AND w.due_at IS NOT NULL LIMIT {most})"
+    " AS waiting)"
+)
+
+
 async def _insert(
     db: Connection, commands: Sequence[NewPlantCommand], condition: str, values: Mapping[str, object]
 ) -> set[UUID]:
@@ -107,7 +114,7 @@ async def insert_relayed(db: Connection, commands: Sequence[NewPlantCommand], mo
         The ids of the inserted commands.
     """
     times = "CASE n.type WHEN 'EMERGENCY' THEN 2 ELSE 1 END"
-    condition = _has_room("plant.id", f"%(most)s * {times}", f"%(bytes)s * {times}")
+    condition = _HAS_ROOM.format(plant="plant.id", most=f"%(most)s * {times}", bytes=f"%(bytes)s * {times}")
     return await _insert(db, commands, condition, {"most": most_waiting, "bytes": most_bytes})
 
 
@@ -115,19 +122,11 @@ async def has_room(db: Connection, org: OrgScope, plant_id: UUID, most_waiting: 
     """Whether fewer commands and fewer bytes of instructions than these wait for the plant. True if there is no such plant."""
     has = await fetch_value(
         db,
-        f"SELECT {_has_room('p.id', '%(most)s', '%(bytes)s')} FROM plant p"
+        f"SELECT {_HAS_ROOM.format(plant='p.id', most='%(most)s', bytes='%(bytes)s')} FROM plant p"
         " WHERE p.id = %(plant)s AND p.organization_id = %(org)s",
         {"plant": plant_id, "org": org.organization_id, "most": most_waiting, "bytes": most_bytes},
     )
     return has is not False
-
-
-def _has_room(plant: str, most_waiting: str, most_bytes: str) -> str:
-    return (
-        f"(SELECT count(*) < {most_waiting} AND coalesce(sum(octet_length(waiting.instruction::text)), 0) < {most_bytes}"
-        f" FROM (SELECT w.instruction FROM plant_command w WHERE w.plant_id = {plant} AND w.due_at IS NOT NULL"
-        f" LIMIT {most_waiting}) AS waiting)"
-    )
 
 
 async def newest_waiting(db: Connection, plant_id: UUID) -> datetime | None:
