@@ -126,6 +126,20 @@ def test_rarer_filters_are_counted_and_cleared(watched: Watched, member: Console
     expect(more).to_be_focused()
 
 
+def test_a_press_elsewhere_closes_what_is_open(watched: Watched, member: ConsoleUser) -> None:
+    page = watched.page
+    member.log_in(page)
+    opened = page.locator("details[open]")
+    page.get_by_text("More filters").click()
+    page.get_by_role("checkbox", name="Active").check()
+    expect(opened).to_have_count(1)
+    page.locator("details.account > summary").click()
+    expect(page.get_by_label("Language")).to_be_visible()
+    expect(opened).to_have_count(1)
+    page.get_by_role("heading", level=1).click()
+    expect(opened).to_have_count(0)
+
+
 def test_a_link_to_a_group_that_was_deleted_shows_that_it_filters(watched: Watched, member: ConsoleUser) -> None:
     page = watched.page
     member.log_in(page, f"/console/o/{member.slugs[0]}/fleet?groupId={new_id()}&templateId=x")

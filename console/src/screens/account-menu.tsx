@@ -8,6 +8,7 @@ import { LANGUAGES, type Language, setLanguage, useLanguage, useTexts } from "..
 import { setTheme, THEMES, type Theme, useTheme } from "../theme";
 import { Failure } from "../ui/failure";
 import { SelectField } from "../ui/fields";
+import { Picker } from "../ui/picker";
 
 interface Props {
   /** Of the user. */
@@ -34,11 +35,15 @@ export function AccountMenu({ name, rights, children }: Props) {
     },
   });
   return (
-    <details className="account">
-      <summary>
-        {name}
-        <span className="fine">{rights}</span>
-      </summary>
+    <Picker
+      className="account"
+      label={
+        <>
+          {name}
+          <span className="fine">{rights}</span>
+        </>
+      }
+    >
       <SelectField
         label={texts.menu.theme}
         value={theme}
@@ -61,7 +66,7 @@ export function AccountMenu({ name, rights, children }: Props) {
         {texts.menu.logout}
       </button>
       <Failure error={logout.error} />
-    </details>
+    </Picker>
   );
 }
 

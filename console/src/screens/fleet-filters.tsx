@@ -1,10 +1,11 @@
 import { getRouteApi } from "@tanstack/react-router";
-import { lazy, Suspense, useState } from "react";
+import { lazy, Suspense } from "react";
 import { rarerFiltersOf } from "../fleet";
 import { useTexts } from "../i18n";
 import { CONDITIONS, STATUSES } from "../searches/fleet";
 import { Choices } from "../ui/choices";
 import { FilterField } from "../ui/fields";
+import { Picker } from "../ui/picker";
 import { SearchField } from "../ui/search-field";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
@@ -19,7 +20,6 @@ export function FleetFilters() {
   const texts = useTexts();
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const [isOpen, setIsOpen] = useState(false);
   return (
     <search className="toolbar">
       <SearchField
@@ -47,24 +47,14 @@ export function FleetFilters() {
         labels={texts.fleet.conditions}
         onChoose={(alert) => navigate({ search: (before) => ({ ...before, alert }) })}
       />
-      <details
+      <Picker
         className="picker wide"
-        onToggle={({ currentTarget }) => setIsOpen(currentTarget.open)}
-        onKeyDown={({ key, currentTarget }) => {
-          if (key !== "Escape") return;
-          currentTarget.open = false;
-          currentTarget.querySelector("summary")?.focus();
-        }}
+        label={texts.fleet.more(Object.values(rarerFiltersOf(search)).filter((one) => one !== undefined).length)}
       >
-        <summary className="button">
-          {texts.fleet.more(Object.values(rarerFiltersOf(search)).filter((one) => one !== undefined).length)}
-        </summary>
-        {isOpen && (
-          <Suspense>
-            <RarerFilters />
-          </Suspense>
-        )}
-      </details>
+        <Suspense>
+          <RarerFilters />
+        </Suspense>
+      </Picker>
       <Choices
         label={texts.map.view}
         values={["list", "map"]}

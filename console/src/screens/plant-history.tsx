@@ -23,6 +23,7 @@ import { Failure } from "../ui/failure";
 import { CheckField, SelectField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
 import { useNow } from "../ui/now";
+import { Picker } from "../ui/picker";
 import { saveFile } from "../ui/save-file";
 import { SignedNumber } from "../ui/signed-number";
 import { Legend } from "../ui/swatch";
@@ -83,8 +84,7 @@ export function PlantHistoryScreen() {
           timeZone={timeZone}
           onChoose={showTimes}
         />
-        <details className="picker">
-          <summary className="button">{texts.history.metrics(metrics.length)}</summary>
+        <Picker label={texts.history.metrics(metrics.length)}>
           <fieldset>
             <legend className="hidden">{texts.history.choose}</legend>
             <p className="fine">{texts.history.most(MOST_METRICS, MOST_UNITS)}</p>
@@ -110,7 +110,7 @@ export function PlantHistoryScreen() {
               );
             })}
           </fieldset>
-        </details>
+        </Picker>
         <SelectField
           label={texts.history.width}
           values={fitting}
@@ -181,12 +181,13 @@ function RangePicker({ range, isChosen, timeZone, onChoose }: RangePickerProps) 
   const [to, setTo] = useState(localText(timeZone, Date.parse(range.to)));
   const [start, end] = [parseLocal(timeZone, from), parseLocal(timeZone, to)];
   return (
-    <details className="picker">
-      <summary className="button">
-        {isChosen
+    <Picker
+      label={
+        isChosen
           ? `${dateTime(range.from, timeZone, locale)} – ${dateTime(range.to, timeZone, locale)}`
-          : texts.history.other}
-      </summary>
+          : texts.history.other
+      }
+    >
       <Form
         className="panel"
         onSubmit={() => {
@@ -197,7 +198,7 @@ function RangePicker({ range, isChosen, timeZone, onChoose }: RangePickerProps) 
         <TimeFields timeZone={timeZone} from={from} to={to} start={start} required onFrom={setFrom} onTo={setTo} />
         <Buttons action={texts.history.show} disabled={false} />
       </Form>
-    </details>
+    </Picker>
   );
 }
 

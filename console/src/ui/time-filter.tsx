@@ -3,6 +3,7 @@ import { dateTime } from "../format/times";
 import { localText, parseLocal } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
 import { Buttons, Form } from "./form";
+import { Picker } from "./picker";
 import { TimeFields } from "./time-fields";
 
 /** The times between which a list shows records, in ISO 8601; undefined: no limit. */
@@ -29,15 +30,16 @@ export function TimeFilter({ times, timeZone, onChoose }: Props) {
   const isFiltered = times.from !== undefined || times.to !== undefined;
   return (
     <div className="toolbar">
-      <details className="picker">
-        <summary className="button">
-          {isFiltered
+      <Picker
+        label={
+          isFiltered
             ? texts.alerts.between(
                 times.from && dateTime(times.from, timeZone, locale),
                 times.to && dateTime(times.to, timeZone, locale),
               )
-            : texts.alerts.anyTime}
-        </summary>
+            : texts.alerts.anyTime
+        }
+      >
         <Form
           className="panel"
           onSubmit={() => {
@@ -48,7 +50,7 @@ export function TimeFilter({ times, timeZone, onChoose }: Props) {
           <TimeFields timeZone={timeZone} from={from} to={to} start={start} onFrom={setFrom} onTo={setTo} />
           <Buttons action={texts.history.show} disabled={false} />
         </Form>
-      </details>
+      </Picker>
       {isFiltered && (
         <button type="button" onClick={() => onChoose({ from: undefined, to: undefined })}>
           {texts.alerts.clearTimes}
