@@ -15,13 +15,12 @@ import re
 from typing import Any, Final, NamedTuple
 
 import structlog
-from aiormq.exceptions import ChannelNotFoundEntity
 from pamqp.commands import Basic
 
 from gridfleet.domains.plants.mqtt_access.decisions import parse_plant_name
 from gridfleet.domains.plants.topology import PLANTS_VHOST
 from gridfleet.kernel.broker.connection import LOG_EXCHANGE, LOG_VHOST, open_channel
-from gridfleet.kernel.broker.management import open_management
+from gridfleet.kernel.broker.management import Management, open_management
 from gridfleet.kernel.settings import Settings
 
 __all__ = ["BrokenConnection", "broken_connection", "disconnect_broken_plants"]
@@ -68,7 +67,7 @@ async def disconnect_broken_plants(settings: Settings) -> None:
         if not await management.has_mqtt_channels():
             await asyncio.Event().wait()
         broker_url = settings.secret("broker_url").get_secret_value()
-        await _wait_for_log_exchange(broker_url)
+        await _wait_for_log_exchange(management)
         async with open_channel(broker_url, LOG_VHOST) as channel:
             await channel.queue_declare(_QUEUE, durable=True, arguments=_ARGUMENTS)
             await channel.queue_bind(_QUEUE, LOG_EXCHANGE, routing_key="error")
@@ -84,14 +83,12 @@ async def disconnect_broken_plants(settings: Settings) -> None:
                 await channel.basic_ack(message.delivery_tag or 0)
 
 
-async def _wait_for_log_exchange(broker_url: str) -> None:
-    # A new node accepts connections up to five seconds before it has this exchange.
+async def _wait_for_log_exchange(management: Management) -> None:
+    # A new node accepts connections up to five seconds before it has this exchange. The broker would log an error for each
+    # passive declaration of a missing one.
     for attempt in itertools.count():
-        async with open_channel(broker_url, LOG_VHOST) as channel:
-            try:
-                await channel.exchange_declare(LOG_EXCHANGE, passive=True)
-                return
-            except ChannelNotFoundEntity:
-                if attempt % _EXCHANGE_LOG_EVERY == 10:
-                    log.error("a plant that sends too large a message will hang: set `log.exchange = true` at the broker")
+        if (LOG_VHOST, LOG_EXCHANGE) in await management.exchanges():
+            return
+        if attempt % _EXCHANGE_LOG_EVERY == 10:
+            log.error("a plant that sends too large a message will hang: set `log.exchange = true` at the broker")
         await asyncio.sleep(_EXCHANGE_SECONDS)
