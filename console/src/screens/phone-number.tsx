@@ -1,22 +1,30 @@
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, dataOf } from "../api/client";
 import { fieldText } from "../form-data";
 import { useTexts } from "../i18n";
+import { preferencesQuery } from "../people";
 import { Failure } from "../ui/failure";
 import { Field } from "../ui/fields";
 import { Form } from "../ui/form";
 import { Saved } from "../ui/saved";
 import { Section } from "../ui/section";
 
-/** The number for the user's text messages. The service stores it and does not return it: it can be replaced and removed. */
+/** The number for the user's text messages. */
 export function PhoneNumber() {
   const texts = useTexts();
-  const [number, setNumber] = useState("");
+  const queryClient = useQueryClient();
+  const { data: preferences } = useQuery(preferencesQuery);
+  /** What the user has typed; null before that. */
+  const [typed, setTyped] = useState<string | null>(null);
   const change = useMutation({
     mutationFn: (phone: string | null) => dataOf(api.PATCH("/api/v1/auth/me", { body: { phone } })),
-    onSuccess: () => setNumber(""),
+    onSuccess: async () => {
+      await queryClient.invalidateQueries(preferencesQuery);
+      setTyped(null);
+    },
   });
+  const number = preferences?.phone ?? null;
   return (
     <Section title={texts.me.phone} isCard>
       <p className="fine">{texts.me.phoneHelp}</p>
@@ -29,15 +37,15 @@ export function PhoneNumber() {
           placeholder="+420 123 456 789"
           required
           maxLength={40}
-          value={number}
-          onChange={({ target }) => setNumber(target.value)}
+          value={typed ?? number ?? ""}
+          onChange={({ target }) => setTyped(target.value)}
         />
         <Failure error={change.error} />
         <div className="toolbar">
           <button type="submit" disabled={change.isPending}>
             {texts.save}
           </button>
-          <button type="button" onClick={() => change.mutate(null)} disabled={change.isPending}>
+          <button type="button" onClick={() => change.mutate(null)} disabled={change.isPending || number === null}>
             {texts.me.noPhone}
           </button>
           <Saved change={change} />

@@ -133,7 +133,7 @@ async def delete_push_token(caller: UserCaller, db: Connection, token: str) -> M
     "GET", "/api/v1/notifications/preferences", caller=session(), codes=("UNAUTHORIZED", "INTERNAL_SERVER_ERROR"), addition=True
 )
 async def get_notification_preferences(caller: UserCaller, db: Connection) -> NotificationPreferences:
-    """Return which severities the caller is notified of by each channel, and the caller's quiet hours.
+    """Return which severities the caller is notified of by each channel, the quiet hours, and the number for text messages.
 
     Until the caller changes them, push messages report every severity, mails WARNING and above, text messages CRITICAL
     and above.

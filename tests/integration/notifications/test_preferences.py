@@ -34,6 +34,7 @@ DEFAULT = {
     "sms": ["CRITICAL", "EMERGENCY"],
     "quietHours": None,
     "updatedAt": None,
+    "phone": None,
 }
 NIGHT = {"from": "22:00", "to": "07:00", "timeZone": "Europe/Vienna"}
 TOKEN = "ExpoPushToken[cccccccccccccccccccccc]"
@@ -85,6 +86,16 @@ async def test_preferences_begin_with_the_default_and_change_one_by_one(people: 
     assert (await people.call("GET", "/notifications/preferences", who=ben)).json() == DEFAULT
     events = [event["details"] for event in await people.events(of=ada.id) if event["event"] == "user.notifications_changed"]
     assert events == [{"changed": ["email", "sms"]}, {"changed": ["quietHours"]}, {"changed": ["quietHours"]}]
+
+
+async def test_the_number_for_text_messages_is_that_of_the_profile(people: People) -> None:
+    ada, ben = await people.person(), await people.person()
+    assert (await people.call("PATCH", "/auth/me", {"phone": "+43123456789"}, who=ada)).status_code == 200
+    assert (await people.call("GET", "/notifications/preferences", who=ada)).json() == {**DEFAULT, "phone": "+43123456789"}
+    assert (await prefer(people, ada, sms=[]))["phone"] == "+43123456789"
+    assert (await people.call("GET", "/notifications/preferences", who=ben)).json() == DEFAULT
+    assert (await people.call("PATCH", "/auth/me", {"phone": None}, who=ada)).status_code == 200
+    assert (await people.call("GET", "/notifications/preferences", who=ada)).json()["phone"] is None
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,8 @@ export const people: typeof english = {
     test: "Test senden",
     testSent: "Eine Testnachricht ist unterwegs.",
     phone: "Textnachrichten",
-    phoneHelp:
-      "Textnachrichten (SMS) gehen an eine Nummer; ohne sie kann keine gesendet werden, auch kein Test. Der Dienst gibt die gespeicherte Nummer nicht zurück, deshalb kann diese Seite sie nicht zeigen.",
-    phoneNumber: "Neue Telefonnummer, mit der Vorwahl des Landes",
+    phoneHelp: "Textnachrichten (SMS) gehen an eine Nummer; ohne sie kann keine gesendet werden, auch kein Test.",
+    phoneNumber: "Telefonnummer, mit der Vorwahl des Landes",
     noPhone: "Nummer entfernen",
     quietHours: "Ruhezeiten",
     quietHelp: (severities) =>

@@ -62,9 +62,8 @@ export const people = {
     test: "Send a test",
     testSent: "A test message is on its way.",
     phone: "Text messages",
-    phoneHelp:
-      "Text messages (SMS) are sent to one number; without it none can be sent, nor a test. The service does not return the stored number, so this page cannot show it.",
-    phoneNumber: "New phone number, with the code of the country",
+    phoneHelp: "Text messages (SMS) are sent to one number; without it none can be sent, nor a test.",
+    phoneNumber: "Phone number, with the code of the country",
     noPhone: "Remove the number",
     quietHours: "Quiet hours",
     quietHelp: (severities: string) =>

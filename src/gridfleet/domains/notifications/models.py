@@ -60,7 +60,8 @@ class QuietHours(msgspec.Struct, frozen=True, rename={"start": "from", "end": "t
 class NotificationPreferences(msgspec.Struct, frozen=True, rename="camel"):
     """Which severities a user is notified of by each channel, and when notifications wait.
 
-    `updated_at` is None for a user who has chosen nothing.
+    `updated_at` is None for a user who has chosen nothing. `phone` is the number for text messages, which the user sets with
+    the profile.
     """
 
     push: tuple[Severity, ...] = tuple(Severity)
@@ -68,6 +69,7 @@ class NotificationPreferences(msgspec.Struct, frozen=True, rename="camel"):
     sms: tuple[Severity, ...] = (Severity.CRITICAL, Severity.EMERGENCY)
     quiet_hours: QuietHours | None = None
     updated_at: datetime | None = None
+    phone: str | None = None
 
 
 class PreferenceChanges(msgspec.Struct, frozen=True):

@@ -32,7 +32,7 @@ _NO_ADDRESS: Final = {
 
 async def preferences_of(db: Connection, user_id: UUID) -> NotificationPreferences:
     """Return a user's preferences, or those of users who have chosen nothing."""
-    return await store.find_preferences(db, user_id) or NotificationPreferences()
+    return await store.load_preferences(db, user_id)
 
 
 async def change_preferences(db: Connection, caller: UserCaller, changes: PreferenceChanges) -> NotificationPreferences:
@@ -40,12 +40,12 @@ async def change_preferences(db: Connection, caller: UserCaller, changes: Prefer
     columns: dict[str, Any] = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
     if not columns:
         return await preferences_of(db, caller.user_id)
-    changed = await store.save_preferences(db, caller.user_id, columns)
+    await store.save_preferences(db, caller.user_id, columns)
     if "quiet_hours" in columns:
         await store.end_delays(db, caller.user_id)
     details = {"changed": sorted(map(to_camel, columns))}
     await record(db, Event.USER_NOTIFICATIONS_CHANGED, caller.as_actor, _subject(caller), details=details)
-    return changed
+    return await preferences_of(db, caller.user_id)
 
 
 async def queue_test(db: Connection, caller: UserCaller, channel: Channel) -> list[NotificationLog]:

@@ -37,7 +37,7 @@ _QUIET_HOURS = (
 _COMPUTED = {"is_wanted": f"{_WANTED} AS is_wanted", "quiet_hours": f"{_QUIET_HOURS} AS quiet_hours"}
 _OUTGOING = ", ".join(_COMPUTED.get(name, name) for name in Outgoing.__struct_fields__)
 
-_PREFERENCES = ", ".join(NotificationPreferences.__struct_fields__)
+_COLUMNS = [name for name in NotificationPreferences.__struct_fields__ if name != "phone"]
 
 
 def _outgoing(**row: Any) -> Outgoing:
@@ -46,25 +46,28 @@ def _outgoing(**row: Any) -> Outgoing:
     return Outgoing(**row)
 
 
-async def find_preferences(db: Connection, user_id: UUID) -> NotificationPreferences | None:
-    """Return the preferences of a user who has chosen some, else None."""
+async def load_preferences(db: Connection, user_id: UUID) -> NotificationPreferences:
+    """Return a user's preferences, or those of users who have chosen nothing."""
     cursor = db.cursor(row_factory=kwargs_row(_preferences))
-    await cursor.execute(f"SELECT {_PREFERENCES} FROM notification_preference WHERE user_id = %s", (user_id,))
-    return await cursor.fetchone()
-
-
-async def save_preferences(db: Connection, user_id: UUID, columns: Mapping[str, Any]) -> NotificationPreferences:
-    """Write some of a user's preferences and return all. Those of a user who had none begin with the default ones."""
-    first = msgspec.structs.asdict(NotificationPreferences(**columns))
-    values = {name: _stored(value) for name, value in first.items() if name != "updated_at"}
-    cursor = db.cursor(row_factory=kwargs_row(_preferences))
+    columns = ", ".join(f"p.{name}" for name in _COLUMNS)
     await cursor.execute(
+        f"SELECT {columns}, u.phone, p.user_id FROM user_account u LEFT JOIN notification_preference p ON p.user_id = u.id"
+        " WHERE u.id = %s",
+        (user_id,),
+    )
+    return await cursor.fetchone() or NotificationPreferences()
+
+
+async def save_preferences(db: Connection, user_id: UUID, columns: Mapping[str, Any]) -> None:
+    """Write some of a user's preferences. Those of a user who had none begin with the default ones."""
+    first = msgspec.structs.asdict(NotificationPreferences(**columns))
+    values = {name: _stored(first[name]) for name in _COLUMNS if name != "updated_at"}
+    await db.execute(
         f"INSERT INTO notification_preference (user_id, {', '.join(values)})"
         f" VALUES (%(user_id)s, {', '.join(f'%({name})s' for name in values)})"
-        f" ON CONFLICT (user_id) DO UPDATE SET {assignments(columns)}, updated_at = now() RETURNING {_PREFERENCES}",
+        f" ON CONFLICT (user_id) DO UPDATE SET {assignments(columns)}, updated_at = now()",
         {**values, "user_id": user_id},
     )
-    return (await cursor.fetchall())[0]
 
 
 def _stored(value: Any) -> Any:
@@ -73,7 +76,9 @@ def _stored(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _preferences(**row: Any) -> NotificationPreferences:
+def _preferences(user_id: UUID | None, **row: Any) -> NotificationPreferences:
+    if user_id is None:
+        return NotificationPreferences(phone=row["phone"])
     return msgspec.convert({to_camel(name): value for name, value in row.items()}, NotificationPreferences)
 
 
