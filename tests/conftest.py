@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from gridfleet.local.broker.server_certificate import write_server_certificate
 from gridfleet.local.postgres import EmbeddedPostgres
 from gridfleet.local.secrets import ensure_local_secrets
 from support.clients.fleet_under_test import Fleet
+from support.figures import Figure, figure_of, report_figures
 from support.servers.broker_node import BrokerNode
 from support.servers.distribution import ByServers, longest_first, unlisted_server
 from support.servers.expo_server import ExpoServer, expo_server
@@ -65,6 +66,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = [item for item in items if item.get_closest_marker("faults") and item.path.parent in _LONG]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of `make faults`."""
+    parser.addoption("--figures", type=Path, help="file for what the tests measure, beside their goals")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:
@@ -112,12 +118,20 @@ def pytest_testnodedown(node: Any) -> None:
     SEARCH.findings += getattr(node, "workeroutput", {}).get("secrets", [])
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """List the findings."""
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """List the findings, and what the tests have measured."""
+    reports = (one for kind in ("passed", "failed") for one in terminalreporter.stats.get(kind, ()))
+    report_figures(reports, config.getoption("figures"))
     if SEARCH.findings:
         terminalreporter.section("secrets in logs", red=True)
         for finding in SEARCH.findings:
             terminalreporter.write_line(finding)
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> Figure:
+    """Return a function that notes what the test measures, with its goal."""
+    return figure_of(record_property)
 
 
 @pytest.fixture

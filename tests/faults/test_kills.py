@@ -11,19 +11,22 @@ import pytest
 
 from support.clients.acknowledged_ledger import Load, compare, under_load
 from support.clients.fleet_under_test import Fleet
+from support.figures import Figure
 from support.servers.running_stack import RunningStack
 
 PARTS = ("ingest-1", "postgres", "broker")
+GOAL_SECONDS = 30
+MOST_MEMORY_MIB = 300
 
 
-async def kill_and_recover(stack: RunningStack, load: Load, name: str) -> float:
-    """kill -9 under load; returns how many seconds it took until a newly confirmed message was stored."""
+async def kill_and_recover(stack: RunningStack, load: Load, name: str, figure: Figure) -> None:
+    """kill -9 under load. Returns when newly confirmed messages are stored."""
     pid = stack.kill(name)
     began = time.monotonic()
     await asyncio.to_thread(stack.wait_for_restart, name, pid)
     await load.flows()
     await load.is_stored()
-    return time.monotonic() - began
+    figure(f"newly confirmed messages are stored after a kill of {name}", time.monotonic() - began, "s", GOAL_SECONDS)
 
 
 async def start_again(stack: RunningStack) -> None:
@@ -36,11 +39,10 @@ async def start_again(stack: RunningStack) -> None:
 
 
 @pytest.mark.slow
-async def test_one_kill_of_each_part_costs_nothing(victim: RunningStack, fleet: Fleet) -> None:
+async def test_one_kill_of_each_part_costs_nothing(victim: RunningStack, fleet: Fleet, figure: Figure) -> None:
     async with under_load(fleet, poison_share=0.01) as load:
         for name in PARTS:
-            seconds = await kill_and_recover(victim, load, name)
-            print(f"{name}: stored again after {seconds:.1f} s, {load.confirmed} frames confirmed")
+            await kill_and_recover(victim, load, name, figure)
     await compare(load)
     kept = sum(len(sender.plant.refused()) for sender in load.senders)
     assert kept >= sum(sender.poison for sender in load.senders)
@@ -62,11 +64,10 @@ async def test_a_kill_of_the_supervisor_costs_nothing(victim: RunningStack, flee
 @pytest.mark.faults
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("name", PARTS)
-async def test_five_kills_of_a_part_cost_nothing(victim: RunningStack, fleet: Fleet, name: str) -> None:
+async def test_five_kills_of_a_part_cost_nothing(victim: RunningStack, fleet: Fleet, figure: Figure, name: str) -> None:
     async with under_load(fleet, plants=12, pause_seconds=0.03, poison_share=0.01) as load:
         for _ in range(5):
-            seconds = await kill_and_recover(victim, load, name)
-            print(f"{name}: stored again after {seconds:.1f} s, {load.confirmed} frames confirmed")
+            await kill_and_recover(victim, load, name, figure)
     await compare(load)
 
 
@@ -101,7 +102,7 @@ async def test_kills_faster_than_the_recovery_cost_nothing(victim: RunningStack,
 
 
 @pytest.mark.faults
-async def test_a_database_that_hangs_for_a_minute_costs_nothing(victim: RunningStack, fleet: Fleet) -> None:
+async def test_a_database_that_hangs_for_a_minute_costs_nothing(victim: RunningStack, fleet: Fleet, figure: Figure) -> None:
     """Nor does the ingest fill its memory with what it cannot store."""
     async with under_load(fleet, poison_share=0.01) as load:
         confirmed = load.confirmed
@@ -112,8 +113,8 @@ async def test_a_database_that_hangs_for_a_minute_costs_nothing(victim: RunningS
                 # Looked up each time: a process that ended would be started again.
                 ingests = (pid for name, pid in victim.state["processes"].items() if name.startswith("ingest"))
                 highest = max(highest, *(psutil.Process(pid).memory_info().rss for pid in ingests))
-        print(f"an ingest process took {highest / 2**20:.0f} MiB at most; {load.confirmed - confirmed} frames were confirmed")
-        assert highest < 300 * 2**20
+        figure("memory of an ingest process with a hung database", highest / 2**20, "MiB", MOST_MEMORY_MIB)
+        assert highest < MOST_MEMORY_MIB * 2**20
         assert load.confirmed > confirmed + 1_000  # the broker goes on taking messages meanwhile
         await load.flows()
         await load.is_stored()

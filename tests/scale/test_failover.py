@@ -12,6 +12,7 @@ import pytest
 
 from support.clients.acknowledged_ledger import Load, compare, under_load
 from support.clients.fleet_under_test import Fleet
+from support.figures import Figure
 from support.servers.replication import Replication, replication, value
 from support.servers.running_stack import RunningStack, running_stack
 
@@ -43,7 +44,7 @@ def fleet(replicated: RunningStack) -> Iterator[Fleet]:
         yield found
 
 
-async def fail_over(servers: Replication, load: Load) -> None:
+async def fail_over(servers: Replication, load: Load, figure: Figure) -> None:
     """Kill the primary under load and promote its standby. Returns when newly confirmed messages are stored."""
     await load.flows(300)
     confirmed = load.confirmed
@@ -55,22 +56,19 @@ async def fail_over(servers: Replication, load: Load) -> None:
     async with asyncio.timeout(120):
         while value(servers.primary.url, "SELECT count(*) FROM telemetry_frame") == stored:
             await asyncio.sleep(0.05)
-    seconds = time.monotonic() - began
+    figure("first row after the promotion of a standby", time.monotonic() - began, "s", GOAL_SECONDS)
     await load.flows()
     await load.is_stored()
-    print(
-        f"first row {seconds:.1f} s after the promotion (goal {GOAL_SECONDS} s);"
-        f" {confirmed} frames were confirmed before the kill, {load.confirmed} until now"
-    )
+    print(f"{confirmed} frames were confirmed before the kill, {load.confirmed} until now")
 
 
 @pytest.mark.slow
 async def test_a_failover_costs_nothing_and_needs_no_restart(
-    servers: Replication, replicated: RunningStack, fleet: Fleet
+    servers: Replication, replicated: RunningStack, fleet: Fleet, figure: Figure
 ) -> None:
     processes = replicated.state["processes"]
     async with under_load(fleet) as load:
-        await fail_over(servers, load)
+        await fail_over(servers, load, figure)
     await compare(load)
     await asyncio.to_thread(replicated.wait_until_healthy)
     assert replicated.state["processes"] == processes
@@ -78,12 +76,14 @@ async def test_a_failover_costs_nothing_and_needs_no_restart(
 
 @pytest.mark.faults
 @pytest.mark.timeout(1_200)
-async def test_three_failovers_to_and_fro_cost_nothing(servers: Replication, replicated: RunningStack, fleet: Fleet) -> None:
+async def test_three_failovers_to_and_fro_cost_nothing(
+    servers: Replication, replicated: RunningStack, fleet: Fleet, figure: Figure
+) -> None:
     processes = replicated.state["processes"]
     async with under_load(fleet, plants=12, pause_seconds=0.03, poison_share=0.01) as load:
         for _ in range(3):
             if value(servers.primary.url, "SELECT count(*) FROM pg_stat_replication") == 0:
                 servers.start_standby(synchronous=True)
-            await fail_over(servers, load)
+            await fail_over(servers, load, figure)
     await compare(load)
     assert replicated.state["processes"] == processes
