@@ -164,7 +164,7 @@ async def test_plants_partners_and_upkeep_go_on_while_any_node_is_down(cluster: 
         started = time.monotonic()
         await asyncio.gather(*(_is_commanded(alive[number % 2], alive[0], number) for number in range(PLANTS)))
         seconds = time.monotonic() - started
-        figure(f"all {PLANTS} plants get commands after a kill of node {index + 1} of 3", seconds, "s", GOAL_SECONDS)
+        figure(f"all {PLANTS} plants get commands after a kill of node {index + 1}", seconds, "s", GOAL_SECONDS)
         await _upkeep_goes_on(alive[0])
         await _settle(alive[1])
         await _partner_is_served(alive)
@@ -208,11 +208,16 @@ async def test_clients_continue_at_another_node_by_themselves(cluster: list[Node
 
         sending = [asyncio.create_task(send()), asyncio.create_task(command())]
         await progress()
-        os.kill(cluster[0].process.pid, signal.SIGKILL)  # both clients are connected to it
-        started = time.monotonic()
-        await progress()
-        seconds = time.monotonic() - started
-        figure("clients of plant and partner have 100 more confirmations at another node", seconds, "s", GOAL_SECONDS)
+        for index, victim in enumerate(cluster):  # so also the leader of every queue
+            os.kill(victim.process.pid, signal.SIGKILL)
+            victim.process.wait()
+            started = time.monotonic()
+            await progress()
+            seconds = time.monotonic() - started
+            name = f"plant and partner: 100 more confirmations after a kill of node {index + 1}"
+            figure(name, seconds, "s", GOAL_SECONDS)
+            cluster[index] = await asyncio.to_thread(_restarted, victim)
+            await asyncio.to_thread(wait_for, lambda: all(_is_complete(node) for node in cluster), 300)
         for task in sending:
             task.cancel()
         await asyncio.wait(sending)
