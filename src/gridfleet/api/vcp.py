@@ -133,6 +133,9 @@ async def get_site_configuration(org: OrgScope, db: Connection, site_id: UUID) -
     codes=("VALIDATION_ERROR", *S),
 )
 async def list_site_meter_readings(org: OrgScope, db: Connection, site_id: UUID, query: SiteMeterQuery) -> MeterReadings:
-    """Return what the site's meters counted, by quarters of an hour."""
+    """Return what the site's meters counted, by quarters of an hour.
+
+    A response has at most 200,000 readings.
+    """
     end = query.end or utc_now()
     return MeterReadings(await site_queries.list_meter_readings(db, org, site_id, query.start, end))

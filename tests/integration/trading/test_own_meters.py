@@ -110,6 +110,19 @@ async def test_a_month_and_the_last_day(fleet: Fleet) -> None:
     assert {row["energy"] for row in rows if row["meter_id"] == "QUIET"} == {5}
 
 
+async def test_a_plant_may_have_thousands_of_meters(fleet: Fleet) -> None:
+    """The meter at the grid is often registered first: those of 1,000 flats hid it."""
+    plant = await metered(fleet)
+    async with plant.database.transaction() as db:
+        await db.execute(
+            "INSERT INTO sub_device (id, organization_id, plant_id, external_id, name, type)"
+            " SELECT gen_random_uuid(), %s, %s, 'FLAT' || n, 'Flat', 'METER' FROM generate_series(1, 1000) AS n",
+            (plant.organization_id, plant.id),
+        )
+    _, rows = await fleet.call("GET", f"/trading/plants/{plant.id}/meters?{HOUR}&bucketMinutes=30")
+    assert [(row["meter_id"], row["energy"]) for row in rows] == [("GRID", 7.5), ("HALL", 2), ("GRID", 7.5), ("HALL", 2)]
+
+
 async def test_an_edited_unit_and_values_of_any_size(fleet: Fleet) -> None:
     plant = await metered(fleet)
     path = f"/trading/plants/{plant.id}/meters?{HOUR}"

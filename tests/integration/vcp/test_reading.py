@@ -190,6 +190,21 @@ async def test_a_meter_with_a_silent_counter_returns_nothing_for_that_time(site:
     assert [(one.time - start) // timedelta(minutes=1) for one in found] == [0, 45]
 
 
+async def test_more_readings_than_fit_into_a_response_are_refused(site: PartnerSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gridfleet.domains.vcp.site_queries.MOST_READINGS", 3, raising=False)
+    await site.plant.add_device("GRID", METER)
+    await site.execute("UPDATE sub_device SET type = 'METER' WHERE plant_id = %(plant)s AND external_id = 'GRID'")
+    start = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
+    for minute in range(0, 61, 15):
+        fields = {"imported": 1_000 + minute, "exported": 7}
+        snapshot = {"time": (start + timedelta(minutes=minute)).isoformat(), "devices": [{"id": "GRID", "fields": fields}]}
+        await site.plant.bench.take(site.plant.message(snapshot, message_id=str(minute)))
+    async with site.database.transaction() as db:
+        assert len(await list_meter_readings(db, scope(site), site.plant.id, start, start + timedelta(minutes=45))) == 3
+        with pytest.raises(ValidationFailed, match="more than 3 readings"):
+            await list_meter_readings(db, scope(site), site.plant.id, start, start + timedelta(hours=1))
+
+
 async def test_what_ended_long_ago_is_forgotten_and_what_is_open_is_not(site: PartnerSite) -> None:
     await site.send("command.site-setpoint", powerKw=1)
     await site.acknowledge_newest("APPLIED")

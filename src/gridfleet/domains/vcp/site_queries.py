@@ -11,7 +11,7 @@ from gridfleet.domains.device_templates.roles import GRID_DEVICE
 from gridfleet.domains.plants.commands.listing.powers import applied_powers
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.registry import get_plant
-from gridfleet.domains.telemetry.energy.metering import metered_energy
+from gridfleet.domains.telemetry.energy.metering import MeteredEnergy, metered_energy
 from gridfleet.domains.trading.plans import accepted_before
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.adherence import PowerOrder, compared, orders_of, quarters_between, rounded
@@ -37,6 +37,7 @@ from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.time_blocks import TimeBlock
 
 __all__ = [
+    "MOST_READINGS",
     "MeterReading",
     "list_log",
     "list_meter_readings",
@@ -54,6 +55,8 @@ _LONGEST_SPAN: Final = timedelta(hours=48)
 _MOST_COMMANDS: Final = 1_000
 _MOST_COMMAND_BYTES: Final = 8 * 1024 * 1024
 """Payloads of a response. A thousand as large as possible would have 256 MiB."""
+MOST_READINGS: Final = 200_000
+"""Readings of a response, which is built in memory: those of a thousand meters in 48 hours."""
 _MINUTE: Final = timedelta(minutes=1)
 _QUARTER: Final = 15 * _MINUTE
 
@@ -118,11 +121,17 @@ async def list_meter_readings(
 
     Raises:
         Forbidden: the site does not exist or the caller may not see it.
-        ValidationFailed: the span is empty or longer than 48 hours.
+        ValidationFailed: the span is empty or longer than 48 hours, or there are more than `MOST_READINGS` readings.
     """
     _check_span(start, end)
     await _site(db, org, plant_id)
-    quarters = [quarter async for quarter in metered_energy(db, org, plant_id, start, end, _QUARTER)]
+    quarters: list[MeteredEnergy] = []
+    async for quarter in metered_energy(db, org, plant_id, start, end, _QUARTER):
+        if len(quarters) >= MOST_READINGS:
+            raise ValidationFailed(
+                f"The response would have more than {MOST_READINGS:,} readings.", ["from: ask for a shorter range"]
+            )
+        quarters.append(quarter)
     return [
         MeterReading(quarter.start, plant_id, quarter.external_id, _QUARTER // _MINUTE, quarter.energy)
         for quarter in sorted(quarters)
@@ -194,9 +203,8 @@ async def read_adherence(
     measured: dict[datetime, float] = {}
     if quarters:
         orders = orders_of(await applied_powers(db, org, plant_id, start, end), end)
-        async for quarter in metered_energy(db, org, plant_id, start, end, _QUARTER):
-            if quarter.external_id == GRID_DEVICE:
-                measured[quarter.start] = quarter.energy
+        async for quarter in metered_energy(db, org, plant_id, start, end, _QUARTER, meter=GRID_DEVICE):
+            measured[quarter.start] = quarter.energy
     found = compared(quarters, orders, measured)
     deviations = [one.deviation_kw for one in found if one.deviation_kw is not None]
     hours = _QUARTER / timedelta(hours=1)

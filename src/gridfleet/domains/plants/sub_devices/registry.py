@@ -33,6 +33,7 @@ __all__ = [
     "EXTERNAL_ID_PATTERN",
     "create_sub_device",
     "delete_sub_device",
+    "external_ids",
     "get_sub_device",
     "list_sub_devices",
     "update_sub_device",
@@ -210,3 +211,13 @@ async def list_sub_devices(
         await store.count(db, org, plant_id, type, status, search),
         paging,
     )
+
+
+async def external_ids(db: Connection, org: OrgScope, plant_id: UUID, type: DeviceType) -> set[str]:
+    """Return the external ids of all of the plant's sub-devices of this type.
+
+    Raises:
+        PlantNotFound: There is no such plant.
+    """
+    await get_plant(db, org, plant_id)
+    return set(await store.external_ids(db, org, plant_id, type))

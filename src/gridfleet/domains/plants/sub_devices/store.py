@@ -153,6 +153,15 @@ async def count(
     )
 
 
+async def external_ids(db: Connection, org: OrgScope, plant_id: UUID, type: DeviceType) -> list[str]:
+    """Return the external ids of the plant's sub-devices of this type."""
+    cursor = await db.execute(
+        "SELECT external_id FROM sub_device WHERE plant_id = %s AND organization_id = %s AND type = %s",
+        (plant_id, org.organization_id, type),
+    )
+    return [external_id for (external_id,) in await cursor.fetchall()]
+
+
 async def count_of_organization(db: Connection, org: OrgScope) -> int:
     """Return the number of sub-devices of the organisation."""
     return await fetch_count(db, "SELECT count(*) FROM sub_device WHERE organization_id = %s", (org.organization_id,))

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.device_templates.models import DeviceType
-from gridfleet.domains.plants.sub_devices.registry import list_sub_devices
+from gridfleet.domains.plants.sub_devices.registry import external_ids
 from gridfleet.domains.telemetry.energy.arithmetic import CounterStep, limited, steps
 from gridfleet.domains.telemetry.energy.computing import computed
 from gridfleet.domains.telemetry.energy.editions import Readings
@@ -22,12 +22,10 @@ from gridfleet.domains.telemetry.history.series import plant_sources
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import measurable
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.pagination import Paging
 
 __all__ = ["MeteredEnergy", "energy_between", "metered_energy"]
 
 _COUNTERS: Final = (("energy_imported", 1), ("energy_exported", -1))
-_MOST_METERS: Final = 1_000
 _PART: Final = timedelta(days=1)
 _BEFORE_RANGE: Final = timedelta(hours=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,22 +50,30 @@ class _Last(NamedTuple):
 
 
 async def metered_energy(
-    db: Connection, org: OrgScope, plant_id: UUID, start: datetime, end: datetime, width: timedelta
+    db: Connection,
+    org: OrgScope,
+    plant_id: UUID,
+    start: datetime,
+    end: datetime,
+    width: timedelta,
+    *,
+    meter: str | None = None,
 ) -> AsyncIterator[MeteredEnergy]:
     """Yield every meter's whole buckets between `start` and `end`, aligned to the epoch, by meter.
 
     Buckets that are narrower than the distance of the readings around them are left out. The readings of an earlier sub-device
     with the same external id belong to the meter; where both have a bucket, that of the newer one is used.
 
+    Args:
+        meter: The external id of the only meter to read; None reads all.
+
     Raises:
         PlantNotFound: There is no such plant.
     """
-    meters = await list_sub_devices(
-        db, org, plant_id, type=DeviceType.METER, status=None, search=None, paging=Paging(1, _MOST_METERS)
-    )
-    wanted = {meter.external_id for meter in meters.data}
+    wanted = await external_ids(db, org, plant_id, DeviceType.METER)
     sources: dict[str, list[LayoutSource]] = {}
-    for source in await plant_sources(db, org, plant_id, keys=[counter for counter, _ in _COUNTERS]):
+    named, keys = None if meter is None else [meter], [counter for counter, _ in _COUNTERS]
+    for source in await plant_sources(db, org, plant_id, external_ids=named, keys=keys):
         if source.external_id in wanted:
             sources.setdefault(source.external_id, []).append(source)
     for external_id in sorted(sources):
