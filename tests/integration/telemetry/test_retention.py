@@ -145,6 +145,25 @@ async def test_late_frames_of_a_day_that_is_gone_do_not_replace_its_roll_ups(dat
     assert await count(database, "telemetry_frame", await plant.source(None), TODAY) == 0
 
 
+async def test_late_values_make_no_partitions_that_retention_drops_again(database: Database) -> None:
+    """All readers of minutes wait while one is dropped, and a plant that was away sends values of a hundred days."""
+    plant = await RecordedPlant.create(database)
+    await record(plant, 1)
+    await roll_up(database)
+    deployment = Days(raw=100, minute=20, quarter=60)
+    await apply_retention(database, deployment, utc_now())
+    tables = ("telemetry_minute", "telemetry_quarter")
+    before = [await partitions(database, table) for table in tables]
+    await plant.write(None, ["a"], {TODAY - days * DAY + 3 * MINUTE: [float(days)] for days in range(95, 70, -1)})
+    await roll_up(database)
+    assert [await partitions(database, table) for table in tables] == before
+    await plant.write(None, ["a"], {TODAY - days * DAY + 3 * MINUTE: [float(days)] for days in (19, 30)})
+    await roll_up(database)
+    assert await partitions(database, "telemetry_minute") == before[0] + 1
+    for bucket in (Bucket.MINUTE, Bucket.QUARTER_HOUR, Bucket.HOUR, Bucket.DAY):
+        assert [(await asked(plant, bucket, days))[0].average for days in (19, 30, 71, 95)] == [19.0, 30.0, 71.0, 95.0]
+
+
 async def test_an_organisation_may_keep_more_or_less_than_the_others(database: Database) -> None:
     longer, usual, shorter = [await RecordedPlant.create(database) for _ in range(3)]
     for plant in (longer, usual, shorter):

@@ -156,7 +156,7 @@ async def correct_watermark(database: Database) -> None:
 
 async def _recompute(db: Connection, stale: list[Stale]) -> None:
     found = await store.layouts_to_recompute(db, stale)
-    await _ensure_partitions(db, {hour.date() for _, _, hour, _ in found})
+    await _ensure_partitions(db, *await store.days_to_keep(db, stale))
     for metrics, group in groupby(found, key=itemgetter(3)):
         members = [(source, layout, hour) for source, layout, hour, _ in group]
         await store.recompute_hours(db, members, metrics)
@@ -169,14 +169,14 @@ async def ensure_partitions_ahead(database: Database, days: int) -> None:
     """Create the partitions of today and the next `days` days."""
     today = utc_now().date()
     async with database.transaction() as db:
-        await _ensure_partitions(db, {today + timedelta(days=ahead) for ahead in range(days + 1)})
+        ahead = {today + timedelta(days=number) for number in range(days + 1)}
+        await _ensure_partitions(db, ahead, ahead)
 
 
-async def _ensure_partitions(db: Connection, days: Iterable[date]) -> None:
-    wanted = set(days)
-    missing = sorted(wanted - await store.partition_starts(db, Level.MINUTE))
-    for day in missing:
+async def _ensure_partitions(db: Connection, of_minutes: Iterable[date], of_quarters: Iterable[date]) -> None:
+    """Create the missing partitions of these days: those of minutes, and those of quarters."""
+    for day in sorted(set(of_minutes) - await store.partition_starts(db, Level.MINUTE)):
         await store.create_partition(db, Level.MINUTE, day)
-    months = {day.replace(day=1) for day in wanted}
+    months = {day.replace(day=1) for day in of_quarters}
     for month in sorted(months - await store.partition_starts(db, Level.QUARTER)):
         await store.create_partition(db, Level.QUARTER, month)

@@ -159,6 +159,23 @@ async def layouts_to_recompute(db: Connection, stale: Sequence[Stale]) -> list[t
     return await cursor.fetchall()
 
 
+async def days_to_keep(db: Connection, stale: Sequence[Stale]) -> tuple[list[date], list[date]]:
+    """Return the days of hours that still have their frames: those of which minutes are kept, and those of which quarters are.
+
+    A plant may send values of a year. Partitions of their minutes would stay empty, and while one is dropped all readers wait.
+    """
+    cursor = await db.execute(
+        "SELECT coalesce(array_agg(DISTINCT w.hour::date) FILTER (WHERE w.hour + interval '1 hour' > s.minutes_from), '{}'),"
+        " coalesce(array_agg(DISTINCT w.hour::date) FILTER (WHERE w.hour + interval '1 hour' > s.quarters_from), '{}')"
+        " FROM unnest(%s::int[], %s::timestamptz[]) AS w (id, hour)"
+        " JOIN telemetry_source s ON s.id = w.id AND w.hour >= s.raw_from",
+        ([one.source_id for one in stale], [one.hour for one in stale]),
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
 async def recompute_hours(db: Connection, due: Sequence[tuple[int, int, datetime]], metrics: int) -> None:
     """Write minutes, quarters and hours of (source, layout, hour) from frames. Each of the layouts has `metrics` metrics."""
     hours = [hour for _, _, hour in due]
