@@ -154,6 +154,39 @@ async def test_readings_outside_the_limits_of_a_counter_add_nothing(fleet: Fleet
         assert (len(energies), sum(energies)) == (12, pytest.approx(6.0))
 
 
+@pytest.mark.parametrize(
+    ("bucket", "every", "misread", "reading"),
+    [(5, 6, 65.5, 90_000.0), (60, 66, 115, 90_000.0), (60, 66, -55, 400.0)],
+)
+async def test_a_misread_value_around_the_range_changes_no_bucket(
+    fleet: Fleet, bucket: int, every: int, misread: float, reading: float
+) -> None:
+    """Readings slightly further apart than the buckets are long: the one that reverts it is more than two buckets away."""
+    plant = await metered(fleet)
+    counts = {misread + every * n: 1_000.0 + every * n for n in range(-40, 40)}
+    await plant.write("QUIET", IN_KWH[:1], {START + timedelta(minutes=n): (count,) for n, count in counts.items()})
+    path = f"/trading/plants/{plant.id}/meters?{HOUR}&bucketMinutes={bucket}"
+    before = [row for row in (await fleet.call("GET", path))[1] if row["meter_id"] == "QUIET"]
+    assert (len(before), {row["energy"] for row in before}) == (60 // bucket, {bucket})
+    await plant.write("QUIET", IN_KWH[:1], {START + timedelta(minutes=misread): (reading,)})
+    after = [row for row in (await fleet.call("GET", path))[1] if row["meter_id"] == "QUIET"]
+    assert all(abs(row["energy"] - bucket) <= every for row in after), after
+
+
+@pytest.mark.parametrize("nothing", [0.0, -1.0])
+async def test_a_range_that_begins_with_zeros_for_days_has_no_energy_of_years(fleet: Fleet, nothing: float) -> None:
+    """Gateways report zero for a meter that they do not reach. The range is read day by day."""
+    plant = await metered(fleet)
+    counts = {n: 9_000 + n / 10 for n in range(-72, 80)} | dict.fromkeys(range(-30, 30), nothing)
+    await plant.write("QUIET", IN_KWH[:1], {START + timedelta(hours=n): (count,) for n, count in counts.items()})
+    for days in (1, 2, 3):
+        end = f"{START + timedelta(days=days):%Y-%m-%dT%H:%M:%SZ}"
+        path = f"/trading/plants/{plant.id}/meters?from=2026-11-20T10:00:00Z&to={end}&bucketMinutes=60"
+        energies = [row["energy"] for row in (await fleet.call("GET", path))[1] if row["meter_id"] == "QUIET"]
+        assert len(energies) == 24 * days
+        assert sum(energies) == pytest.approx(max(0, 24 * days - 30) / 10), days
+
+
 async def test_linking_a_plant_hands_its_metering_to_the_esm(fleet: Fleet) -> None:
     plant = await metered(fleet)
     path = f"/trading/plants/{plant.id}/meters?{HOUR}"

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import accumulate, pairwise
+from math import inf
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -32,6 +33,11 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SLACK: Final = 1.25
 """The largest gap between readings, in bucket widths: readings once a minute never come exactly every minute."""
+_MARGIN: Final = 3
+"""The time before and after a range whose readings are read, in bucket widths: more than two gaps.
+
+The first and the last boundary may each lie in a gap. The reading beyond it shows whether the one at its end was misread.
+"""
 
 
 class MeteredEnergy(NamedTuple):
@@ -122,7 +128,7 @@ async def _read(
         last_steps: The last step of each counter in the previous parts; updated for the next part. So a dip that lasts
             from one part to the next adds nothing.
     """
-    margin = 2 * width
+    margin = _MARGIN * width
     boundaries = [start + number * width for number in range((end - start) // width + 1)]
     parts: list[list[float | None]] = []
     for counter, sign in counters:
@@ -143,7 +149,10 @@ async def _read(
 def _count(
     readings: Readings, last: _Last | None, boundaries: Sequence[datetime], width: timedelta, until: datetime
 ) -> tuple[list[float | None], _Last | None]:
-    """Return the energy between boundaries, and the counter's last step before `until`; None without a reading before it."""
+    """Return the energy between boundaries, and the counter's last step before `until`.
+
+    It is None without a reading before it, and while the readings are zeros: these set no level, because the meter may be off.
+    """
     edits = readings.edits()
     if last is None:
         counted = list(steps(readings.values, edits=edits))
@@ -153,7 +162,9 @@ def _count(
         counted = list(steps(readings.values, last.step.level, was_zero=last.step.was_zero, edits=edits))
     known = bisect_left(readings.times, microseconds(until))
     energies = energy_between(readings.times, counted, [microseconds(moment) for moment in boundaries], width // _MICROSECOND)
-    return energies, _Last(counted[known - 1], readings.part(slice(known - 1, known))) if known else None
+    if not known or -inf < counted[known - 1].level <= 0:
+        return energies, None
+    return energies, _Last(counted[known - 1], readings.part(slice(known - 1, known)))
 
 
 def _sums(boundaries: Sequence[datetime], parts: Sequence[Sequence[float | None]]) -> Iterator[tuple[datetime, float]]:
