@@ -85,6 +85,15 @@ def test_a_counter_that_ended_leaves_the_energy_to_the_power() -> None:
     assert counted((NOON, both), *later).counted[0] == pytest.approx(2.0)
 
 
+def test_a_counter_that_comes_back_with_zeros_after_days_counts_no_life() -> None:
+    """Meanwhile the power of its device was integrated."""
+    counter, power = ("PV1", "energy_produced"), ("PV1", "pv_power")
+    later = NOON + timedelta(days=2)
+    batches = [(NOON, {counter: 9_000.0, power: 6.0}), *((later + n * MINUTE, {power: 6.0}) for n in range(10))]
+    batches += [(later + (10 + n) * MINUTE, {counter: reading}) for n, reading in enumerate([0.0, 0.0, 9_100.0, 9_101.0])]
+    assert counted(*batches).counted[0] == pytest.approx(0.9 + 1.0)
+
+
 def test_the_day_begins_with_the_last_reading_within_the_hour_before_midnight() -> None:
     midnight = datetime(2026, 11, 21, tzinfo=UTC)
     key = ("PV1", "energy_produced")

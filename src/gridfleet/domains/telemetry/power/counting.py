@@ -48,7 +48,8 @@ def count_energy(state: EnergyState | None, readings: Sequence[RoleReading], zon
         zone: The name of the time zone of the day.
     """
     by_name = {(one.source_id, one.key): one for one in readings if one.role is not None}
-    used = [(meter, one) for meter in energy_meters(_metrics(by_name.values())) for one in _used(meter, by_name)]
+    meters = energy_meters(_metrics(by_name.values()))
+    used = [(meter, one) for meter in meters for one in _used(meter, by_name)]
     if not used:
         return state
     day = to_datetime(max(one.time for _, one in used)).astimezone(time_zone(zone)).date()
@@ -72,6 +73,10 @@ def count_energy(state: EnergyState | None, readings: Sequence[RoleReading], zon
                 place = _ORDER[meter.energy]
                 counted[place] += energy
                 hours.setdefault(max(moment - moment % HOUR, midnight), list(NO_ENERGY))[place] += energy
+    # A counter that is older than its power may come back with zeros, from which it would count its whole life.
+    for name in (f"{meter.source.id}:{key}" for meter in meters for key in meter.counters):
+        if name in state.counters:
+            counters.setdefault(name, state.counters[name])
     cut = {hour: _cut(energies, -MOST) for hour, energies in hours.items()}
     return EnergyState(state.day, _cut(counted), counters, powers, zone, cut)
 
