@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ruleOf, watchedMetrics } from "./rules";
+import { type AlertRule, ruleChanges, ruleOf, watchedMetrics } from "./rules";
 
 function formOf(values: Record<string, string>): FormData {
   const form = new FormData();
@@ -36,6 +36,15 @@ test("optional fields that are empty are null, and boxes that are not checked ar
   });
   const filled = ruleOf(formOf({ ...FIELDS, unit: "%", clearThreshold: "0", autoResolve: "on", enabled: "on" }), "id");
   expect(filled).toMatchObject({ plantId: "id", unit: "%", clearThreshold: 0, autoResolve: true, enabled: true });
+});
+
+test("a rule with another metric keeps the unit that the form shows, and one with the same metric sends no unit", () => {
+  const shown = { ...ruleOf(formOf({ ...FIELDS, unit: "kW" }), null), id: "rule" } as AlertRule;
+  const changesTo = (values: Record<string, string>) =>
+    ruleChanges(shown, ruleOf(formOf({ ...FIELDS, ...values }), null));
+  expect(changesTo({ unit: "kW", metric: "active_power" })).toEqual({ metric: "active_power", unit: "kW" });
+  expect(changesTo({ unit: "kW", threshold: "5" })).toEqual({ threshold: 5 });
+  expect(changesTo({ unit: "", metric: "active_power" })).toEqual({ metric: "active_power", unit: null });
 });
 
 test("a key is watched on the plant and its devices, a full name on one", () => {

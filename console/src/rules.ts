@@ -1,6 +1,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { apiOf, dataOf } from "./api/client";
 import type { components } from "./api/schema";
+import { changesOf } from "./form-data";
 import type { Range } from "./plants";
 
 export type AlertRule = components["schemas"]["AlertRule"];
@@ -53,6 +54,17 @@ export function ruleOf(form: FormData, plantId: string | null): NewAlertRule {
     autoResolve: form.has("autoResolve"),
     enabled: form.has("enabled"),
   };
+}
+
+/**
+ * Return what a form changes of the rule that it has shown.
+ *
+ * A rule with another metric keeps the unit of the form: without one, the service takes that of the metric's values, and 5 kW would
+ * become 5 W.
+ */
+export function ruleChanges(shown: AlertRule, rule: NewAlertRule): Partial<NewAlertRule> {
+  const changes = changesOf(shown, rule);
+  return changes.metric === undefined ? changes : { ...changes, unit: rule.unit ?? null };
 }
 
 /** Return those of a plant's metrics that a rule watches: with its name, or of any device with this key. */

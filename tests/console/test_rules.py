@@ -23,6 +23,12 @@ def add_battery(database_url: str, slug: str, name: str, *, low_at: tuple[int, .
     return add_history(database_url, slug, name, "BAT1", [SOC], frames)
 
 
+def add_meter(database_url: str, slug: str, name: str) -> None:
+    """Add a plant whose meter has a power in W and one in kW."""
+    metrics = [Metric("power", "kW"), Metric("active_power", "W")]
+    add_history(database_url, slug, name, "GRID", metrics, {ago(MINUTE): [3.0, 3000.0]})
+
+
 def fill_rule(page: Page, *, threshold: str, clear: str) -> None:
     """Fill the fields of a new rule about the state of charge."""
     page.get_by_label("Name", exact=True).fill("Low battery")
@@ -118,3 +124,22 @@ def test_a_rule_for_all_plants_is_tried_by_a_viewer(watched: Watched, user: User
     plants.select_option("Mill: 1 alert")
     expect(page.locator(".event")).to_have_count(1)
     watched.check_accessibility()
+
+
+def test_another_metric_keeps_the_unit_that_the_form_shows(watched: Watched, user: User, database_url: str) -> None:
+    """Otherwise 5 kW would become 5 W, the unit of the other metric's values, after a preview with 5 kW."""
+    page = watched.page
+    operator = user(role="OPERATOR")
+    add_meter(database_url, operator.slugs[0], "Mill")
+    operator.log_in(page, f"/console/o/{operator.slugs[0]}/rules/new")
+    fill_rule(page, threshold="5", clear="")
+    page.get_by_label("Metric", exact=True).fill("power")
+    page.get_by_label("Unit", exact=True).fill("kW")
+    page.get_by_role("button", name="Save").click()
+    row = page.get_by_role("row").filter(has_text="Low battery")
+    expect(row).to_contain_text("power below 5\u00a0kW")
+    page.get_by_role("link", name="Low battery").click()
+    expect(page.get_by_label("Unit", exact=True)).to_have_value("kW")
+    page.get_by_label("Metric", exact=True).fill("active_power")
+    page.get_by_role("button", name="Save").click()
+    expect(row).to_contain_text("active_power below 5\u00a0kW")

@@ -2,10 +2,9 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { useId, useState } from "react";
 import { apiOf, dataOf } from "../api/client";
-import { changesOf } from "../form-data";
 import { useTexts } from "../i18n";
 import { latestQuery } from "../plants";
-import { type AlertRule, backTest, CONDITIONS, type NewAlertRule, ruleOf } from "../rules";
+import { type AlertRule, backTest, CONDITIONS, type NewAlertRule, ruleChanges, ruleOf } from "../rules";
 import { LAST, type Last, rangeOf } from "../searches/history";
 import { mayAct } from "../session";
 import { SEVERITIES } from "../severities";
@@ -38,7 +37,7 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
       const call = apiOf(organizationId);
       if (shown === null) return dataOf(call.POST("/api/v1/alert-rules", { body }));
       const params = { path: { id: shown.id } };
-      return dataOf(call.PATCH("/api/v1/alert-rules/{id}", { params, body: changesOf(shown, body) }));
+      return dataOf(call.PATCH("/api/v1/alert-rules/{id}", { params, body: ruleChanges(shown, body) }));
     },
     onSuccess: async () => {
       await queryClient.invalidateQueries({ queryKey: [organizationId, "rules"] });
