@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from gridfleet.kernel.ids import new_id
-from support.clients.console_user import ConsoleUser
+from support.clients.console_user import ConsoleUser, add_plants
 from support.clients.watched_page import Watched
 from support.servers.served import Served
 
@@ -121,3 +121,32 @@ def test_a_template(watched: Watched, super_admin: ConsoleUser, call: Callable[.
     found = call("GET", f"/device-templates/{made['id']}")
     assert found["signals"] == changed
     assert [action["action"] for action in found["actions"]] == ["stop"]
+
+
+def test_the_actions_of_a_template_while_a_command_is_written(
+    watched: Watched, super_admin: ConsoleUser, call: Callable[..., Any], database_url: str
+) -> None:
+    page, slug = watched.page, super_admin.slugs[0]
+    actions = [{"action": "start"}, {"action": "stop"}]
+    content = {"name": "Acme battery", "type": "BATTERY", "level": "SUB_DEVICE", "version": 1, "signals": [SIGNAL]}
+    template_id = call("POST", "/device-templates", {**content, "actions": actions})["id"]
+    [plant_id] = add_plants(database_url, slug, "Barn")
+    device = {"externalId": "BAT1", "name": "Battery", "type": "BATTERY", "templateId": template_id}
+    call("POST", f"/plants/{plant_id}/sub-devices", device)
+    with psycopg.connect(database_url) as db:
+        db.execute("UPDATE plant SET lifecycle_status = 'ACTIVE' WHERE id = %s", (plant_id,))
+    page.clock.install()
+    super_admin.log_in(page, f"/console/o/{slug}/plants/{plant_id}/devices")
+    page.get_by_role("button", name="Send a command").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Action").select_option("stop")
+    call("PATCH", f"/device-templates/{template_id}", {"actions": [{"action": "boost"}, *actions]})
+    # As if the user had looked at another window for a while: then the page reads again what is old.
+    page.clock.fast_forward(61_000)
+    with page.expect_response("**/api/v1/device-templates?level=SUB_DEVICE"):
+        page.evaluate("dispatchEvent(new Event('visibilitychange'))")
+    watched.wait_until_loaded()
+    dialog.get_by_role("button", name="Send", exact=True).click()
+    expect(dialog).to_have_count(0)
+    [command] = call("GET", f"/commands?plantId={plant_id}")["data"]
+    assert command["action"] == "stop"

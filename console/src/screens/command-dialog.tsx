@@ -16,10 +16,12 @@ interface Props {
 }
 
 /** Send a command to a device, with a field for each parameter that the template declares. */
-export function CommandDialog({ device, actions, onClose }: Props) {
+export function CommandDialog({ device, actions: newest, onClose }: Props) {
   const texts = useTexts();
   const queryClient = useQueryClient();
   const { organizationId, plantId, externalId } = device;
+  // The template is read again while the form is open: the chosen place might then have another action, or none.
+  const [actions] = useState(newest);
   const [chosen, setChosen] = useState(0);
   const action = actions[chosen] as Action;
   // As stored: a template that was written without parameters has no such member.
