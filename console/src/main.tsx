@@ -2,7 +2,7 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
-import { onLogout } from "./api/session-clock";
+import { onLogout, onOtherUser } from "./api/session-clock";
 import { loadTexts } from "./i18n";
 import { queryClient, router } from "./router";
 import "./styles/base.css";
@@ -31,6 +31,8 @@ addEventListener("vite:preloadError", (event) => {
 
 // What this tab shows and keeps in memory may belong to a user who has left. The whole page is loaded, so that nothing remains.
 onLogout(() => location.assign(`${router.basepath}/login`));
+// Its requests would be those of the new user, below the name and on the pages of the former one.
+onOtherUser(() => location.assign(`${router.basepath}/`));
 
 const root = document.getElementById("root");
 if (root === null) throw new Error("the page has no element #root");

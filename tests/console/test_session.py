@@ -74,6 +74,21 @@ def test_after_the_logout_no_other_tab_shows_anything(watched: Watched, user: Us
         expect(tab.get_by_role("button", name="Log in")).to_be_visible()
 
 
+def test_the_login_of_another_user_leaves_no_tab_of_the_former_one(
+    watched: Watched, user: User, context: BrowserContext
+) -> None:
+    """Its requests would be those of the new user."""
+    page, former, present = watched.page, user(), user(name="Olga Owner")
+    former.log_in(page)
+    expect(page.get_by_text("Vera Viewer")).to_be_visible()
+    other = context.new_page()
+    present.log_in(other, "/console/login")
+    for tab in (other, page):
+        expect(tab.get_by_text("Olga Owner")).to_be_visible()
+        expect(tab).to_have_url(re.compile(f"/console/o/{present.slugs[0]}/fleet$"))
+    expect(page.get_by_text("Vera Viewer")).to_have_count(0)
+
+
 def test_a_logout_after_a_long_pause_ends_the_session(watched: Watched, user: User, context: BrowserContext) -> None:
     """The access token has expired, but for weeks the browser gets another one without a password."""
     page, member = watched.page, user()

@@ -4,8 +4,15 @@
  */
 
 const KEY = "gridfleet-session";
+/** The id of the user who has logged in last. */
+const USER = "gridfleet-user";
 /** The service ended the session. The user did not log out, so forms in other tabs keep what was typed. */
 const ENDED = "";
+
+/** Note whose session begins. */
+export function noteUser(id: string): void {
+  localStorage.setItem(USER, id);
+}
 
 /** Note that the session began or was renewed. */
 export function noteSession(): void {
@@ -20,6 +27,7 @@ export function noteEnd(): void {
 /** Note that the user has logged out. */
 export function noteLogout(): void {
   localStorage.removeItem(KEY);
+  localStorage.removeItem(USER);
 }
 
 /** Return whether this browser has logged in and not out. The session may have ended since without being noticed. */
@@ -37,5 +45,12 @@ export function sessionAge(): number {
 export function onLogout(act: () => void): void {
   addEventListener("storage", ({ key, newValue }) => {
     if (key === KEY && newValue === null) act();
+  });
+}
+
+/** Call `act` when another user logs in in another tab of this browser, in which the former one has not logged out. */
+export function onOtherUser(act: () => void): void {
+  addEventListener("storage", ({ key, oldValue, newValue }) => {
+    if (key === USER && oldValue !== null && newValue !== null) act();
   });
 }

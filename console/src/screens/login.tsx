@@ -1,7 +1,7 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link, useRouter } from "@tanstack/react-router";
 import { api, dataOf } from "../api/client";
-import { noteSession } from "../api/session-clock";
+import { noteSession, noteUser } from "../api/session-clock";
 import { useTexts } from "../i18n";
 import { sessionQuery } from "../session";
 import { Failure } from "../ui/failure";
@@ -19,6 +19,7 @@ export function LoginScreen() {
   const login = useMutation({
     mutationFn: (body: { email: string; password: string }) => dataOf(api.POST("/api/v1/auth/login", { body })),
     onSuccess: async ({ user }) => {
+      noteUser(user.id);
       noteSession();
       // Nothing that another user read in this tab may be shown.
       queryClient.clear();
