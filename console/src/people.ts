@@ -6,7 +6,7 @@ import type { ListSearch } from "./searches/list";
 import type { Role } from "./session";
 
 export type Member = components["schemas"]["Member"];
-export type Invitation = components["schemas"]["Invitation"];
+export type Invitation = components["schemas"]["ListedInvitation"];
 export type Channel = components["schemas"]["Channel"];
 
 export const ROLES: readonly Role[] = ["VIEWER", "OPERATOR", "ORG_ADMIN"];

@@ -61,6 +61,31 @@ def test_a_person_is_invited_and_the_invitation_revoked(watched: Watched, admini
     expect(page.get_by_role("row").filter(has_text="invitation.revoked")).to_have_count(1)
 
 
+def test_an_invitation_that_was_accepted_without_registering_is_revoked(
+    watched: Watched, administrator: ConsoleUser, database_url: str
+) -> None:
+    """Its link leads to a membership for the rest of seven days."""
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "INSERT INTO invitation (id, organization_id, email, role, status, token_hash, invited_by, expires_at, accepted_at,"
+            " used_at) SELECT gen_random_uuid(), o.id, i.email, 'ORG_ADMIN', 'ACCEPTED', sha256(i.email::bytea), m.user_id,"
+            " now() + i.valid, now(), i.used_at FROM organization o JOIN membership m ON m.organization_id = o.id,"
+            " (VALUES ('open@example.com', interval '1 day', NULL), ('late@example.com', interval '-1 day', NULL),"
+            " ('joined@example.com', interval '1 day', now())) AS i (email, valid, used_at) WHERE o.slug = %s",
+            [administrator.slugs[0]],
+        )
+    page = watched.page
+    open_screen(page, "People", "People")
+    invitations = page.get_by_role("region", name="Invitations")
+    expect(invitations.get_by_role("row").filter(has_text="Accepted")).to_have_count(3)
+    invitations.get_by_role("button", name="Revoke").click()
+    confirm = page.get_by_role("dialog", name="Revoke the invitation of open@example.com?")
+    confirm.get_by_label("to confirm").fill("open@example.com")
+    confirm.get_by_role("button", name="Revoke").click()
+    expect(invitations.get_by_role("row").filter(has_text="open@")).to_contain_text("Revoked")
+    expect(invitations.get_by_role("button", name="Revoke")).to_have_count(0)
+
+
 def add_members(database_url: str, slug: str, count: int) -> list[UUID]:
     """Add members named "Member 000" and so on to an organisation. Returns the ids of the users."""
     ids = [new_id() for _ in range(count)]

@@ -166,6 +166,7 @@ MORE_ANSWER_FIELDS: Final[dict[Row, tuple[set[str], str]]] = {
     ("GET", "/api/v1/plant-groups"): ({"plantCount"}, "what a list of groups shows without further requests"),
     ("GET", "/api/v1/plant-groups/{id}"): ({"plantCount", "deviceCount"}, "what a page of members does not show"),
     ("GET", "/api/v1/users"): ({"organizationCount"}, "what a list of accounts is read for"),
+    ("GET", "/api/v1/invitations"): ({"joinedAt"}, "whether an accepted one can still be revoked"),
     ("GET", "/api/v1/users/{id}"): ({"organizations"}, "where the user is a member"),
     ("GET", "/api/v1/organizations"): ({"memberCount", "plantCount"}, "what a list of tenants is read for"),
     ("GET", "/api/v1/plants/{plantId}/sub-devices/{externalId}/telemetry"): ({"unit"}, "a template's units may be edited"),

@@ -134,6 +134,11 @@ function Members() {
   );
 }
 
+/** Whether the link of an invitation still leads to a membership: also one that was accepted without registering. */
+function mayBeRevoked({ status, joinedAt, expiresAt }: Invitation, now: number): boolean {
+  return status === "PENDING" || (status === "ACCEPTED" && joinedAt === null && Date.parse(expiresAt) > now);
+}
+
 function Invitations() {
   const texts = useTexts();
   const now = useNow(1);
@@ -194,7 +199,7 @@ function Invitations() {
               <Age time={invitation.createdAt} now={now} timeZone="UTC" />
             </td>
             <td className="number">
-              {invitation.status === "PENDING" && (
+              {mayBeRevoked(invitation, now) && (
                 <button type="button" onClick={() => setRevoking(invitation)}>
                   {texts.people.revoke}
                 </button>

@@ -5,7 +5,7 @@ from uuid import UUID
 from gridfleet.api.auth.limits import limit_account_calls
 from gridfleet.api.http import Call, Email, Input, Message, PageQuery, S, endpoint, org_member
 from gridfleet.domains.organizations.invitations import registry
-from gridfleet.domains.organizations.invitations.models import Invitation
+from gridfleet.domains.organizations.invitations.models import Invitation, ListedInvitation
 from gridfleet.domains.organizations.models import RoleName
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
@@ -20,8 +20,8 @@ class NewInvitation(Input):
 
 
 @endpoint("GET", "/api/v1/invitations", caller=org_member(OrgRole.OPERATOR), codes=("VALIDATION_ERROR", *S))
-async def list_invitations(org: OrgScope, db: Connection, query: PageQuery) -> Page[Invitation]:
-    """List the organisation's invitations, newest first."""
+async def list_invitations(org: OrgScope, db: Connection, query: PageQuery) -> Page[ListedInvitation]:
+    """List the organisation's invitations, newest first, each with the time at which it added a member."""
     return await registry.list_invitations(db, org, query.paging)
 
 

@@ -74,7 +74,7 @@ async def test_an_invitation_is_mailed_and_listed(inviter: Inviting) -> None:
     }
     assert (made["email"], made["role"], made["status"], made["acceptedAt"]) == (EMAIL, "OPERATOR", "PENDING", None)
     assert (made["organizationId"], made["invitedBy"]) == (str(inviter.org.id), str(inviter.boss.id))
-    assert await inviter.listed() == [made]
+    assert await inviter.listed() == [{**made, "joinedAt": None}]
     [mail] = await mails_to(inviter.people.service.state, EMAIL)
     assert "Test User invites you to join Test Organisation on Gridfleet as an operator" in text_of(mail).replace("\n", " ")
     assert mail["Subject"] == "Test User invites you to Test Organisation"
@@ -91,7 +91,7 @@ async def test_a_person_without_an_account_accepts_registers_and_is_a_member(inv
     assert set(accepted.json()) == {"message", "redirectPath"}
     assert accepted.json()["redirectPath"] == f"/complete-registration?token={token}"
     [shown] = await inviter.listed()
-    assert (shown["status"], shown["acceptedAt"] is not None) == ("ACCEPTED", True)
+    assert (shown["status"], shown["acceptedAt"] is not None, shown["joinedAt"]) == ("ACCEPTED", True, None)
     refused(await inviter.accept(token), 409, "INVITATION_ALREADY_ACCEPTED")
     registered = await inviter.register(token)
     assert registered.status_code == 201
@@ -105,6 +105,7 @@ async def test_a_person_without_an_account_accepts_registers_and_is_a_member(inv
         "gridfleet_session",
     }
     refused(await inviter.register(token), 409, "INVITATION_ALREADY_ACCEPTED")
+    assert (await inviter.listed())[0]["joinedAt"] is not None
     assert (await inviter.people.log_in(EMAIL)).status_code == 200
     events = [event["event"] for event in await inviter.people.events(of=made["id"])]
     assert events == ["invitation.created", "invitation.accepted"]

@@ -9,7 +9,7 @@ import msgspec
 
 from gridfleet.domains.organizations.models import RoleName
 
-__all__ = ["Acceptance", "Invitation", "InvitationStatus"]
+__all__ = ["Acceptance", "Invitation", "InvitationStatus", "ListedInvitation"]
 
 
 class InvitationStatus(StrEnum):
@@ -38,6 +38,12 @@ class Invitation(msgspec.Struct, frozen=True, rename="camel"):
     accepted_at: datetime | None
     created_at: datetime
     updated_at: datetime
+
+
+class ListedInvitation(Invitation, frozen=True, rename="camel"):
+    """An invitation in a list. It can be revoked until it expires or, at `joined_at`, creates a membership."""
+
+    joined_at: datetime | None
 
 
 class Acceptance(NamedTuple):

@@ -18,7 +18,7 @@ from gridfleet.domains.organizations.errors import (
     InvitationPending,
 )
 from gridfleet.domains.organizations.invitations import mails, store
-from gridfleet.domains.organizations.invitations.models import Invitation
+from gridfleet.domains.organizations.invitations.models import Invitation, ListedInvitation
 from gridfleet.domains.organizations.membership import require_admin
 from gridfleet.domains.organizations.models import RoleName
 from gridfleet.kernel.caller import OrgScope, PlatformScope
@@ -87,7 +87,7 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
     return invitation
 
 
-async def list_invitations(db: Connection, org: OrgScope, paging: Paging) -> Page[Invitation]:
+async def list_invitations(db: Connection, org: OrgScope, paging: Paging) -> Page[ListedInvitation]:
     """Return one page of the organisation's invitations, newest first."""
     return Page.of(await store.list_page(db, org, paging), await store.count(db, org), paging)
 

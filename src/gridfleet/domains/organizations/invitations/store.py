@@ -4,9 +4,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import msgspec
 from psycopg.rows import args_row, kwargs_row
 
-from gridfleet.domains.organizations.invitations.models import Invitation, InvitationStatus
+from gridfleet.domains.organizations.invitations.models import Invitation, InvitationStatus, ListedInvitation
 from gridfleet.domains.organizations.models import RoleName
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
@@ -36,6 +37,11 @@ class HeldInvitation(NamedTuple):
 def _invitation(**row: Any) -> Invitation:
     role, status, by = RoleName(row.pop("role")), InvitationStatus(row.pop("status")), str(row.pop("invited_by"))
     return Invitation(**row, role=role, status=status, invited_by=by)
+
+
+def _listed(**row: Any) -> ListedInvitation:
+    joined_at = row.pop("used_at")
+    return ListedInvitation(**msgspec.structs.asdict(_invitation(**row)), joined_at=joined_at)
 
 
 def _held(*row: Any) -> HeldInvitation:
@@ -94,11 +100,12 @@ async def nth_newest_to(db: Connection, email: str, n: int) -> datetime | None:
     )
 
 
-async def list_page(db: Connection, org: OrgScope, paging: Paging) -> list[Invitation]:
+async def list_page(db: Connection, org: OrgScope, paging: Paging) -> list[ListedInvitation]:
     """Return one page of an organisation's invitations, newest first."""
-    cursor = db.cursor(row_factory=kwargs_row(_invitation))
+    cursor = db.cursor(row_factory=kwargs_row(_listed))
     await cursor.execute(
-        f"SELECT {_COLUMNS} FROM invitation WHERE organization_id = %s ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
+        f"SELECT {_COLUMNS}, used_at FROM invitation WHERE organization_id = %s"
+        " ORDER BY created_at DESC, id DESC LIMIT %s OFFSET %s",
         (org.organization_id, paging.limit, paging.offset),
     )
     return await cursor.fetchall()
