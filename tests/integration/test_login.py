@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from gridfleet.api.error_catalogue import CATALOGUE
-from gridfleet.domains.identity import bootstrap, housekeeping, lockout, sessions
+from gridfleet.domains.identity import bootstrap, housekeeping, lockout, login, sessions
 from gridfleet.domains.identity.access_tokens import AccessTokens
 from gridfleet.domains.identity.errors import AccountLocked, InvalidCredentials, RefreshTokenInvalid, RefreshTokenMalformed
 from gridfleet.domains.identity.login import log_in
@@ -103,6 +103,26 @@ async def test_ten_failures_lock_known_and_unknown_addresses_alike(identity: Ide
     assert await identity.fails(email, PASSWORD) is AccountLocked
     await identity.pass_time(timedelta(minutes=1))
     assert await identity.fails(email) is InvalidCredentials
+
+
+async def test_guesses_under_any_address_fill_no_audit_log(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anyone can make them without limit, and events are kept for years. Those about accounts are all recorded."""
+    monkeypatch.setattr(login, "MOST_UNKNOWN_A_MINUTE", 3)
+    await identity.create()
+    for number in range(5):
+        for _ in range(lockout.LIMIT if number < 4 else 1):
+            await identity.fails(f"nobody-{number}@example.com")
+    for _ in range(lockout.LIMIT):
+        assert await identity.fails() is InvalidCredentials
+    async with identity.database.transaction() as db:
+        cursor = await db.execute("SELECT event, subject_id IS NOT NULL, count(*) FROM audit_event GROUP BY 1, 2")
+        counts = {(event, known): count for event, known, count in await cursor.fetchall()}
+    assert counts == {
+        ("user.login_failed", False): 3,
+        ("user.locked", False): 3,
+        ("user.login_failed", True): lockout.LIMIT,
+        ("user.locked", True): 1,
+    }
 
 
 async def test_the_right_password_logs_in_once_the_lock_is_over(identity: Identity) -> None:

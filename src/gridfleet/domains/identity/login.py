@@ -22,6 +22,11 @@ LOGIN_PASSWORD_CHARACTERS = (8, 72)
 """Length of a password at login. A changed password may be longer and can be used to log in."""
 
 
+MOST_UNKNOWN_A_MINUTE: Final = 60
+"""Audit events of each kind per minute about addresses without an account: anyone can guess under any address."""
+_MOST_KNOWN_A_MINUTE: Final = 6_000
+"""The same about accounts. The lock is the real limit; with this one, their failures take as long as the others."""
+
 _OUTCOMES: Final = {OpenedSession: "opened", AccountLocked: "locked"}
 
 
@@ -76,9 +81,9 @@ async def _refuse(db: Connection, found: store.Credentials | None, email: str, p
         return AccountLocked()
     actor = Actor(ActorType.ANONYMOUS, ip=client.ip)
     subject = Subject(SubjectType.USER, found.account.id) if found else None
-    await record(db, Event.USER_LOGIN_FAILED, actor, subject, details={"known": found is not None})
-    if verdict.locks:
-        await record(db, Event.USER_LOCKED, actor, subject, details={"known": found is not None})
+    most = MOST_UNKNOWN_A_MINUTE if found is None else _MOST_KNOWN_A_MINUTE
+    for event in (Event.USER_LOGIN_FAILED, Event.USER_LOCKED) if verdict.locks else (Event.USER_LOGIN_FAILED,):
+        await record(db, event, actor, subject, details={"known": found is not None}, most_a_minute=most)
     shortest, longest = LOGIN_PASSWORD_CHARACTERS
     if len(password) > longest:
         return ValidationFailed(details=[f"password: must have {shortest} to {longest} characters"])
