@@ -81,6 +81,32 @@ def test_selected_plants_are_added_to_a_new_group(watched: Watched, user: User, 
     expect(page.get_by_role("table").get_by_role("link")).to_have_text(["Mill", "Barn roof", "Barn"])
 
 
+def test_a_group_that_was_deleted_is_not_replaced_by_one_without_a_name(
+    watched: Watched, user: User, database_url: str
+) -> None:
+    page, operator = watched.page, user(role="OPERATOR")
+    watched.allowed.append("status of 404")
+    add_plants(database_url, operator.slugs[0], "Barn")
+    group_id = add_group(database_url, operator.slugs[0], "North")
+    operator.log_in(page)
+    box(page, "Select Barn").check()
+    page.get_by_role("button", name="Add to a group").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("combobox").select_option("North")
+    with psycopg.connect(database_url) as db:
+        db.execute("DELETE FROM plant_group WHERE id = %s", (group_id,))
+    adding = dialog.get_by_role("button", name="Add", exact=True)
+    adding.click()
+    expect(dialog.get_by_role("alert")).to_be_visible()
+    watched.wait_until_loaded()
+    adding.click()
+    expect(dialog.get_by_label("Name of the new group")).to_be_focused()
+    dialog.get_by_label("Name of the new group").fill("South")
+    adding.click()
+    expect(page.get_by_text("1 plant was added to South")).to_be_visible()
+    assert (members(database_url, "South"), members(database_url, "null")) == (["Barn"], [])
+
+
 def test_the_selection_stays_while_the_list_changes_and_ends_with_its_filters(
     watched: Watched, user: User, database_url: str
 ) -> None:

@@ -28,13 +28,15 @@ export function GroupDialog({ organizationId, plantIds, onAdded, onClose }: Prop
   const queryClient = useQueryClient();
   const groups = useQuery(allGroupsQuery(organizationId));
   const [created, setCreated] = useState<Group | null>(null);
-  const [groupId, setGroupId] = useState("");
+  const [chosen, setChosen] = useState("");
   const options = withGroup(groups.data ?? [], created);
+  // The chosen group may have been deleted meanwhile.
+  const groupId = options.some(({ id }) => id === chosen) ? chosen : "";
   const create = async (name: string) => {
     const group = await createGroup(organizationId, name);
     // If the plants cannot be added, the next attempt must not create a second one.
     setCreated(group);
-    setGroupId(group.id);
+    setChosen(group.id);
     return group;
   };
   const add = useMutation({
@@ -51,7 +53,7 @@ export function GroupDialog({ organizationId, plantIds, onAdded, onClose }: Prop
       <Form onSubmit={(values) => add.mutate(String(values.get("name")))}>
         <label>
           {texts.groups.group}
-          <select value={groupId} onChange={({ target }) => setGroupId(target.value)}>
+          <select value={groupId} onChange={({ target }) => setChosen(target.value)}>
             <option value="">{texts.groups.newGroup}</option>
             {options.map(({ id, name }) => (
               <option key={id} value={id}>
