@@ -191,5 +191,5 @@ def _outages(costs: Costs, table: Table) -> str:
         waiting = (f"{left.waiting / 1e6:,.1f} million", f"{left.waiting * size / 1e9:,.1f}")
         return f"{share:.0%}", *waiting, f"{left.minutes:,.0f} min"
 
-    head = ("load before", "messages that wait after an hour, per core", "GB of them", "until none waits any more")
+    head = ("load before the outage", "messages that wait after an hour, per core", "GB of them", "until none waits any more")
     return table(head, (row(share) for share in (0.25, 0.5, 0.75, 0.9)))
