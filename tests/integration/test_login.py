@@ -170,6 +170,23 @@ async def test_an_outdated_hash_is_made_anew(identity: Identity) -> None:
     await identity.log_in()
 
 
+async def test_a_login_while_another_renews_the_hash(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
+    from argon2 import PasswordHasher
+
+    weak = PasswordHasher(time_cost=1, memory_cost=1024, parallelism=1).hash(PASSWORD)
+    await identity.execute(f"UPDATE user_account SET password_hash = '{weak}'")
+    matches = identity.passwords.matches
+
+    async def matches_before_another_login(password: str, hashed: str | None) -> bool:
+        monkeypatch.undo()
+        right = await matches(password, hashed)
+        await identity.log_in()
+        return right
+
+    monkeypatch.setattr(identity.passwords, "matches", matches_before_another_login)
+    await identity.log_in()
+
+
 async def test_refreshing_rotates(identity: Identity) -> None:
     opened = await identity.log_in()
     refreshed = await identity.refresh(opened.refresh_token)

@@ -54,6 +54,9 @@ async def log_in(
             outcome = await _accept(db, tokens, found, client)
         else:
             outcome = await _refuse(db, found, email, password, client)
+    if outcome is None:
+        # Another login may have made a new hash of the same password. Otherwise the password is wrong now.
+        return await log_in(database, passwords, tokens, email, password, client)
     metrics.LOGINS.labels(_OUTCOMES.get(type(outcome), "refused")).inc()
     if isinstance(outcome, CodedError):
         raise outcome
@@ -64,15 +67,17 @@ async def log_in(
     return outcome
 
 
-async def _accept(db: Connection, tokens: AccessTokens, found: store.Credentials, client: Client) -> OpenedSession | CodedError:
+async def _accept(
+    db: Connection, tokens: AccessTokens, found: store.Credentials, client: Client
+) -> OpenedSession | CodedError | None:
+    """Return the session, or why there is none; None if the password's hash was replaced in the meantime."""
     if await lockout.clear(db, found.account.email, utc_now()):
         return AccountLocked()
     if found.is_disabled:
         actor, subject = Actor(ActorType.ANONYMOUS, ip=client.ip), Subject(SubjectType.USER, found.account.id)
         await record(db, Event.USER_LOGIN_FAILED, actor, subject, details={"known": True, "disabled": True})
         return AccountDisabled()
-    opened = await sessions.open_session(db, tokens, found.account, found.password_hash, client)
-    return opened or InvalidCredentials()
+    return await sessions.open_session(db, tokens, found.account, found.password_hash, client)
 
 
 async def _refuse(db: Connection, found: store.Credentials | None, email: str, password: str, client: Client) -> CodedError:
