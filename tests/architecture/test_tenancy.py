@@ -187,7 +187,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/confirmation/store": (
         "the gateway repeats what plants have not confirmed",
         "expect_all record_issues set_due move_to delete concerned of_plants wake lock_due is_due keep_fallback predecessor"
-        " complete_missed setpoint_in_force",
+        " complete_missed setpoint_in_force dropped_setpoints",
     ),
     "vcp/confirmation/dispatch": (
         "the gateway issues what is due at all sites",
@@ -198,7 +198,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/sites/store": (
         "the gateway issues what is due at all sites",
         "open_site lock_site lock_many read_locked save_site delete_intervals insert_intervals mark_done reopen_intervals"
-        " intervals_of",
+        " intervals_of set_setpoint",
     ),
     "vcp/sites/due/store": (
         "the gateway issues what is due at all sites",

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from support.builders.partner_commands import soon
 from support.builders.partner_site import PartnerSite
 
@@ -55,13 +57,50 @@ async def test_a_setpoint_comes_after_the_mode_that_replaces_one_that_failed(sit
     assert [contents[one].get("mode", contents[one].get("powerKw")) for one in sent] == ["AUTO", 5]
 
 
+@pytest.mark.parametrize("seconds", [900, None])
+async def test_a_setpoint_that_the_plant_has_comes_again_after_the_mode_that_replaces_one_that_failed(
+    site: PartnerSite, seconds: int | None
+) -> None:
+    await begin_step(site)
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(3600))
+    failed = await site.newest()
+    await site.send("command.site-setpoint", powerKw=5, durationSeconds=seconds)
+    await site.send_commands()
+    await site.send_commands()
+    await site.acknowledge({failed: "FAILED", await site.newest(): "APPLIED"})
+    await site.issue_due(10)
+    sent = await site.send_commands(10) + await site.send_commands(11)
+    contents: dict[Any, Any] = dict(await site.rows("SELECT id, instruction FROM plant_command"))
+    assert [contents[one].get("mode", contents[one].get("powerKw")) for one in sent] == ["AUTO", 5]
+    assert await site.site("setpoint_command_id") == (sent[1],)
+    await site.acknowledge(dict.fromkeys(sent, "APPLIED"), seconds=12)
+    assert await site.issue_due(600) == 0, "the setpoint has replaced the step"
+    await site.issue_due(905)
+    rest = {one.get("powerKw"): one.get("params", {}).get("durationSeconds") for _, one, _ in (await site.commands())[-2:]}
+    if seconds is None:
+        assert rest[5] is None
+    else:
+        assert 885 < rest[5] <= 890, "what is left of the setpoint"
+        assert 2600 < rest[2] < 2650, "the step goes on after the setpoint"
+
+
+async def test_a_setpoint_that_waits_for_the_plant_comes_once_after_a_mode_that_failed(site: PartnerSite) -> None:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(3600))
+    await site.send_commands()
+    failed = await site.newest()
+    await site.send("command.site-setpoint", powerKw=5, durationSeconds=900)
+    await site.acknowledge({failed: "FAILED"})
+    await site.issue_due(1)
+    assert await sent_in_order(site) == ["STANDBY", "AUTO", 5]
+
+
 async def test_a_refused_mode_does_not_leave_the_plant_in_the_mode_that_has_just_ended(site: PartnerSite) -> None:
     end = datetime.now(UTC) + timedelta(seconds=60)
     await site.send("command.mode", mode="CHARGE", powerKw=3, expiresAt=end.isoformat())
     await site.acknowledge_newest("APPLIED")
     await site.send("command.mode", now=end + timedelta(seconds=0.3), mode="DISCHARGE", expiresAt=soon(600))
     await site.issue_due(now=end + timedelta(seconds=1))
-    await site.acknowledge({await site.newest(): "REJECTED"}, seconds=61)
+    await site.acknowledge({await site.newest(): "REJECTED"}, now=end + timedelta(seconds=1.5))
     await site.issue_due(now=end + timedelta(seconds=2))
     assert await sent_in_order(site) == ["CHARGE", "DISCHARGE", "AUTO"]
 

@@ -9,7 +9,7 @@ import msgspec
 
 from gridfleet.protocol.partner_messages import Mode
 
-__all__ = ["HeldSetpoint", "Kind", "Predecessor", "Unconfirmed"]
+__all__ = ["DroppedSetpoint", "HeldSetpoint", "Kind", "Predecessor", "Unconfirmed"]
 
 
 class Kind(StrEnum):
@@ -58,3 +58,11 @@ class HeldSetpoint(NamedTuple):
     issued_at: datetime
     ends_at: datetime | None
     schedule: dict[str, Any] | None
+
+
+class DroppedSetpoint(NamedTuple):
+    """A partner's setpoint that its plant has, and drops when it receives a mode. `ends_at` is None without a duration."""
+
+    plant_id: UUID
+    power_kw: float
+    ends_at: datetime | None

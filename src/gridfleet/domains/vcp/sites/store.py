@@ -131,6 +131,11 @@ async def save_site(db: Connection, site: Site) -> None:
     )
 
 
+async def set_setpoint(db: Connection, plant_id: UUID, command_id: UUID) -> None:
+    """Store which command holds the setpoint of a locked site. Its end stays."""
+    await db.execute("UPDATE vcp_site SET setpoint_command_id = %s WHERE plant_id = %s", (command_id, plant_id))
+
+
 async def delete_intervals(db: Connection, plant_id: UUID) -> None:
     """Delete the intervals of the site's schedule."""
     await db.execute("DELETE FROM vcp_interval WHERE plant_id = %s", (plant_id,))
