@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { columnsCsv, csvText, mistakesOf, rowsOf, separatorOf } from "./csv";
+import { columnsCsv, csvText, rowErrorsOf, rowsOf, separatorOf } from "./csv";
 
 test("cells in quotes keep separators, line breaks and quotes", () => {
   expect(rowsOf('name,serialNumber\r\n"Roof, east","SN ""1"""\r\n"two\nlines",SN-2')).toEqual([
@@ -34,8 +34,8 @@ test("the first line decides between commas and semicolons", () => {
   ]);
 });
 
-test("mistakes of rows are separated from others", () => {
-  expect(mistakesOf(["row 12 metadata.site: must be: short", "row 3 is odd", "header.name: is required"])).toEqual({
+test("errors of rows are separated from others", () => {
+  expect(rowErrorsOf(["row 12 metadata.site: must be: short", "row 3 is odd", "header.name: is required"])).toEqual({
     rows: [
       { row: 12, column: "metadata.site", complaint: "must be: short" },
       { row: 3, column: "", complaint: "is odd" },

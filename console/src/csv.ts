@@ -67,17 +67,17 @@ function cellText(cell: Cell): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/** A mistake in a row, as the service words it. */
-export interface RowMistake {
+/** An error in a row, as the service words it. */
+export interface RowError {
   /** Number of the row in a spreadsheet; the header is row 1. */
   row: number;
   column: string;
   complaint: string;
 }
 
-/** Return the mistakes that are about rows, such as `row 3 latitude: must be …`, and the other details. */
-export function mistakesOf(details: readonly string[]): { rows: RowMistake[]; others: string[] } {
-  const rows: RowMistake[] = [];
+/** Return the errors that are about rows, such as `row 3 latitude: must be …`, and the other details. */
+export function rowErrorsOf(details: readonly string[]): { rows: RowError[]; others: string[] } {
+  const rows: RowError[] = [];
   const others: string[] = [];
   for (const detail of details) {
     const found = /^row (\d+) (.*)$/s.exec(detail);

@@ -1,4 +1,4 @@
-"""Import of plants from a CSV file: what will happen, mistakes by row, and what was registered."""
+"""Import of plants from a CSV file: what will happen, errors by row, and what was registered."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +30,7 @@ def names(database_url: str, slug: str) -> list[str]:
     return [name for (name,) in rows]
 
 
-def test_mistakes_are_shown_by_row_and_right_rows_are_registered(
+def test_errors_are_shown_by_row_and_valid_rows_are_registered(
     watched: Watched, user: Callable[..., ConsoleUser], database_url: str
 ) -> None:
     page = watched.page
@@ -41,7 +41,7 @@ def test_mistakes_are_shown_by_row_and_right_rows_are_registered(
     page.get_by_role("link", name="Import", exact=True).click()
     watched.check_accessibility()
     choose(page, b"\xff\xfe")
-    expect(page.get_by_text("The file is no text in UTF-8.")).to_be_visible()
+    expect(page.get_by_text("The file is not text in UTF-8.")).to_be_visible()
     choose(page, b"name,serialNumber,type\n")
     expect(page.get_by_text("The file has no rows below its header.")).to_be_visible()
     choose(page, ROWS.encode())
@@ -52,20 +52,20 @@ def test_mistakes_are_shown_by_row_and_right_rows_are_registered(
 
     watched.allowed.append("status of 400")
     preview.get_by_role("button", name="Register").click()
-    mistakes = page.get_by_role("region", name="Rows that were not registered")
-    barn = mistakes.get_by_role("row").filter(has_text="SN-2")
+    errors = page.get_by_role("region", name="Rows that were not registered")
+    barn = errors.get_by_role("row").filter(has_text="SN-2")
     for text in ("4", "Barn", "latitude", "91"):
         expect(barn).to_contain_text(text)
-    expect(mistakes.get_by_role("row").filter(has_text="SN Taken").filter(has_text="type")).to_contain_text("5")
+    expect(errors.get_by_role("row").filter(has_text="SN Taken").filter(has_text="type")).to_contain_text("5")
     expect(page.get_by_role("alert")).to_contain_text("Nothing was imported")
     assert names(database_url, slug) == ["Taken"]
     watched.check_accessibility()
 
-    preview.get_by_label("Register the right rows even if others are wrong").check()
+    preview.get_by_label("Register the valid rows even if others have errors").check()
     preview.get_by_role("button", name="Register").click()
     expect(page.get_by_text("1 plant was registered.")).to_be_visible()
     expect(page.get_by_text("2 rows were not.")).to_be_visible()
-    expect(mistakes.get_by_role("row").filter(has_text="SN-2")).to_contain_text("latitude")
+    expect(errors.get_by_role("row").filter(has_text="SN-2")).to_contain_text("latitude")
     assert names(database_url, slug) == ["Roof; east", "Taken"]
     watched.check_accessibility()
     page.get_by_role("link", name="Roof; east").click()

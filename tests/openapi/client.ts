@@ -21,6 +21,6 @@ export function plantsOf(page: Page): string[] {
   return page.data.map((plant: Plant) => plant.template?.name ?? plant.status);
 }
 
-export function mistakes(refusal: Refusal): string[] {
+export function errorsOf(refusal: Refusal): string[] {
   return refusal.code === "VALIDATION_ERROR" ? refusal.details : [refusal.message];
 }

@@ -7,7 +7,7 @@ export class ApiError extends Error {
   /**
    * @param status HTTP status; 0 if there is no answer.
    * @param code Code of the service; UNREACHABLE without an answer of it.
-   * @param details One sentence for each mistake; often empty.
+   * @param details One sentence for each error; often empty.
    * @param requestId Identifies the request in the service's log; null without an answer.
    */
   constructor(

@@ -44,7 +44,7 @@ export const atlasQuery = queryOptions({
   structuralSharing: false,
 });
 
-/** Return the plants at their spots of the map; without those at the poles, which it does not reach. */
+/** Return the plants at their spots of the map; without those near the poles, which the map does not show. */
 export function pointsOf(places: readonly Place[]): Point[] {
   return places.flatMap((place) => {
     const [longitude = 0, latitude = 0] = place.geometry.coordinates;
@@ -74,7 +74,7 @@ function atlasOf(world: World): Atlas {
 
 function shapeOf(object: GeoPermissibleObjects): Path2D {
   const shape = new Path2D();
-  // d3 never begins a path, but its type wants the method.
+  // d3 never calls `beginPath`, but its type requires the method.
   geoPath(PROJECTION, Object.assign(shape, { beginPath: () => undefined }))(object);
   return shape;
 }

@@ -4,7 +4,7 @@ import { useState } from "react";
 import { apiOf, dataOf } from "../api/client";
 import { ApiError } from "../api/error";
 import type { components } from "../api/schema";
-import { complaintOf, mistakesOf, type RowMistake, rowsOf } from "../csv";
+import { complaintOf, type RowError, rowErrorsOf, rowsOf } from "../csv";
 import { count } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { mayAct } from "../session";
@@ -28,7 +28,7 @@ const EXAMPLE = `name,serialNumber,type,authMethod,externalPlantId,templateId,me
 Barn,SN-2,CONTROLLER,,,,,,,,
 `;
 
-/** A file that was chosen. `rows` are its cells, the header first; null if it is no text in UTF-8. */
+/** A file that was chosen. `rows` are its cells, the header first; null if it is not text in UTF-8. */
 interface Chosen {
   name: string;
   text: string;
@@ -92,7 +92,7 @@ export function ImportScreen() {
               onRegister={(skipInvalid) => register.mutate({ text: file.text, skipInvalid })}
             />
           )}
-          <Mistakes error={register.error} rows={file?.rows ?? []} />
+          <RowErrors error={register.error} rows={file?.rows ?? []} />
         </>
       ) : (
         <Result report={register.data} rows={file?.rows ?? []} />
@@ -150,23 +150,23 @@ function Preview({ file, isPending, onRegister }: PreviewProps) {
 }
 
 /** Why nothing was registered, by row. */
-function Mistakes({ error, rows }: { error: Error | null; rows: string[][] }) {
+function RowErrors({ error, rows }: { error: Error | null; rows: string[][] }) {
   const texts = useTexts();
   if (!(error instanceof ApiError)) return <Failure error={error} />;
-  const { rows: mistakes, others } = mistakesOf(error.details);
+  const { rows: errors, others } = rowErrorsOf(error.details);
   return (
     <>
       <Failure error={new ApiError(error.status, error.code, error.message, others, error.requestId)} />
-      {mistakes.length > 0 && (
-        <section className="block" aria-label={texts.import.mistakes}>
-          <MistakeTable mistakes={mistakes} rows={rows} />
+      {errors.length > 0 && (
+        <section className="block" aria-label={texts.import.errors}>
+          <ErrorTable errors={errors} rows={rows} />
         </section>
       )}
     </>
   );
 }
 
-function MistakeTable({ mistakes, rows }: { mistakes: RowMistake[]; rows: string[][] }) {
+function ErrorTable({ errors, rows }: { errors: RowError[]; rows: string[][] }) {
   const texts = useTexts();
   const locale = useLocale();
   const [header = []] = rows;
@@ -179,10 +179,10 @@ function MistakeTable({ mistakes, rows }: { mistakes: RowMistake[]; rows: string
           texts.fleet.name,
           texts.import.column,
           texts.import.value,
-          texts.import.mistake,
+          texts.import.error,
         ]}
       >
-        {mistakes.slice(0, MOST_LISTED).map(({ row, column, complaint }) => (
+        {errors.slice(0, MOST_LISTED).map(({ row, column, complaint }) => (
           <tr key={`${row} ${column} ${complaint}`}>
             <td className="number">{row}</td>
             <th scope="row">
@@ -197,8 +197,8 @@ function MistakeTable({ mistakes, rows }: { mistakes: RowMistake[]; rows: string
           </tr>
         ))}
       </Table>
-      {mistakes.length > MOST_LISTED && (
-        <p className="fine">{texts.import.moreMistakes(count(mistakes.length - MOST_LISTED, locale))}</p>
+      {errors.length > MOST_LISTED && (
+        <p className="fine">{texts.import.moreErrors(count(errors.length - MOST_LISTED, locale))}</p>
       )}
     </>
   );
@@ -221,8 +221,8 @@ function Result({ report, rows }: { report: Report; rows: string[][] }) {
         {report.refused > 0 && <span>{texts.import.refused(count(report.refused, locale), report.refused)}</span>}
       </output>
       {refused.length > 0 && (
-        <Section title={texts.import.mistakes}>
-          <MistakeTable mistakes={refused} rows={rows} />
+        <Section title={texts.import.errors}>
+          <ErrorTable errors={refused} rows={rows} />
         </Section>
       )}
       {created.length > 0 && (

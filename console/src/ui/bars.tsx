@@ -12,7 +12,7 @@ export interface BarSeries {
   before?: { label: string; values: (number | null)[] } | undefined;
 }
 
-/** Pixels of the drawing until its place is measured. */
+/** Width of the drawing in pixels until its element is measured. */
 const FIRST_WIDTH = 960;
 const HEIGHT = 280;
 const LEFT = 72;
@@ -21,19 +21,19 @@ const BOTTOM = 26;
 const NAME = 56;
 const STEPS = [1, 2, 5, 10];
 
-/** The part of its place that a bar leaves free at each side for the outline of the bar behind it. */
+/** The part of its width that a bar leaves free at each side for the outline of the bar behind it. */
 const INSET = 0.2;
 
 /** Groups of bars, one for each bucket, each before a pale outlined one if there is a comparison. The table beside it has the sums. */
 export function Bars({ groups, series, label }: { groups: string[]; series: BarSeries[]; label: string }) {
   const locale = useLocale();
   const theme = useShownTheme();
-  const place = useRef<SVGSVGElement>(null);
+  const drawing = useRef<SVGSVGElement>(null);
   const [width, setWidth] = useState(FIRST_WIDTH);
   useEffect(() => {
-    // Drawn in pixels of the screen: scaled to the width of a phone, the names could not be read.
+    // Drawn in pixels of the screen: names scaled to the width of a phone would be unreadable.
     const observer = new ResizeObserver(([entry]) => setWidth(Math.round(entry?.contentRect.width || FIRST_WIDTH)));
-    if (place.current) observer.observe(place.current);
+    if (drawing.current) observer.observe(drawing.current);
     return () => observer.disconnect();
   }, []);
   const most = Math.max(
@@ -49,7 +49,7 @@ export function Bars({ groups, series, label }: { groups: string[]; series: BarS
   const every = Math.ceil(NAME / group);
   return (
     <svg
-      ref={place}
+      ref={drawing}
       className="bars"
       viewBox={`0 0 ${width} ${HEIGHT + 12}`}
       height={HEIGHT + 12}

@@ -18,7 +18,7 @@ interface DialogProps {
 export function Dialog({ title, onClose, isKept = false, children }: DialogProps) {
   const id = useId();
   const dialog = useRef<HTMLDialogElement>(null);
-  // Before the element is removed: closing it leads the keyboard back to the button that opened it.
+  // Closed before the element is removed, because closing returns the focus to the button that opened it.
   useLayoutEffect(() => {
     const shown = dialog.current;
     shown?.showModal();

@@ -1,7 +1,7 @@
 import { ApiError } from "../api/error";
 import { useTexts } from "../i18n";
 
-/** Say why something failed: the service's message, every mistake, and the id that finds the request in its log. */
+/** Say why something failed: the service's message, its details, and the id by which the request is found in the service's log. */
 export function Failure({ error }: { error: Error | null }) {
   const texts = useTexts();
   if (error === null) return null;

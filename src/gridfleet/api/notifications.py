@@ -151,9 +151,9 @@ async def get_notification_preferences(caller: UserCaller, db: Connection) -> No
 async def change_notification_preferences(
     caller: UserCaller, db: Connection, body: PreferencesPatch
 ) -> NotificationPreferences:
-    """Change what the caller is notified of. Notifications that wait follow the change too.
+    """Change what the caller is notified of. The change also applies to notifications that wait.
 
-    In quiet hours, notifications of their severities wait until the end of these. null removes the quiet hours.
+    During quiet hours, notifications of the severities in `quietHours` wait until the hours end. null removes the quiet hours.
     """
     return await preferences.change_preferences(db, caller, PreferenceChanges(**dict(body)))
 
@@ -169,8 +169,8 @@ async def change_notification_preferences(
 async def send_test_notification(call: Call, caller: UserCaller, db: Connection, body: TestMessage) -> list[NotificationLog]:
     """Send a test message to each of the caller's addresses of a channel, and return the deliveries.
 
-    It is sent at once, whatever the caller's preferences and quiet hours are. `GET /notifications/deliveries` shows what
-    became of it. At most five a minute, and ten text messages a day.
+    It is sent at once, regardless of the caller's preferences and quiet hours. `GET /notifications/deliveries` shows the
+    outcome. At most five a minute, and ten text messages a day.
     """
     await call.state.rate_limiter.hit("test notification", str(caller.user_id), _TESTS_PER_MINUTE)
     return await preferences.queue_test(db, caller, body.channel)

@@ -95,7 +95,7 @@ async def get_plant_group(org: OrgScope, db: Connection, id: UUID) -> PlantGroup
     group = await registry.get_group(db, org, id)
     count, text = await registry.plants_in(db, org, id)
     devices = await registry.count_devices(db, org, id)
-    plants = cast("list[BriefPlant]", text)  # it becomes part of the response as it is
+    plants = cast("list[BriefPlant]", text)  # JSON, which is inserted into the response unchanged
     return PlantGroupWithPlants(**msgspec.structs.asdict(group), plant_count=count, device_count=devices, plants=plants)
 
 

@@ -15,7 +15,7 @@ from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.jobs import cause_of
 
-__all__ = ["start_at_zero", "watching"]
+__all__ = ["job_middleware", "start_at_zero"]
 
 log = structlog.get_logger(__name__)
 
@@ -27,10 +27,10 @@ def start_at_zero(names: Iterable[str]) -> None:
             metrics.JOBS.labels(name, outcome)
 
 
-def watching(database: Database) -> Callable[[Callable[[], Awaitable[Any]], JobContext, Worker], Awaitable[Any]]:
+def job_middleware(database: Database) -> Callable[[Callable[[], Awaitable[Any]], JobContext, Worker], Awaitable[Any]]:
     """Return the worker middleware that wraps each job."""
 
-    async def watch(run: Callable[[], Awaitable[Any]], context: JobContext, worker: Worker) -> Any:
+    async def run_observed(run: Callable[[], Awaitable[Any]], context: JobContext, worker: Worker) -> Any:
         job = context.job
         name = job.task_name
         cause = await _cause(database, job.id or 0)
@@ -50,7 +50,7 @@ def watching(database: Database) -> Callable[[Callable[[], Awaitable[Any]], JobC
             log.log(_level(cause), "job done", ms=round(seconds * 1000, 1))
             return result
 
-    return watch
+    return run_observed
 
 
 async def _cause(database: Database, job_id: int) -> dict[str, str] | None:

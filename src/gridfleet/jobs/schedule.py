@@ -26,7 +26,7 @@ from gridfleet.domains.vcp.confirmation.dispatch import complete_missed
 from gridfleet.domains.vcp.retention import delete_commands
 from gridfleet.domains.vcp.scheduler import correct_silence
 from gridfleet.jobs.accounts import add_account_jobs
-from gridfleet.jobs.middleware import start_at_zero, watching
+from gridfleet.jobs.middleware import job_middleware, start_at_zero
 from gridfleet.jobs.telemetry import add_telemetry_jobs
 from gridfleet.jobs.trading import add_trading_jobs
 from gridfleet.kernel.clock import days_before, utc_now
@@ -154,7 +154,7 @@ async def _work(app: App, database: Database, queue: str) -> None:
         delete_jobs="successful",
         listen_notify=True,
         fetch_job_polling_interval=5,
-        worker_middleware=[watching(database)],
+        worker_middleware=[job_middleware(database)],
     )
     raise WorkerStopped(f"the worker of the queue {queue} stopped")
 

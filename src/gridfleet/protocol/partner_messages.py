@@ -286,9 +286,9 @@ def read_heading(body: bytes) -> dict[str, Any]:
 
 
 def read_identity(body: bytes) -> dict[str, str]:
-    """Return the texts that identify a command, as `read_heading`, without reading anything else.
+    """Return the texts that identify a command, as `read_heading` does, without decoding anything else.
 
-    It takes a few milliseconds for a body of a mebibyte. All of its values may take a second.
+    For a body of 1 MiB this takes a few milliseconds. Decoding all of its values may take a second.
     """
     members = _members(body)
     found: dict[str, str] = {}

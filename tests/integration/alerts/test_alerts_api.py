@@ -180,7 +180,7 @@ async def test_filters_pages_and_counts_are_those_of_a_model(alerts: Alerts, dat
         ("/alerts/counts?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", ["from"]),
     ],
 )
-async def test_every_mistake_of_a_query_is_named(empty: Alerts, path: str, details: list[str]) -> None:
+async def test_every_error_of_a_query_is_named(empty: Alerts, path: str, details: list[str]) -> None:
     status, answer = await empty.fleet.call("GET", path)
 
     assert (status, answer["code"]) == (400, "VALIDATION_ERROR")

@@ -313,7 +313,7 @@ async def test_a_plant_that_moves_leaves_its_commands(commands: Commands) -> Non
         ("limit=0", ["limit"]),
     ],
 )
-async def test_every_mistake_of_a_query_is_named(commands: Commands, query: str, details: list[str]) -> None:
+async def test_every_error_of_a_query_is_named(commands: Commands, query: str, details: list[str]) -> None:
     status, answer = await commands.fleet.call("GET", f"/commands?{query}")
 
     assert (status, answer["code"]) == (400, "VALIDATION_ERROR")

@@ -99,7 +99,7 @@ async def test_the_number_for_text_messages_is_that_of_the_profile(people: Peopl
 
 
 @pytest.mark.parametrize(
-    ("body", "mistakes"),
+    ("body", "errors"),
     [
         ({"push": ["LOUD"], "sms": None}, ["push.0", "sms"]),
         ({"push": ["INFO"] * 21}, ["push"]),
@@ -110,12 +110,12 @@ async def test_the_number_for_text_messages_is_that_of_the_profile(people: Peopl
         ({"quietHours": {**NIGHT, "timeZone": "europe/vienna", "severities": None}}, ["quietHours.timeZone"]),
     ],
 )
-async def test_bad_preferences_name_every_mistake(people: People, body: dict[str, Any], mistakes: list[str]) -> None:
+async def test_bad_preferences_name_every_error(people: People, body: dict[str, Any], errors: list[str]) -> None:
     details = refused(
         await people.call("PATCH", "/notifications/preferences", body, who=await people.person()), 400, "VALIDATION_ERROR"
     )
     found = [detail.partition(":")[0] for detail in details]
-    assert set(mistakes) <= set(found), details
+    assert set(errors) <= set(found), details
 
 
 async def test_each_member_is_notified_by_the_channels_that_they_want(people: People) -> None:

@@ -219,7 +219,7 @@ async def test_a_plant_that_moves_takes_neither_along(site: Site) -> None:
         *((f"{path}?from=2026-01-02T00:00:00Z&to=2026-01-02T00:00:00Z", ["from"]) for path in BOTH),
     ],
 )
-async def test_every_mistake_of_a_query_is_named(empty: Site, query: str, details: list[str]) -> None:
+async def test_every_error_of_a_query_is_named(empty: Site, query: str, details: list[str]) -> None:
     status, answer = await empty.fleet.call("GET", f"/fleet/{query}")
 
     assert (status, answer["code"]) == (400, "VALIDATION_ERROR")

@@ -130,7 +130,7 @@ async def test_places_are_imported(fleet: Fleet) -> None:
     assert await shown(fleet, second) == {**dict.fromkeys(HERE), "effectiveTimeZone": "UTC"}
 
 
-async def test_every_mistake_of_imported_places_is_listed(fleet: Fleet) -> None:
+async def test_every_error_of_imported_places_is_listed(fleet: Fleet) -> None:
     content = (
         "name,serialNumber,type,latitude,longitude,timeZone\n"
         "A,SN-1,GATEWAY,1e1,14,Europe/Prague\n"

@@ -182,7 +182,7 @@ async def test_an_edited_unit_has_a_column_of_its_own_where_it_has_values(reader
         ({"from": format_time(DAY + HOUR)}, ["from: must be before to"]),
     ],
 )
-async def test_every_mistake_is_named(reader: Reader, query: dict[str, Any], found: list[str]) -> None:
+async def test_every_error_is_named(reader: Reader, query: dict[str, Any], found: list[str]) -> None:
     given = complaints(await reader.ask("a", **query))
     assert [complaint.split(":")[0] for complaint in given] == [complaint.split(":")[0] for complaint in found]
 

@@ -204,9 +204,9 @@ def test_the_list_of_complaints_ends_somewhere() -> None:
     assert len(complaints(**{f"field{n}": n for n in range(5_000)})) == 1_000
 
 
-def test_mistakes_that_are_too_many_are_counted_alone() -> None:
+def test_errors_that_are_too_many_are_counted_alone() -> None:
     """A complaint takes some ten microseconds, in which all other requests of the process wait."""
-    assert complaints(**{f"field{n}": n for n in range(10_001)}) == ["body: has 10001 mistakes, which are too many to list"]
+    assert complaints(**{f"field{n}": n for n in range(10_001)}) == ["body: has 10001 errors, which are too many to list"]
 
 
 class Choices(Input):

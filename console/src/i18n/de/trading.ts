@@ -33,7 +33,7 @@ export const trading: typeof english = {
     revoked: "widerrufen",
     revokeTitle: (name) => `${name} widerrufen?`,
     revokeConsequence:
-      "Programme mit diesem Schlüssel werden sofort getrennt, und seine Warteschlangen am Broker werden mit ihren Ereignissen gelöscht. Das lässt sich nicht rückgängig machen.",
+      "Programme mit diesem Schlüssel werden sofort getrennt, und seine Queues am Broker werden mit ihren Ereignissen gelöscht. Das lässt sich nicht rückgängig machen.",
     explained: {
       "plants:read": "Anlagen, Geräte und Gruppen lesen",
       "plants:write": "Anlagen, Geräte und Gruppen ändern",
@@ -49,7 +49,7 @@ export const trading: typeof english = {
       "vcp:connect": "am Broker anmelden und Ereignisse empfangen",
       "vcp:read": "Standorte lesen",
       "vcp:write:setpoint": "Sollwerte senden",
-      "vcp:write:mode": "Betriebsarten senden, auch Notstopps",
+      "vcp:write:mode": "Betriebsarten senden, auch Not-Halt",
       "vcp:write:schedule": "Fahrpläne senden",
       "vcp:write:device-command": "über den Broker Befehle an Geräte senden",
       "vcp:write:config": "über den Broker Standorte konfigurieren",
@@ -104,8 +104,8 @@ export const trading: typeof english = {
     schedule: "Fahrplan",
     pause: "Pause",
     present: "Von Partnern gesetzt",
-    byPartners: "Partner ändern dies mit Befehlen am Broker. Grenzen ohne Wert gibt es nicht.",
-    open: "Befehle ohne Antwort der Anlage",
+    byPartners: "Partner ändern dies mit Befehlen über den Broker. Eine Grenze ohne Wert ist nicht gesetzt.",
+    open: "Befehle ohne Bestätigung der Anlage",
     limits: {
       import: "Höchster Bezug",
       export: "Höchste Einspeisung",
@@ -166,7 +166,7 @@ export const trading: typeof english = {
       SITE_NOT_ALLOWED: "Der Schlüssel darf diesen Standort nicht verwenden.",
       SITE_SUSPENDED: "Der Standort ist nicht aktiv.",
       ACTION_NOT_IN_TEMPLATE: "Die Vorlage des Geräts hat diese Aktion nicht.",
-      PARAMS_INVALID: "Die Parameter passen nicht.",
+      PARAMS_INVALID: "Die Parameter sind ungültig.",
       CONSTRAINT_VIOLATED: "Er liegt außerhalb der Grenzen des Standorts.",
       SCHEDULE_INVALID: "Intervalle überschneiden sich, oder die Revision ist nicht höher.",
       DEVICE_UNKNOWN: "Dieses Gerät gibt es nicht.",

@@ -141,20 +141,20 @@ export const plants = {
     preview: "What will happen",
     will: (text: string, count: number, organization: string) =>
       count === 1
-        ? `One plant is registered in ${organization}. If its row is wrong, nothing is.`
-        : `${text} plants are registered in ${organization}. If one row is wrong, nothing is, and every mistake is shown.`,
+        ? `One plant is registered in ${organization}, unless its row has an error.`
+        : `${text} plants are registered in ${organization}. If a row has an error, none is registered, and all errors are shown.`,
     more: (text: string) => `and ${text} more`,
-    notUtf8: "The file is no text in UTF-8. Spreadsheets save it as “CSV UTF-8”.",
+    notUtf8: "The file is not text in UTF-8. Spreadsheets save it as “CSV UTF-8”.",
     noRows: "The file has no rows below its header.",
-    skip: "Register the right rows even if others are wrong",
+    skip: "Register the valid rows even if others have errors",
     register: "Register",
     running: "Registering …",
-    mistakes: "Rows that were not registered",
+    errors: "Rows that were not registered",
     row: "Row",
     column: "Column",
     value: "Value",
-    mistake: "What is wrong",
-    moreMistakes: (text: string) => `and ${text} more mistakes`,
+    error: "Error",
+    moreErrors: (text: string) => `and ${text} more errors`,
     created: (text: string, count: number) =>
       count === 1 ? "1 plant was registered." : `${text} plants were registered.`,
     refused: (text: string, count: number) => (count === 1 ? "1 row was not." : `${text} rows were not.`),

@@ -37,7 +37,7 @@ def key_of(call: "Call") -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class FirstResponse:
-    """The stored first response of one request."""
+    """The first response to a request with a key: read if it is stored, otherwise stored."""
 
     _keyring: Keyring
     _caller_id: UUID
@@ -53,7 +53,7 @@ class FirstResponse:
     def of(
         cls, call: "Call", query: bytes, caller: Caller, org: OrgScope | PlatformScope | None, body: bytes
     ) -> "FirstResponse | None":
-        """Return the stored response of the request, or None without a key. Raises ValidationFailed for a malformed key."""
+        """Return the first response to this request, or None without a key. Raises ValidationFailed for a malformed key."""
         key = key_of(call)
         if key is None:
             return None

@@ -38,7 +38,7 @@ class ConnectionShares:
     async def transaction(
         self, org: OrgScope | PlatformScope | None, reader: Caller | None = None, client: UUID | None = None
     ) -> AsyncIterator[Connection]:
-        """Yield a connection as `Database.transaction`, when the organisation holds fewer than its share.
+        """Yield a connection as `Database.transaction` does, when the organisation holds fewer than its share.
 
         Requests of SuperAdmins, logins, and changes without an organisation have no limit: they are short, or must succeed.
 
@@ -82,13 +82,13 @@ class OrganizationShare:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """Yield a connection as `Database.transaction`."""
+        """Yield a connection as `Database.transaction` does."""
         async with self._hold(), self._database.transaction() as db:
             yield db
 
     @asynccontextmanager
     async def autocommit(self) -> AsyncIterator[Connection]:
-        """Yield a connection as `Database.autocommit`."""
+        """Yield a connection as `Database.autocommit` does."""
         async with self._hold(), self._database.autocommit() as db:
             yield db
 

@@ -29,7 +29,7 @@ Location = tuple[int | str, ...]
 
 
 def complaints_of(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """Return a text for each mistake, in the order of the fields, unknown fields last and sorted."""
+    """Return a text for each error, in the order of the fields, unknown fields last and sorted."""
     found: list[str] = []
     for unknown, group in groupby(error.errors(include_url=False), key=_location_of_unknown):
         details = list(group)

@@ -1,6 +1,6 @@
-"""Input of calls: Pydantic models whose mistakes are all listed at once, as `path.to.field: what is wrong`.
+"""Input of calls: Pydantic models whose errors are all listed at once, as `path.to.field: what is wrong`.
 
-`Input` is the base of bodies and queries. It makes Pydantic strict (`strict.py`). `complaints.py` words the mistakes.
+`Input` is the base of bodies and queries. It makes Pydantic strict (`strict.py`). `complaints.py` words the errors.
 """
 
 import re
@@ -50,8 +50,8 @@ __all__ = [
 ]
 
 _MAX_METADATA: Final = 32 * 1024
-_MOST_MISTAKES: Final = 10_000
-"""Mistakes that are examined. Each takes some ten microseconds of the event loop, in which all other requests wait."""
+_MOST_ERRORS: Final = 10_000
+"""Maximum number of errors that are examined. Each takes some ten microseconds, in which all other requests wait."""
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z")
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?\Z")
@@ -160,17 +160,17 @@ Metadata = Annotated[dict[str, Any], AfterValidator(_bounded)]
 
 
 def read(model: type[Model], value: Any) -> Model:
-    """Return the model of a decoded JSON value. Raises ValidationFailed with every mistake."""
+    """Return the model of a decoded JSON value. Raises ValidationFailed with every error."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        if (count := error.error_count()) > _MOST_MISTAKES:
-            raise ValidationFailed(details=[f"body: has {count} mistakes, which are too many to list"]) from None
+        if (count := error.error_count()) > _MOST_ERRORS:
+            raise ValidationFailed(details=[f"body: has {count} errors, which are too many to list"]) from None
         raise ValidationFailed(details=complaints_of(error, model)) from None
 
 
 def read_query(model: type[Model], pairs: list[tuple[str, str]]) -> Model:
-    """Return the model of the pairs of a query string. Raises ValidationFailed with every mistake."""
+    """Return the model of the pairs of a query string. Raises ValidationFailed with every error."""
     root = schema_of(model)
     values: dict[str, Any] = {}
     twice: list[str] = []

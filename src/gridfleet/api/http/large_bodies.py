@@ -15,7 +15,7 @@ _MOST_BYTES: Final = 256 * 1024 * 1024
 _MOST_BYTES_OF_SENDER: Final = 32 * 1024 * 1024
 """Bytes of bodies that arrive or wait to be decoded: in a process, and of one address."""
 MOST_SENT_BYTES: Final = 256 * 1024 * 1024
-"""The same of large responses that are being sent. A single one is always sent."""
+"""The same of large responses that are being sent. A response is always sent while no other is."""
 _RETRY_AFTER_SECONDS: Final = 5
 
 

@@ -29,15 +29,16 @@ _CALLERS: Final = {
     CallerKind.SESSION: "Any logged-in user.",
     CallerKind.SUPER_ADMIN: "SuperAdmins only.",
     CallerKind.INTERNAL: "In production only with the internal secret in `x-internal-auth`.",
-    CallerKind.ESM_CLIENT: "Clients of the sandbox ESM, with a token that it gave them.",
+    CallerKind.ESM_CLIENT: "Clients of the sandbox ESM, with a token that it issued.",
 }
 _DESCRIPTION: Final = """\
-Storage and solar plants, their telemetry, and the people and partners who run them.
+Battery and solar plants, their telemetry, and the users and partners who operate them.
 
-Texts above 1 kB are compressed with zstd or gzip if `accept-encoding` asks for it, except for responses with secrets.
+Texts of at least 1,024 bytes are compressed with zstd or gzip if `accept-encoding` names one of them, except for responses with
+secrets.
 
-Every path answers OPTIONS with status 204 and its methods in `allow`, without a login. HEAD answers the status and headers of
-GET, except for a GET that works once. Any other method is refused with METHOD_NOT_ALLOWED and `allow`."""
+The response to OPTIONS has status 204 and the methods of the path in `allow`, without a login. The response to HEAD has the
+status and headers of GET, except for a GET that works once. Any other method is refused with METHOD_NOT_ALLOWED and `allow`."""
 
 _TAGS: Final = {
     "account": "Pages for the links in mails.",
@@ -48,7 +49,7 @@ _TAGS: Final = {
     "auth": "Login, sessions, passwords, registration and the profile of the user.",
     "commands": "Commands to all plants of the organisation.",
     "csp-report": "Reports of browsers about violations of the content security policy.",
-    "device-templates": "Signals and actions of kinds of devices.",
+    "device-templates": "Definitions of device types: their signals and actions.",
     "docs": "This document as a page on which the API can be tried.",
     "fleet": "All plants of an organisation together.",
     "health": "Liveness and readiness of the service.",
@@ -61,9 +62,9 @@ _TAGS: Final = {
     "plant-groups": "Groups of plants.",
     "plants": "Plants: registration, provisioning, lifecycle, certificates and live values.",
     "sub-devices": "Sub-devices of plants: signals, history and commands.",
-    "svc-esm": "The sandbox of an energy site manager (ESM), for trials without a real one.",
+    "svc-esm": "The sandbox: an ESM inside the service, for tests without a real one.",
     "telemetry": "History and newest values of a plant.",
-    "trading": "The organisation's ESM and the plants that it controls.",
+    "trading": "The organisation's ESM, and the plans, meters and command logs of its plants.",
     "users": "User accounts.",
     "vcp": "Sites as trading partners see them.",
 }
@@ -192,7 +193,7 @@ class _Writer:
         if endpoint.caller.kind is CallerKind.ORG_MEMBER:
             by_key = endpoint.caller.scope is not None
             by_query = endpoint.caller.by_query
-            more = " An API key has one of its own: with it the header may be left out." if by_key else ""
+            more = " An API key belongs to one organisation: with a key, the header may be omitted." if by_key else ""
             more += " `organizationId` may name it instead." if by_query else ""
             add("x-org-id", "header", not (by_key or by_query), {"type": "string"}, more)
         if endpoint.response_content_types == ("text/event-stream",):

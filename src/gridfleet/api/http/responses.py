@@ -41,8 +41,9 @@ _PIECE_BYTES: Final = 16 * 1024
 The server's HTTP layer copies what it is given, and holds up to a dozen pieces for a client that reads nothing.
 """
 _IN_HTTP_LAYER: Final = 256 * 1024
+"""Bytes that the HTTP layer holds of a large response whose client reads nothing."""
 _OF_STREAM: Final = 2 * 1024 * 1024
-"""Bytes of a page of values, and of the text that is made of it."""
+"""Bytes of a page of values and of its text."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -103,7 +104,7 @@ class Response:
 
     @property
     def held_bytes(self) -> int:
-        """How much memory it takes until the client has read it; 0 if it is small."""
+        """Memory in bytes that the response takes until the client has read it; 0 if it is small."""
         if len(self.body) <= _PIECE_BYTES:
             return 0
         return _IN_HTTP_LAYER + (0 if self.is_file else len(self.body))

@@ -43,7 +43,7 @@ class Node(Generic[_B]):
         return sorted({"OPTIONS", *self.endpoints, *(["HEAD"] if self.bound("HEAD") else [])})
 
     def bound(self, method: str) -> _B | None:
-        """Return the endpoint of a method. That of HEAD is the one of GET, unless it has an effect."""
+        """Return the endpoint of a method; for HEAD the endpoint of GET, unless that has an effect."""
         found = self.endpoints.get("GET" if method == "HEAD" else method)
         return None if found is not None and found.has_effect and method == "HEAD" else found
 

@@ -41,11 +41,11 @@ class Scrape:
         self._read_at: float | None = None
         self._certificates_read_at: float | None = None
         self._has_shown = False
-        self._looking = asyncio.Lock()
+        self._reading = asyncio.Lock()
 
     async def text(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
-        async with self._looking:
+        async with self._reading:
             if self._read_at is None or time.monotonic() - self._read_at > KEPT_SECONDS:
                 if self._certificates_read_at is None or time.monotonic() - self._certificates_read_at > CERTIFICATE_SECONDS:
                     await self._read_shown_certificates()
@@ -89,7 +89,7 @@ class Scrape:
     def _read_certificate_files(self) -> None:
         for certificate, name in _CERTIFICATES.items():
             if certificate == "server" and self._has_shown:
-                continue  # also while the broker is away: the file may be newer than what it shows
+                continue  # even if the broker is unavailable now: the file may be newer than what it shows
             path = self._state.settings.home / "ca" / name
             try:
                 expiry = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc

@@ -45,7 +45,7 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
         return [fail("broker", f"not found in {examined.home}", f"{_START} and GRIDFLEET_BROKER_MANAGEMENT_URL")]
     try:
         async with asyncio.timeout(_SECONDS), open_channel(examined.broker_url, PLANTS_VHOST):
-            found = [ok("broker", "speaks AMQP, and the service's account can open the vhost")]
+            found = [ok("broker", "accepts AMQP, and the service's account can open the vhost")]
     except (AMQPError, OSError, TimeoutError) as error:
         return [fail("broker", f"AMQP fails: {reason(error)}", _START)]
     try:
@@ -71,7 +71,7 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
         remedy = f"run `rabbitmq-plugins enable {' '.join(missing)}` at the broker"
         found.append(fail("broker plugins", f"missing: {', '.join(missing)}", remedy))
     else:
-        found.append(ok("broker plugins", f"there: {', '.join(plugins)}"))
+        found.append(ok("broker plugins", f"enabled: {', '.join(plugins)}"))
     found += bounds_findings(overview)
     found.append(_alarm_finding(alarms))
     found.append(_vhost_finding(stopped))
@@ -91,7 +91,7 @@ def bounds_findings(overview: Mapping[str, Any]) -> list[Finding]:
     if (tags := overview.get("node_tags")) is None:
         return []
     if BOUNDS_PLUGIN in tags:
-        return [ok("broker bounds", f"there: {BOUNDS_PLUGIN}")]
+        return [ok("broker bounds", f"enabled: {BOUNDS_PLUGIN}")]
     remedy = f"build and enable the plugin {BOUNDS_PLUGIN} (docs/deployment.md, The service's plugins for RabbitMQ)"
     return [warn("broker bounds", f"missing: {BOUNDS_PLUGIN}. A partner can stop the broker", remedy)]
 
@@ -128,7 +128,7 @@ async def _check_error_log(broker_url: str) -> Finding:
     except (AMQPError, OSError, TimeoutError) as error:
         remedy = "set `log.exchange = true` in rabbitmq.conf and restart the broker, or upgrade it to 3.12 or newer"
         return fail("broker error log", f"plants with too large a message will hang: {reason(error)}", remedy)
-    return ok("broker error log", f"there: {LOG_EXCHANGE}")
+    return ok("broker error log", f"exists: {LOG_EXCHANGE}")
 
 
 async def check_auth_listener(examined: Examination) -> Finding:

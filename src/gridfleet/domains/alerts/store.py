@@ -196,7 +196,7 @@ async def plant_names(db: Connection, plant_ids: Iterable[UUID]) -> dict[UUID, P
 
 
 async def hold_sources(db: Connection, source_ids: Iterable[int]) -> set[int]:
-    """Return the sources of plants themselves and of sub-devices that exist, and keep these until the transaction ends.
+    """Return the sources of plants and of sub-devices that exist, and hold these sub-devices until the transaction ends.
 
     Waits for no lock: a sub-device whose row cannot be held is left out, because it is being deleted. The deletion may wait for
     commands that this transaction has locked.

@@ -141,7 +141,7 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
     """A recorded event.
 
     `actor_type` is USER, API_KEY, PLANT, SYSTEM or ANONYMOUS. `organization_id` is null for events without one: logins.
-    `plant_id` is the plant that the event is about, itself or by one of its devices, commands, alerts or rules.
+    `plant_id` is the plant that the event is about, directly or through one of its devices, commands, alerts or rules.
     """
 
     id: UUID
@@ -158,7 +158,7 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AuditFilter(msgspec.Struct, frozen=True):
-    """A filter of events; `since` is inclusive, `until` exclusive. None does not filter. `events` selects any of several."""
+    """A filter of events; `since` is inclusive, `until` exclusive. None selects all. `events` lists the names to select."""
 
     events: tuple[str, ...] | None = None
     subject_type: SubjectType | None = None

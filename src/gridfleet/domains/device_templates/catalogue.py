@@ -89,7 +89,7 @@ async def create_template(
 async def update_template(db: Connection, actor: Actor, template_id: UUID, changes: TemplateChanges) -> DeviceTemplate:
     """Change a template and return it.
 
-    Other signals raise its version. If the (name, version) is taken, the next free version is used. Frames that are already
+    Changed signals raise its version. If the (name, version) is taken, the next free version is used. Frames that are already
     stored keep their layout.
 
     Raises:

@@ -148,7 +148,7 @@ def _counts_energy(signal: Signal) -> bool:
 
 
 def _word(value: int | float | bool | None) -> int | None:
-    """Return the word of a value; None if it is no whole number from 0 to 2^64 - 1."""
+    """Return the word of a value; None if it is not a whole number from 0 to 2^64 - 1."""
     if value is None or isinstance(value, bool) or value < 0:
         return None
     if isinstance(value, float):

@@ -25,7 +25,7 @@ def find_action(template: DeviceTemplate, name: str) -> Action | None:
 
 
 def parameter_complaints(action: Action, params: Mapping[str, Any]) -> Iterator[str]:
-    """Yield every mistake, as `params.power_kw: what is wrong`."""
+    """Yield every error, as `params.power_kw: what is wrong`."""
     declared = {parameter.name: parameter for parameter in action.params}
     for name, value in params.items():
         parameter = declared.get(name)

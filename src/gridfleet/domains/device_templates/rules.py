@@ -15,7 +15,7 @@ _BINARY_ONLY = ("word", "severity", "invert")
 
 
 def signal_complaints(signals: Sequence[Signal]) -> Iterator[str]:
-    """Yield every mistake, as `signals.0.bit: what is wrong`."""
+    """Yield every error, as `signals.0.bit: what is wrong`."""
     if len(signals) > MAX_SIGNALS:
         yield f"signals: must have at most {MAX_SIGNALS} items"
     seen: dict[str, int] = {}
@@ -52,7 +52,7 @@ def _role_complaints(path: str, signal: Signal, role: SignalRole) -> Iterator[st
 
 
 def action_complaints(actions: Sequence[Action]) -> Iterator[str]:
-    """Yield every mistake, as `actions.0.params.1.enum: what is wrong`."""
+    """Yield every error, as `actions.0.params.1.enum: what is wrong`."""
     seen: dict[str, int] = {}
     for index, action in enumerate(actions):
         path = f"actions.{index}"

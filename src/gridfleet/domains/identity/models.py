@@ -47,7 +47,7 @@ class User(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class UserFilter(msgspec.Struct, frozen=True):
-    """A filter of accounts: `text` is part of the name or the e-mail address. None does not filter."""
+    """A filter of accounts: `text` is part of the name or the e-mail address. None selects all."""
 
     text: str | None = None
     role: UserRole | None = None

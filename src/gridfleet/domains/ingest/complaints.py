@@ -12,7 +12,7 @@ _UNNAMED: Final = "[...]`"
 """The end of a msgspec error that leaves out the key of a mapping."""
 _STEP: Final = re.compile(r"\[(\d+)\]|\.(\w+)")
 _OTHERWISE_WRONG: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError, AttributeError)
-"""Errors of a second parse: msgspec stopped at the first mistake, so the rest may be invalid JSON or repeat a member."""
+"""Errors of a second parse: msgspec stopped at the first error, so the rest may be invalid JSON or repeat a member."""
 
 
 def with_field_named(complaint: str, raw: bytes | msgspec.Raw) -> str:

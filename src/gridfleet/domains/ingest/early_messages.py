@@ -1,7 +1,7 @@
-"""Messages that a plant sent after it went OFFLINE, and that were read before this process was notified of that.
+"""Messages that a plant sent after it went OFFLINE, and that were read before the notification of OFFLINE arrived here.
 
-The presence is not written when they are read, because this process has the plant as ONLINE in its cache (docs/decisions/0170).
-The plant and the sub-devices in them are written when the notification has arrived.
+When such a message is read, the plant is still ONLINE in this process's cache, so its presence is not written
+(docs/decisions/0170). The presence of the plant and its sub-devices is written when the notification has arrived.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,8 +21,8 @@ __all__ = ["EarlyMessage", "EarlyMessages", "write_early_messages"]
 
 AT_ONCE: Final = 500
 _MOST_AGE_MS: Final = 30_000
-"""Older messages are not noted. No notification takes this long, and the last message of a plant that the sweep has marked as
-silent is at least 80 s old: it may be newer than the stored time, but must not bring the plant back.
+"""Maximum age of a message that is noted. No notification takes longer. The last message of a plant that the sweep has marked
+as silent is at least 80 s old: it may be newer than the stored time, but must not set the plant to ONLINE.
 """
 
 
@@ -41,11 +41,11 @@ class EarlyMessages:
 
     def __init__(self) -> None:
         self.on_note: Callable[[], None] = lambda: None
-        """Called when there is something to take."""
+        """Called when there are messages to take."""
         self._noted: dict[UUID, EarlyMessage] = {}
 
     def note(self, plant: CachedPlant) -> None:
-        """Note the plant's last message, unless it is known to be written or was noted before."""
+        """Note the plant's last message, unless it is known to be written, was noted before, or is too old."""
         seen_at = plant.presence.seen_at
         is_read_since = plant.status is PlantStatus.ONLINE and plant.presence.written_at > -inf
         if is_read_since and utc_now().timestamp() * 1000 - seen_at < _MOST_AGE_MS:

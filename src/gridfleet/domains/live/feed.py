@@ -156,7 +156,7 @@ class Feed:
         return position if self._first <= position <= self.end_position else None
 
     def has(self, position: ReadPosition) -> bool:
-        """Return whether a watcher can continue: not within events that are no longer kept."""
+        """Return whether a watcher can continue: it has not read a part of events that are no longer kept."""
         return not position.offset or position.turn >= self._first
 
     def read(self, position: ReadPosition) -> tuple[bytes, ReadPosition]:

@@ -82,7 +82,7 @@ class PreferenceChanges(msgspec.Struct, frozen=True):
 
 
 class DeliveryFilter(msgspec.Struct, frozen=True):
-    """A filter of deliveries; `since` is inclusive, `until` exclusive. None does not filter."""
+    """A filter of deliveries; `since` is inclusive, `until` exclusive. None selects all."""
 
     channel: Channel | None = None
     status: NotificationStatus | None = None

@@ -79,7 +79,7 @@ async def _claim(db: Connection, org: OrgScope, member_id: UUID, *, stays_admin:
     If two ORG_ADMINs demote each other at the same time, the second waits, and is no ORG_ADMIN any more when it continues.
 
     Raises:
-        Forbidden: the caller is no ORG_ADMIN of the organisation any more.
+        Forbidden: the caller is no longer an ORG_ADMIN of the organisation.
         MemberNotFound: the organisation has no such member.
         LastAdmin: the member is the last ORG_ADMIN and would not stay one.
     """

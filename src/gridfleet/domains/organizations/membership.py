@@ -48,10 +48,10 @@ def scope_of(
 async def require_admin(db: Connection, org: OrgScope) -> None:
     """Check that the caller is still an ORG_ADMIN of the organisation, or a SuperAdmin, until the transaction ends.
 
-    For what outlasts a membership: a request may have waited since it was admitted.
+    For changes that outlast a membership, because a request may have waited since its rights were checked.
 
     Raises:
-        Forbidden: The caller is no ORG_ADMIN any more, or is an API key.
+        Forbidden: The caller is no longer an ORG_ADMIN, or is an API key.
     """
     if not org.person.is_super_admin and not await store.hold_admin(db, org, org.person.user_id):
         raise Forbidden

@@ -28,7 +28,7 @@ class OrganizationRole(NamedTuple):
 
 
 class MemberFilter(NamedTuple):
-    """A filter of members: `text` is part of the user's name or e-mail address. None does not filter."""
+    """A filter of members: `text` is part of the user's name or e-mail address. None selects all."""
 
     text: str | None = None
     role: RoleName | None = None

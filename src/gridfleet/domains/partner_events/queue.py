@@ -18,7 +18,7 @@ _NAMESPACE: Final = UUID("5d0f2f3e-52a5-4c5e-8a76-0a7c8f4d2b10")
 _KEPT: Final = timedelta(hours=24)
 """Maximum age of a queued event, the same as in the broker's queues."""
 _DROPPED_AT_ONCE: Final = 10_000
-"""How many events a statement deletes: the stale ones of a long outage take longer than a statement may."""
+"""Maximum number of events that a statement deletes: all stale ones of a long outage take longer than a statement may."""
 
 
 def event_id(*facts: object) -> UUID:
@@ -42,9 +42,9 @@ async def next_events(
 
     Args:
         db: The connection.
-        rooms: The room for events of each organisation. No event is returned where there is none.
+        rooms: The room for events of each organisation. An organisation without room gets no event.
         claimed: The ids of events that are left out, because they are being published.
-        limit: The most events.
+        limit: Maximum number of events.
         size: The bytes at which no further event is returned, counted as in `rooms`.
     """
     free = {one: room for one, room in rooms.items() if room.events > 0 and room.size > 0}

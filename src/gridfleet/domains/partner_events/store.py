@@ -38,10 +38,10 @@ async def waiting(
 
     Args:
         db: The connection.
-        rooms: The room of each organisation. The event that uses up its bytes is the last one.
+        rooms: The room of each organisation. The event that reaches its bytes is the last one of the organisation.
         claimed: The ids to leave out.
-        limit: The most events.
-        size: The bytes of all. The event that uses them up is the last one.
+        limit: Maximum number of events.
+        size: Maximum bytes of all events. The event that reaches them is the last one.
     """
     cursor = db.cursor(row_factory=class_row(QueuedEvent), binary=True)
     await cursor.execute(

@@ -78,7 +78,7 @@ async def activate(db: Connection, org: OrgScope, prepared: PreparedKey) -> Crea
 
     Raises:
         SelfTestFailed: the key was withdrawn meanwhile.
-        Forbidden: the caller is no ORG_ADMIN of the organisation any more.
+        Forbidden: the caller is no longer an ORG_ADMIN of the organisation.
     """
     await require_admin(db, org)  # the proof has taken seconds
     row = await store.activate(db, org, prepared.id)

@@ -176,10 +176,10 @@ class Transactions(Protocol):
     """A database, or the part of its connections that one organisation may hold."""
 
     def transaction(self) -> AbstractAsyncContextManager[Connection]:
-        """Yield a connection as `Database.transaction`."""
+        """Yield a connection as `Database.transaction` does."""
 
     def autocommit(self) -> AbstractAsyncContextManager[Connection]:
-        """Yield a connection as `Database.autocommit`."""
+        """Yield a connection as `Database.autocommit` does."""
 
 
 class Database:

@@ -20,7 +20,7 @@ LEAF_LIFETIME = timedelta(days=365)
 _BACKDATE = timedelta(minutes=5)
 """Tolerates clocks of field equipment that are slightly behind."""
 _UNREADABLE = (UnsupportedAlgorithm, x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType)
-"""Errors of `cryptography` about certificates and keys that are no ValueError."""
+"""Errors of `cryptography` about certificates and keys that are not a ValueError."""
 
 
 @dataclass(frozen=True, slots=True)

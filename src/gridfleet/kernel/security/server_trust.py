@@ -73,20 +73,20 @@ async def shown_certificate(host: str, port: int, seconds: float) -> x509.Certif
 
 
 def _with_keywords(text: str, authority: str) -> str:
-    # Here, because few processes have such an address, and the library takes time to load.
+    # Imported here, because few processes have such an address, and the library takes time to load.
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
     try:
         given = {name: str(value) for name, value in conninfo_to_dict(text).items()}
-    except ProgrammingError:  # who connects gets the same error
+    except ProgrammingError:  # connecting raises the same error
         return text
     return make_conninfo(text, **_added(_POSTGRESQL[0], given, None, authority))
 
 
 def _added(scheme: str, given: dict[str, str], host: str | None, authority: str) -> dict[str, str]:
     if scheme in _POSTGRESQL:
-        # A socket has no name to verify. For other connections libpq's default accepts any certificate, and none.
+        # A socket has no name to verify. For other connections, libpq by default accepts any certificate, and plain text.
         over_socket = not host and given.get("host", "/").startswith("/")
         return {} if over_socket or "sslmode" in given else {"sslmode": "verify-full", "sslrootcert": authority}
     parameter = _PARAMETERS.get(scheme)

@@ -1,7 +1,7 @@
 """Passwords of logged-in users: confirmation before sensitive changes, and the change itself.
 
-Another user of an open session could try passwords here. Wrong ones therefore lock this confirmation, as at login, but not
-the login itself: the account's owner must still be able to log in.
+A person who has taken over an open session could guess the password here. Wrong passwords therefore lock this confirmation, as
+at login, but not the login itself: the account's owner must still be able to log in.
 """
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType

@@ -64,7 +64,7 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
         AlreadyMember: the address belongs to a member.
         InvitationPending: it has a pending invitation of this organisation.
         TooManyRequests: it was invited too often within a day, also by this organisation, or the organisation invited too many.
-        Forbidden: the caller is no ORG_ADMIN of the organisation any more.
+        Forbidden: the caller is no longer an ORG_ADMIN of the organisation.
     """
     # Removing the caller waits for this transaction, and then revokes the invitation.
     await require_admin(db, org)

@@ -1,4 +1,4 @@
-"""SQL of the keys that may use the broker, and the lock on a vhost."""
+"""SQL of the keys that may use the broker, and the lock on a vhost. A key is proved when a login with it has succeeded."""
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta

@@ -50,7 +50,7 @@ async def issue_device_command(
 
     Raises:
         SubDeviceNotFound: There is no such sub-device, or its plant was deleted or moved in the meantime.
-        ActionNotInTemplate: The template does not declare the action with these parameters. The details name every mistake.
+        ActionNotInTemplate: The template does not declare the action with these parameters. The details name every error.
         Forbidden: The plant is not ACTIVE.
         TooManyRequests: Too many other commands wait for the plant.
     """

@@ -43,7 +43,7 @@ class PlantTokens:
         """Return a token for this plant, valid from now for the configured lifetime, and not after `until`.
 
         Args:
-            secret_rotated_at: When the plant's secret was last replaced. The token ends with the present one.
+            secret_rotated_at: When the plant's secret was last replaced. The token is valid as long as the current secret.
         """
         lasting = utc_now() + self._lifetime
         expires_at = (lasting if until is None else min(lasting, until)).replace(microsecond=0)

@@ -64,8 +64,8 @@ async def record_presence(
 ) -> set[UUID]:
     """Write when plants and sub-devices were last seen, and their statuses; publish the changes of plants' statuses.
 
-    Sub-devices of plants that go OFFLINE become UNKNOWN. A message that a plant sent before it went OFFLINE does not bring it
-    back.
+    Sub-devices of plants that go OFFLINE become UNKNOWN. A message that a plant sent before it went OFFLINE does not set it to
+    ONLINE.
 
     Args:
         hold: Plants whose sub-devices, unregistered devices or commands the transaction locks. They are locked first, because
@@ -106,7 +106,7 @@ async def record_bad_signatures(db: Connection, counts: Mapping[UUID, int], seen
 
 
 async def sweep_silent(db: Connection, most_plants: int | None = None, most_devices: int | None = None) -> tuple[int, int]:
-    """Mark up to so many plants and sub-devices as OFFLINE if they no longer send.
+    """Mark plants and sub-devices that no longer send as OFFLINE: up to the given numbers, or all.
 
     Returns:
         The numbers of plants and of changed sub-devices.
@@ -119,10 +119,10 @@ async def sweep_silent(db: Connection, most_plants: int | None = None, most_devi
 
 
 async def sweep_all_silent(database: Database) -> None:
-    """Mark all plants and sub-devices as OFFLINE that no longer send, in short transactions.
+    """Mark all plants and sub-devices that no longer send as OFFLINE, in short transactions.
 
     All plants of a large fleet may go silent at once. In one transaction, they would all stay locked: an ingest batch with a
-    message of one that comes back would wait with all its messages, and a statement could take too long, every minute anew.
+    message of one that sends again would wait, and a statement could take too long, again at each run.
     """
     more = True
     while more:

@@ -1,4 +1,4 @@
-"""Energy of hours in quarters, from the readings of one meter: pure functions.
+"""Energy in the quarters of hours, from the readings of one meter, as pure functions.
 
 The rules are those of the energy of the day. Energy is counted in mWh, as integers: their sums are exact in any order, so that
 hours add up to days and plants to fleets.
@@ -41,9 +41,9 @@ QUARTER: Final = 15 * 60 * 1_000_000
 """Width in microseconds."""
 HOUR: Final = QUARTERS * QUARTER
 LONGEST_GAP: Final = 24 * HOUR
-"""A counter that was not read for this time before an hour counts in it only between its readings."""
+"""If a counter was not read for longer than this before an hour, only rises between readings in that hour count."""
 MOST: Final = 10_000_000_000_000
-"""The most energy of a plant in a quarter of an hour, in mWh: 10 GWh. Totals of a million plants still fit into 64 bits."""
+"""Maximum energy of a plant in a quarter of an hour, in mWh: 10 GWh. Totals of a million plants fit into 64 bits."""
 
 Quarters = list[int | None]
 """Energies in mWh; None for a quarter without readings."""
@@ -72,8 +72,8 @@ def total(parts: Sequence[Quarters]) -> Quarters:
 def continued(earlier: Readings, readings: Readings, *, with_last: bool) -> Readings:
     """Return a counter's readings after earlier ones, of which the last one is kept if `with_last`.
 
-    The first reading sets the level. If it was misread, it gets the value of the one before: otherwise a device that reads zero
-    when it is switched off would have counted its whole life at its next reading.
+    The first reading sets the level. If it was misread, it gets the value of the one before. Otherwise, after the zero of a
+    device that is switched off, the next reading would add the energy of the device's whole life.
     """
     whole = readings.after(earlier)
     first = max(0, len(earlier.times) - with_last)
@@ -101,7 +101,7 @@ def counter_quarters(
         earlier = counter_quarters(times[:place], readings[:place], start, count, edits)
         following = {edit - place for edit in edits if edit >= place}
         later = counter_quarters(times[place:], readings[place:], start, count, following)
-        # Of an hour, all readings are before the gap or all after it.
+        # The readings of one hour are either all before the gap or all after it.
         rises = [one if other is None else other for one, other in zip(earlier.rises, later.rises, strict=True)]
         return Rises(rises, earlier.falls | later.falls)
     edges = [bisect_left(times, start + number * QUARTER) for number in range(count + 1)]
@@ -126,7 +126,7 @@ def counter_quarters(
 
 
 def hours_with_counter(times: Sequence[int], start: int, count: int) -> frozenset[int]:
-    """Return those of `count` hours from `start` on in which, or within `LONGEST_GAP` before which, a counter was read."""
+    """Return which of `count` hours from `start` on have a reading of a counter, or begin within `LONGEST_GAP` after one."""
     begins = [start + number * HOUR for number in range(count)]
     return frozenset(
         number
@@ -136,7 +136,7 @@ def hours_with_counter(times: Sequence[int], start: int, count: int) -> frozense
 
 
 def hours_between_readings(times: Sequence[int], start: int, count: int, edits: Collection[int] = ()) -> frozenset[int]:
-    """Return those of `count` hours from `start` on in which a counter was not read, but whose rise a later reading has.
+    """Return which of `count` hours from `start` on have no reading of a counter, but a rise that a later reading includes.
 
     Args:
         times: Times in microseconds, ascending, with the next reading after the hours.

@@ -108,7 +108,7 @@ def _wide_enough(start: datetime, end: datetime, points: int) -> Iterator[Column
 
 
 def _ordered(named: Sequence[Series], found: Sequence[Column], size: int) -> Iterator[Column]:
-    """Yield the columns in the order of the query: of each metric that of the newest unit, then those of others with values."""
+    """Yield the columns in the order of the query: for each metric the one of the newest unit, then other units with values."""
     by_metric: dict[str, list[Column]] = {}
     for column in found:
         by_metric.setdefault(column.series.metric, []).append(column)

@@ -18,7 +18,7 @@ from gridfleet.kernel.db.queries import fetch_value
 __all__ = ["DIGEST", "RoleSourceRow", "SourceRow"]
 
 DIGEST: Final = "l.digest || coalesce(sha256(array_to_string(l.scalings, ',', '')::bytea), '')"
-"""The identity of a layout's content. Scalings are apart: layouts of earlier releases get them later."""
+"""The identity of a layout's content. Scalings are not in `digest`, because layouts of earlier releases get them later."""
 
 
 class SourceRow(NamedTuple):

@@ -113,7 +113,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SiteFilter(NamedTuple):
-    """A filter of sites; `text` is part of the plant's name or serial number. None does not filter."""
+    """A filter of sites; `text` is part of the plant's name or serial number. None selects all."""
 
     text: str | None = None
     has_override: bool | None = None

@@ -35,7 +35,7 @@ def _message(**row: Any) -> PlantRefusedMessage:
 
 
 def _conditions(org: OrgScope, which: RefusedFilter, time: str) -> tuple[list[str], dict[str, Any], ChosenPlants]:
-    """Return the conditions that a filter adds to `_OURS`, all parameters, and the plants, on which few have no condition."""
+    """Return the conditions of a filter beside `_OURS`, all parameters, and the plants. A few plants have no condition."""
     conditions, parameters = list[str](), dict[str, Any](org=org.organization_id)
     if which.since is not None:
         conditions.append(f"r.{time} >= %(since)s")
