@@ -164,7 +164,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "telemetry/rollups/store": (
         "roll-ups treat the sources of all organisations alike",
-        "advance_watermark dirty_sources take_dirty set_aside set_aside_hours layouts_to_recompute days_to_keep"
+        "advance_watermark dirty_sources take_dirty set_aside set_aside_hours layouts_to_recompute"
         " _recompute_hours _recompute_days delete_dirty note_energy",
     ),
     "telemetry/rollups/reading/store": ("source ids come from `sources` alone, which takes the scope", "reach"),

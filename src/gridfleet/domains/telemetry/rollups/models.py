@@ -43,6 +43,17 @@ class Stale(NamedTuple):
     hour: datetime
 
 
+class LayoutHour(NamedTuple):
+    """An hour of one of a source's layouts that is to be rolled up, and whether its minutes and quarters are still kept."""
+
+    source_id: int
+    layout_id: int
+    hour: datetime
+    metrics: int
+    keeps_minutes: bool
+    keeps_quarters: bool
+
+
 class SetAsideHour(NamedTuple):
     """An hour that could not be rolled up, with the last error. `external_id` is None for the plant itself."""
 

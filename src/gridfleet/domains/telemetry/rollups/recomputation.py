@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from time import monotonic
 from typing import Final
 from uuid import UUID
@@ -156,9 +156,11 @@ async def correct_watermark(database: Database) -> None:
 
 async def _recompute(db: Connection, stale: list[Stale]) -> None:
     found = await store.layouts_to_recompute(db, stale)
-    await _ensure_partitions(db, *await store.days_to_keep(db, stale))
-    for metrics, group in groupby(found, key=itemgetter(3)):
-        members = [(source, layout, hour) for source, layout, hour, _ in group]
+    # A plant may send values of a year. Partitions of their minutes would stay empty, and all readers wait for each drop.
+    of_minutes = {one.hour.date() for one in found if one.keeps_minutes}
+    await _ensure_partitions(db, of_minutes, {one.hour.date() for one in found if one.keeps_quarters})
+    for metrics, group in groupby(found, key=attrgetter("metrics")):
+        members = [(one.source_id, one.layout_id, one.hour) for one in group]
         await store.recompute_hours(db, members, metrics)
         days = sorted({(source, layout, hour - (hour - _EPOCH) % _DAY) for source, layout, hour in members})
         await store.recompute_days(db, days, metrics)

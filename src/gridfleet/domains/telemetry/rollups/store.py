@@ -9,7 +9,7 @@ from uuid import UUID
 from psycopg.errors import LockNotAvailable
 from psycopg.rows import class_row
 
-from gridfleet.domains.telemetry.rollups.models import Level, SetAsideHour, Stale
+from gridfleet.domains.telemetry.rollups.models import LayoutHour, Level, SetAsideHour, Stale
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_value
 
@@ -144,36 +144,22 @@ async def set_aside_hours(db: Connection, limit: int) -> list[SetAsideHour]:
     return await cursor.fetchall()
 
 
-async def layouts_to_recompute(db: Connection, stale: Sequence[Stale]) -> list[tuple[int, int, datetime, int]]:
-    """Return (source, layout, hour, number of metrics) of everything that may have changed and still has its frames.
+async def layouts_to_recompute(db: Connection, stale: Sequence[Stale]) -> list[LayoutHour]:
+    """Return all layouts of these hours that may have changed and still have their frames, ordered by number of metrics.
 
     The sources stay until the transaction ends, so that no roll-up is written while its source is being deleted.
     """
-    cursor = await db.execute(
-        "SELECT t.source_id, t.layout_id, w.hour, cardinality(l.metrics)"
+    cursor = db.cursor(row_factory=class_row(LayoutHour))
+    await cursor.execute(
+        "SELECT t.source_id, t.layout_id, w.hour, cardinality(l.metrics) AS metrics,"
+        " w.hour + interval '1 hour' > s.minutes_from AS keeps_minutes,"
+        " w.hour + interval '1 hour' > s.quarters_from AS keeps_quarters"
         " FROM unnest(%s::int[], %s::timestamptz[]) AS w (id, hour)"
         " JOIN telemetry_source s ON s.id = w.id AND w.hour >= s.raw_from JOIN telemetry_latest t ON t.source_id = s.id"
         " JOIN telemetry_layout l ON l.id = t.layout_id ORDER BY 4, 1, 3, 2 FOR KEY SHARE OF s",
         ([one.source_id for one in stale], [one.hour for one in stale]),
     )
     return await cursor.fetchall()
-
-
-async def days_to_keep(db: Connection, stale: Sequence[Stale]) -> tuple[list[date], list[date]]:
-    """Return the days of hours that still have their frames: those of which minutes are kept, and those of which quarters are.
-
-    A plant may send values of a year. Partitions of their minutes would stay empty, and while one is dropped all readers wait.
-    """
-    cursor = await db.execute(
-        "SELECT coalesce(array_agg(DISTINCT w.hour::date) FILTER (WHERE w.hour + interval '1 hour' > s.minutes_from), '{}'),"
-        " coalesce(array_agg(DISTINCT w.hour::date) FILTER (WHERE w.hour + interval '1 hour' > s.quarters_from), '{}')"
-        " FROM unnest(%s::int[], %s::timestamptz[]) AS w (id, hour)"
-        " JOIN telemetry_source s ON s.id = w.id AND w.hour >= s.raw_from",
-        ([one.source_id for one in stale], [one.hour for one in stale]),
-    )
-    row = await cursor.fetchone()
-    assert row is not None
-    return row[0], row[1]
 
 
 async def recompute_hours(db: Connection, due: Sequence[tuple[int, int, datetime]], metrics: int) -> None:
