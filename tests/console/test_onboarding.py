@@ -38,7 +38,7 @@ def watched(browser: Browser, stack: RunningStack, fleet: Fleet) -> Iterator[Wat
 
 @contextmanager
 def sending(package: Package, folder: Path) -> Iterator[None]:
-    """Send values of INV1 and BAT1 every half second and apply commands, until the end of the block."""
+    """Send values of INV1, BAT1 and BAT2 every half second and apply commands, until the end of the block."""
     stop = Event()
 
     async def obey(command: Command) -> None:
@@ -48,7 +48,8 @@ def sending(package: Package, folder: Path) -> Iterator[None]:
         # Playwright's calls block this module's thread, so the client has a thread and an event loop of its own.
         async with PlantClient(package, queue_path=folder / "queue", on_command=obey) as client:
             while not stop.is_set():
-                devices = [DeviceEntry("INV1", {"active_power": 4.2}), DeviceEntry("BAT1", {"soc": 81})]
+                batteries = DeviceEntry("BAT1", {"soc": 81}), DeviceEntry("BAT2", {"soc": 44, "colour": 7})
+                devices = [DeviceEntry("INV1", {"active_power": 4.2}), *batteries]
                 await client.send(Snapshot(time=datetime.now(UTC), devices=devices))
                 await asyncio.sleep(0.5)
 
@@ -103,12 +104,25 @@ def test_a_plant_is_onboarded_commanded_and_revoked(watched: Watched, tmp_path: 
     expect(page.get_by_text("The first value has arrived.")).to_be_visible()
 
     with sending(Package.load(file), tmp_path):
-        expect(page.get_by_text("devices that are not registered: BAT1")).to_be_visible()
+        expect(page.get_by_text("devices that are not registered: BAT1, BAT2")).to_be_visible()
         watched.check_accessibility()
         page.get_by_role("link", name="Register them").click()
-        register_device(page, "Register BAT1", external_id=None, template="Gridfleet battery")
+        expect(page.get_by_text("Fields in its messages: soc, colour")).to_be_visible()
+        watched.check_accessibility()
+        # A template reads all of its fields: no dialog asks for it.
+        page.get_by_role("button", name="Register BAT1 as Gridfleet battery").click()
+        expect(page.get_by_role("button", name="Register BAT2 as")).to_have_count(0)
+        page.get_by_role("button", name="Register BAT2").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_label("Template").locator("option:checked")).to_have_text("Gridfleet battery")
+        expect(dialog.get_by_text("are not stored: colour")).to_be_visible()
+        watched.check_accessibility()
+        dialog.get_by_role("button", name="Register a device").click()
+        expect(dialog).to_be_hidden()
+        expect(page.get_by_text("Fields in its messages")).to_have_count(0)
 
         battery = page.get_by_role("row").filter(has_text="BAT1")
+        expect(battery).to_contain_text("Gridfleet battery")
         battery.get_by_role("button", name="Send a command").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Action").select_option("Stop")

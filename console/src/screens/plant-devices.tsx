@@ -18,6 +18,7 @@ import { ListTable } from "../ui/table";
 import { CommandDialog } from "./command-dialog";
 import { Commands } from "./plant-commands";
 import { RegisterDialog } from "./register-dialog";
+import { UnknownDevice } from "./unknown-device";
 
 const route = getRouteApi("/inside/o/$slug");
 const DeviceDialog = lazy(async () => ({ default: (await import("./device-dialog")).DeviceDialog }));
@@ -42,8 +43,7 @@ export function PlantDevices({ plantId }: { plantId: string }) {
   const devices = useQuery({ ...subDevicesQuery(organization.id, plantId, { q, page }), refetchInterval: 10_000 });
   const unregistered = useQuery({ ...unregisteredQuery(organization.id, plantId), refetchInterval: 10_000 });
   const templates = useQuery(templatesQuery);
-  // An external id: that of the device that is registered; "" for one that has sent nothing yet.
-  const [registering, setRegistering] = useState<string | null>(null);
+  const [registering, setRegistering] = useState<{ externalId: string; fields: string[] } | null>(null);
   const [commanding, setCommanding] = useState<SubDevice | null>(null);
   const [changing, setChanging] = useState<SubDevice | null>(null);
   const [deleting, setDeleting] = useState<SubDevice | null>(null);
@@ -53,20 +53,21 @@ export function PlantDevices({ plantId }: { plantId: string }) {
     <>
       <Failure error={devices.error ?? unregistered.error ?? templates.error} />
       {unregistered.data?.map((device) => (
-        <div className="hint toolbar" key={device.externalId}>
-          <span className="grow">{texts.devices.unknown(device.externalId, device.count)}</span>
-          {isOperator && (
-            <button type="button" onClick={() => setRegistering(device.externalId)}>
-              {texts.devices.registerNamed(device.externalId)}
-            </button>
-          )}
-        </div>
+        <UnknownDevice
+          key={device.externalId}
+          organizationId={organization.id}
+          plantId={plantId}
+          device={device}
+          templates={templates.data ?? []}
+          mayRegister={isOperator}
+          onChoose={() => setRegistering(device)}
+        />
       ))}
       <Section
         title={texts.devices.title}
         tools={
           isOperator && (
-            <button type="button" onClick={() => setRegistering("")}>
+            <button type="button" onClick={() => setRegistering({ externalId: "", fields: [] })}>
               {texts.devices.register}
             </button>
           )
@@ -137,7 +138,7 @@ export function PlantDevices({ plantId }: { plantId: string }) {
         <RegisterDialog
           organizationId={organization.id}
           plantId={plantId}
-          externalId={registering}
+          {...registering}
           onClose={() => setRegistering(null)}
         />
       )}

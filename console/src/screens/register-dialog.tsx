@@ -1,8 +1,9 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { apiOf, dataOf } from "../api/client";
 import { DEVICE_TYPES, type DeviceType, templatesQuery } from "../devices";
 import { useTexts } from "../i18n";
+import { useRegistration } from "../registration";
+import { templateFor, unreadBy } from "../template-choice";
 import { Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
 import { Field, SelectField } from "../ui/fields";
@@ -13,43 +14,33 @@ interface Props {
   plantId: string;
   /** The name in the plant's messages; "" if the user enters it. */
   externalId: string;
+  /** Names of the fields in the plant's messages; empty if they are not known. */
+  fields: string[];
   onClose: () => void;
 }
 
 /** Register a sub-device. Its template says how its values are read. */
-export function RegisterDialog({ organizationId, plantId, externalId, onClose }: Props) {
+export function RegisterDialog({ organizationId, plantId, externalId, fields, onClose }: Props) {
   const texts = useTexts();
-  const queryClient = useQueryClient();
   const templates = useQuery(templatesQuery);
-  const [templateId, setTemplateId] = useState("");
+  // Until the user chooses, it is the template that reads the device's fields.
+  const [chosenId, setChosenId] = useState<string | null>(null);
+  const templateId = chosenId ?? templateFor(fields, templates.data ?? [])?.template.id ?? "";
   const template = templates.data?.find(({ id }) => id === templateId);
-  const register = useMutation({
-    mutationFn: (form: FormData) =>
-      dataOf(
-        apiOf(organizationId).POST("/api/v1/plants/{plantId}/sub-devices", {
-          params: { path: { plantId } },
-          body: {
-            externalId: String(form.get("externalId")),
-            name: String(form.get("name")),
-            // A device with a template is of the template's type.
-            type: template?.type ?? (String(form.get("type")) as DeviceType),
-            metadata: {},
-            ...(template && { templateId: template.id }),
-          },
-        }),
-      ),
-    onSuccess: async () => {
-      await Promise.all(
-        ["sub-devices", "unregistered"].map((kind) =>
-          queryClient.invalidateQueries({ queryKey: [organizationId, kind, plantId] }),
-        ),
-      );
-      onClose();
-    },
-  });
+  const unread = template ? unreadBy(template, fields) : [];
+  const register = useRegistration(organizationId, plantId);
+  const submit = (form: FormData) =>
+    register.mutate(
+      {
+        externalId: String(form.get("externalId")),
+        name: String(form.get("name")),
+        ...(template ? { template } : { type: String(form.get("type")) as DeviceType }),
+      },
+      { onSuccess: onClose },
+    );
   return (
     <Dialog title={texts.devices.register} onClose={onClose}>
-      <Form onSubmit={(values) => register.mutate(values)}>
+      <Form onSubmit={submit}>
         <Field
           label={texts.messages.device}
           name="externalId"
@@ -60,7 +51,7 @@ export function RegisterDialog({ organizationId, plantId, externalId, onClose }:
         <Field label={texts.devices.name} name="name" defaultValue={externalId} required />
         <label>
           {texts.devices.template}
-          <select value={templateId} onChange={(event) => setTemplateId(event.target.value)}>
+          <select value={templateId} onChange={(event) => setChosenId(event.target.value)}>
             <option value="">{texts.devices.noTemplate}</option>
             {templates.data?.map(({ id, name }) => (
               <option key={id} value={id}>
@@ -75,6 +66,7 @@ export function RegisterDialog({ organizationId, plantId, externalId, onClose }:
         <p className="fine">
           {template ? texts.devices.signals(template.signals.length) : texts.devices.withoutTemplate}
         </p>
+        {unread.length > 0 && <p className="fine">{texts.devices.unread(unread.join(", "))}</p>}
         <Failure error={templates.error ?? register.error} />
         <Buttons action={texts.devices.register} disabled={register.isPending} onCancel={onClose} />
       </Form>

@@ -124,7 +124,7 @@ async def test_a_device_registered_meanwhile_counts_from_then_on(plant: Plant, c
         await send(connection, plant, {"time": now(), "devices": [{"id": "NEW", "fields": {"a": number}}]})
     wait_for(lambda: [one["count"] for one in plant.unregistered()] == [3])
     [device] = plant.unregistered()
-    assert device["externalId"] == "NEW"
+    assert (device["externalId"], device["fields"]) == ("NEW", ["a"])
     assert device["firstSeenAt"] <= device["lastSeenAt"] <= now()
     assert not [metric for metric in plant.latest() if "NEW" in metric]
 

@@ -307,6 +307,23 @@ async def test_devices_that_no_snapshot_names_any_more_make_room(bench: Bench) -
     assert await plant.rows("SELECT external_id FROM unregistered_device WHERE plant_id = %s") == [("here",)]
 
 
+async def test_the_fields_of_an_unregistered_device_are_those_that_a_template_can_declare(bench: Bench) -> None:
+    plant = await bench.plant()
+
+    async def fields_after(*entries: dict[str, Any]) -> Any:
+        devices = [{"id": "NEW", "fields": fields} for fields in entries]
+        await bench.take(plant.message({"time": moment(0).isoformat(), "devices": devices}))
+        [(found,)] = await plant.rows("SELECT fields FROM unregistered_device WHERE plant_id = %s")
+        return found
+
+    unusable = ("", "1st", "a b", "soc\n", "nul\0", "ß", "x" * 65)
+    assert await fields_after(dict.fromkeys((*unusable, "soc", "pack.1-power_W"), 1)) == ["soc", "pack.1-power_W"]
+    # A status of the device alone says nothing new about its fields.
+    assert await fields_after({}) == ["soc", "pack.1-power_W"]
+    assert await fields_after({"old": 1}, {"power": None, "soc": 2}, {}) == ["power", "soc"]
+    assert await fields_after({f"f{number}": number for number in range(2_100)}) == [f"f{number}" for number in range(50)]
+
+
 async def test_a_refused_snapshot_leaves_nothing_of_itself(bench: Bench) -> None:
     plant = await bench.plant(["D"])
     bad = {"id": "D", "time": 0, "fields": {"a": 1}}

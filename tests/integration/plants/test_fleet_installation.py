@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gridfleet.domains.plants.refused_messages.listing.queries import list_refused_messages, list_unregistered_devices
-from gridfleet.domains.plants.refused_messages.models import RefusedFilter
+from gridfleet.domains.plants.refused_messages.models import RefusedFilter, UnregisteredSeen
 from gridfleet.domains.plants.refused_messages.records import record_unregistered_devices
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.pagination import CursorPaging
@@ -189,7 +189,7 @@ async def test_a_device_that_is_registered_is_listed_no_longer(site: Site) -> No
     assert await fleet.sql("SELECT FROM unregistered_device WHERE external_id = %s", device.name) == []
     # A batch that was read before the registration writes it again.
     async with fleet.service.state.database.transaction() as db:
-        await record_unregistered_devices(db, [(device.plant, device.name, NOW, 1)])
+        await record_unregistered_devices(db, [UnregisteredSeen(device.plant, device.name, NOW, 1, [])])
     assert (await site.pages(BOTH[1], [("limit", "100")], fleet.viewer))[1] == totals
 
 
@@ -205,9 +205,9 @@ async def test_a_plant_that_moves_takes_neither_along(site: Site) -> None:
     assert (await fleet.call("GET", f"/plants/{plant}/refused-messages", headers=fleet.stranger))[1]["data"] == []
     assert (await fleet.call("GET", f"/plants/{plant}/unregistered-devices", headers=fleet.stranger))[1] == []
     async with fleet.service.state.database.transaction() as db:
-        await record_unregistered_devices(db, [(plant, site.devices[0].name, NOW, 1)])
+        await record_unregistered_devices(db, [UnregisteredSeen(plant, site.devices[0].name, NOW, 1, ["soc"])])
     [seen] = (await site.pages(BOTH[1], [("plantId", str(plant))], fleet.stranger))[0]
-    assert (seen["externalId"], seen["count"]) == (site.devices[0].name, 4)
+    assert (seen["externalId"], seen["count"], seen["fields"]) == (site.devices[0].name, 4, ["soc"])
 
 
 @pytest.mark.parametrize(

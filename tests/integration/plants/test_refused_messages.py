@@ -3,6 +3,7 @@
 from datetime import timedelta
 from uuid import UUID
 
+from gridfleet.domains.plants.refused_messages.models import UnregisteredSeen
 from gridfleet.domains.plants.refused_messages.records import (
     record_unregistered_devices,
     trim_refused_messages,
@@ -63,8 +64,10 @@ async def test_a_plant_that_invents_devices_fills_no_table(database: Database) -
     inventive, usual = [await add_plant(database, organization.id) for _ in range(2)]
     now = utc_now()
     async with database.transaction() as db:
-        seen = [(inventive, f"D{number:04}", now - timedelta(seconds=number // 2), 1) for number in range(1_300)]
-        await record_unregistered_devices(db, [*seen, (usual, "D", now - timedelta(days=29), 1)])
+        seen = [
+            UnregisteredSeen(inventive, f"D{number:04}", now - timedelta(seconds=number // 2), 1, []) for number in range(1_300)
+        ]
+        await record_unregistered_devices(db, [*seen, UnregisteredSeen(usual, "D", now - timedelta(days=29), 1, [])])
     assert await trim_unregistered_devices(database) == 300
     assert await trim_unregistered_devices(database) == 0
     async with database.transaction() as db:
@@ -77,11 +80,13 @@ async def test_trimming_waits_for_no_device_that_a_batch_records_again(database:
     organization = await add_organization(database)
     plant, now = await add_plant(database, organization.id), utc_now()
     async with database.transaction() as db:
-        await record_unregistered_devices(db, [(plant, name, now - timedelta(days=31), 1) for name in ("A", "B")])
+        await record_unregistered_devices(
+            db, [UnregisteredSeen(plant, name, now - timedelta(days=31), 1, []) for name in ("A", "B")]
+        )
     async with database.transaction() as batch:
-        await record_unregistered_devices(batch, [(plant, "B", now, 1)])
+        await record_unregistered_devices(batch, [UnregisteredSeen(plant, "B", now, 1, [])])
         assert await trim_unregistered_devices(database) == 1
-        await record_unregistered_devices(batch, [(plant, "A", now, 1)])
+        await record_unregistered_devices(batch, [UnregisteredSeen(plant, "A", now, 1, [])])
     assert await trim_unregistered_devices(database) == 0
 
 

@@ -50,6 +50,9 @@ export const plants: typeof english = {
     types: { BATTERY: "Batterie", INVERTER: "Wechselrichter", METER: "Zähler", CABINET: "Schaltschrank" },
     register: "Gerät registrieren",
     registerNamed: (externalId) => `${externalId} registrieren`,
+    registerAs: (externalId, template) => `${externalId} als ${template} registrieren`,
+    fields: (names) => `Felder in seinen Nachrichten: ${names}`,
+    unread: (names) => `Die Vorlage liest diese Felder nicht, ihre Werte werden also nicht gespeichert: ${names}`,
     unknown: (externalId, count) =>
       `Die Anlage sendet Werte von ${externalId}, das nicht registriert ist (${count} Nachrichten).`,
     command: "Befehl senden",

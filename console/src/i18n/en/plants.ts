@@ -48,6 +48,9 @@ export const plants = {
     types: { BATTERY: "Battery", INVERTER: "Inverter", METER: "Meter", CABINET: "Cabinet" },
     register: "Register a device",
     registerNamed: (externalId: string) => `Register ${externalId}`,
+    registerAs: (externalId: string, template: string) => `Register ${externalId} as ${template}`,
+    fields: (names: string) => `Fields in its messages: ${names}`,
+    unread: (names: string) => `The template does not read these fields, so their values are not stored: ${names}`,
     unknown: (externalId: string, count: number) =>
       `The plant sends values of ${externalId}, which is not registered (${count} messages).`,
     command: "Send a command",

@@ -12,7 +12,7 @@ from gridfleet.domains.alerts.models import Severity
 from gridfleet.domains.partner_events.models import NewEvent
 from gridfleet.domains.plants.commands.models import Acknowledgement
 from gridfleet.domains.plants.presence.records import DeviceSeen, PlantSeen
-from gridfleet.domains.plants.refused_messages.models import RefusedMessage
+from gridfleet.domains.plants.refused_messages.models import RefusedMessage, UnregisteredSeen
 from gridfleet.domains.plants.refused_messages.records import MAX_PER_PLANT
 from gridfleet.domains.telemetry.frames.models import FrameBatch
 from gridfleet.kernel.db import storable
@@ -91,8 +91,8 @@ class Batch:
     """Their sum, which is read before each message."""
     refused: list[tuple[UUID, RefusedMessage]] = field(default_factory=list)
     """The first refusals of each plant, as many as are stored."""
-    unregistered: dict[UUID, dict[str, int]] = field(default_factory=dict)
-    """How often each unregistered device of a plant occurred: the first ones, as many as are stored."""
+    unregistered: dict[UUID, dict[str, UnregisteredSeen]] = field(default_factory=dict)
+    """The unregistered devices of each plant, by external id: the first ones, as many as are stored."""
     plants_seen: dict[UUID, PlantSeen] = field(default_factory=dict)
     devices_seen: dict[UUID, DeviceSeen] = field(default_factory=dict)
     plants_held: set[UUID] = field(default_factory=set)

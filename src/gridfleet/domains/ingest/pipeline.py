@@ -106,9 +106,7 @@ class Pipeline:
         if batch.refused:
             await record_refused_messages(db, batch.refused)
         if batch.unregistered:
-            now = utc_now()
-            seen_devices = [(plant_id, one, now, n) for plant_id, own in batch.unregistered.items() for one, n in own.items()]
-            await record_unregistered_devices(db, seen_devices)
+            await record_unregistered_devices(db, [one for own in batch.unregistered.values() for one in own.values()])
         if batch.acknowledgements or batch.connected:
             await apply_acknowledgements(db, batch.acknowledgements, batch.connected, utc_now(), follow_commands)
         # Last, because other processes may wait for the locked rules until this transaction ends.

@@ -1,10 +1,13 @@
 """Snapshots in the messages of plants: check all of one, then add its frames, statuses and telemetry events to the batch."""
 
+import re
 from datetime import datetime
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
 
+from gridfleet.domains.device_templates.models import FIELD
 from gridfleet.domains.ingest.cached_plants import MAX_PLANT_NAMES, CachedDevice, CachedPlant
 from gridfleet.domains.ingest.complaints import listed
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
@@ -13,13 +16,16 @@ from gridfleet.domains.ingest.readers import MAX_NAMES
 from gridfleet.domains.partner_events.telemetry import MAX_AGE as EVENT_MAX_AGE
 from gridfleet.domains.partner_events.telemetry import telemetry_events
 from gridfleet.domains.plants.presence.records import DeviceSeen
-from gridfleet.domains.plants.refused_messages.records import MAX_UNREGISTERED
+from gridfleet.domains.plants.refused_messages.models import UnregisteredSeen
+from gridfleet.domains.plants.refused_messages.records import MAX_UNREGISTERED, MAX_UNREGISTERED_FIELDS
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.protocol import envelope as wire
 from gridfleet.protocol.envelope import RefusalReason
 
 __all__ = ["CheckedSnapshot", "DeviceFields", "add_snapshot", "read_snapshot"]
+
+_FIELD = re.compile(FIELD)
 
 EventValues = dict[tuple[str | None, int], dict[str, float]]
 """Values by metric, for each external id, None for the plant itself, and time in microseconds."""
@@ -33,7 +39,7 @@ class CheckedSnapshot(NamedTuple):
     """A snapshot that is not refused.
 
     `time_us` is its time of measurement in microseconds. `lacking` has the entries whose fields need positions. `statuses` has
-    the time of each entry.
+    the time of each entry. `unregistered` has the external id and the names of fields of each device that is not registered.
     """
 
     path: str
@@ -41,7 +47,7 @@ class CheckedSnapshot(NamedTuple):
     entries: list[_Entry]
     lacking: list[DeviceFields]
     statuses: list[tuple[CachedDevice, SubDeviceStatus, int]]
-    unregistered: list[str]
+    unregistered: list[tuple[str, list[str]]]
 
 
 def read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: str, now: datetime) -> CheckedSnapshot:
@@ -65,7 +71,7 @@ def read_snapshot(plant: CachedPlant, raw: msgspec.Raw, path: str, message_id: s
         device = plant.devices.get(entry.id)
         if device is None:
             check_external_id(entry.id, f"{path}.devices.{index}.id", message_id)
-            read.unregistered.append(entry.id)
+            read.unregistered.append((entry.id, _names(entry.fields)))
             continue
         check_fields(entry.fields, fields_path := f"{path}.devices.{index}.fields", message_id)
         time_us = snapshot_us
@@ -94,10 +100,17 @@ def add_snapshot(
         _record_device(batch, plant, device, device.status_after(status, time_us, batch.now_ms))
     if snapshot.unregistered:
         batch.plants_held.add(plant.id)
-    for external_id in snapshot.unregistered:
-        own = batch.unregistered.setdefault(plant.id, {})
-        if external_id in own or len(own) < MAX_UNREGISTERED:
-            own[external_id] = own.get(external_id, 0) + 1
+    own = batch.unregistered.setdefault(plant.id, {}) if snapshot.unregistered else {}
+    for external_id, names in snapshot.unregistered:
+        if found := own.get(external_id):
+            own[external_id] = found._replace(times=found.times + 1, fields=names or found.fields)
+        elif len(own) < MAX_UNREGISTERED:
+            own[external_id] = UnregisteredSeen(plant.id, external_id, batch.now, 1, names)
+
+
+def _names(fields: dict[str, wire.FieldValue]) -> list[str]:
+    """Return the first names of fields of an unregistered device that a template could declare."""
+    return list(islice(filter(_FIELD.fullmatch, fields), MAX_UNREGISTERED_FIELDS))
 
 
 def _add_frames(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: CheckedSnapshot, message_id: str) -> None:

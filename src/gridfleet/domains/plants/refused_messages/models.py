@@ -1,13 +1,21 @@
 """Refused messages and unregistered devices."""
 
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 
 from gridfleet.protocol.envelope import RefusalReason
 
-__all__ = ["PlantRefusedMessage", "PlantUnregisteredDevice", "RefusedFilter", "RefusedMessage", "UnregisteredDevice"]
+__all__ = [
+    "PlantRefusedMessage",
+    "PlantUnregisteredDevice",
+    "RefusedFilter",
+    "RefusedMessage",
+    "UnregisteredDevice",
+    "UnregisteredSeen",
+]
 
 
 class RefusedMessage(msgspec.Struct, frozen=True, rename="camel"):
@@ -22,13 +30,27 @@ class RefusedMessage(msgspec.Struct, frozen=True, rename="camel"):
     bytes: int
 
 
+class UnregisteredSeen(NamedTuple):
+    """An unregistered device in messages of its plant: how often it occurred, and the names of fields in its newest entry."""
+
+    plant_id: UUID
+    external_id: str
+    seen_at: datetime
+    times: int
+    fields: list[str]
+
+
 class UnregisteredDevice(msgspec.Struct, frozen=True, rename="camel"):
-    """A device in a plant's snapshots that no sub-device of the plant matches."""
+    """A device in a plant's snapshots that no sub-device of the plant matches.
+
+    `fields` has the names of the first 50 fields of its newest entry with fields that a template can declare.
+    """
 
     external_id: str
     first_seen_at: datetime
     last_seen_at: datetime
     count: int
+    fields: list[str]
 
 
 class PlantRefusedMessage(RefusedMessage, frozen=True, rename="camel"):

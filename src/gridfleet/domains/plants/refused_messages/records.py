@@ -1,13 +1,13 @@
 """Store, list and trim refused messages and unregistered devices."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.plants.refused_messages import store
-from gridfleet.domains.plants.refused_messages.models import RefusedMessage, UnregisteredDevice
+from gridfleet.domains.plants.refused_messages.models import RefusedMessage, UnregisteredDevice, UnregisteredSeen
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection, Database
@@ -17,6 +17,7 @@ from gridfleet.kernel.pagination import Page, Paging
 __all__ = [
     "MAX_PER_PLANT",
     "MAX_UNREGISTERED",
+    "MAX_UNREGISTERED_FIELDS",
     "delete_unregistered_device",
     "list_refused_messages",
     "list_unregistered_devices",
@@ -30,6 +31,8 @@ MAX_AGE: Final = timedelta(days=7)
 MAX_PER_PLANT: Final = 1_000
 MAX_UNREGISTERED: Final = 2 * MAX_PER_PLANT
 MAX_UNREGISTERED_AGE: Final = timedelta(days=30)
+MAX_UNREGISTERED_FIELDS: Final = 50
+"""Maximum number of names of an unregistered device's fields: enough to recognise its template, and at most 3 kB."""
 
 
 async def record_refused_messages(db: Connection, messages: Sequence[tuple[UUID, RefusedMessage]]) -> None:
@@ -43,13 +46,10 @@ async def record_refused_messages(db: Connection, messages: Sequence[tuple[UUID,
         await store.insert_refused(db, messages, since, MAX_PER_PLANT)
 
 
-async def record_unregistered_devices(db: Connection, unregistered: Sequence[tuple[UUID, str, datetime, int]]) -> None:
+async def record_unregistered_devices(db: Connection, unregistered: Sequence[UnregisteredSeen]) -> None:
     """Store unregistered devices, at most 2,000 of one plant. A plant that names more sends invented ids.
 
     `trim_unregistered_devices` later deletes all but 1,000.
-
-    Args:
-        unregistered: (plant, external id, time seen, how often).
     """
     await store.record_unregistered_devices(db, unregistered, MAX_UNREGISTERED)
 

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from psycopg.rows import args_row, class_row, kwargs_row
+from psycopg.types.json import Jsonb
 
-from gridfleet.domains.plants.refused_messages.models import RefusedMessage, UnregisteredDevice
+from gridfleet.domains.plants.refused_messages.models import RefusedMessage, UnregisteredDevice, UnregisteredSeen
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count
@@ -109,33 +110,37 @@ async def delete_surplus(db: Connection, limit: int, newest: Surplus) -> int:
     return cursor.rowcount
 
 
-async def record_unregistered_devices(
-    db: Connection, unregistered: Iterable[tuple[UUID, str, datetime, int]], most: int
-) -> None:
+async def record_unregistered_devices(db: Connection, unregistered: Iterable[UnregisteredSeen], most: int) -> None:
     """Insert or update unregistered devices.
 
-    Plants that no longer exist are left out, as are new devices of a plant that has `most` already.
-
-    Args:
-        unregistered: (plant, external id, time seen, how often).
+    Plants that no longer exist are left out, as are new devices of a plant that has `most` already. An entry without fields
+    keeps the stored ones.
     """
     rows = list(unregistered)
     await db.execute(
         "WITH seen AS (SELECT s.*, u.plant_id IS NULL AS new,"
         " row_number() OVER (PARTITION BY s.plant, u.plant_id IS NULL ORDER BY number) AS position"
-        " FROM unnest(%s::uuid[], %s::text[], %s::timestamptz[], %s::bigint[])"
-        " WITH ORDINALITY AS s (plant, external, at, times, number)"
+        " FROM unnest(%s::uuid[], %s::text[], %s::timestamptz[], %s::bigint[], %s::jsonb[])"
+        " WITH ORDINALITY AS s (plant, external, at, times, fields, number)"
         " LEFT JOIN unregistered_device u ON u.plant_id = s.plant AND u.external_id = s.external),"
         " room AS (SELECT p.id AS plant, %s - (SELECT count(*) FROM unregistered_device u WHERE u.plant_id = p.id) AS free"
         " FROM plant p WHERE p.id IN (SELECT plant FROM seen WHERE new))"
-        " INSERT INTO unregistered_device (plant_id, organization_id, external_id, first_seen_at, last_seen_at, count)"
-        " SELECT plant, p.organization_id, external, at, at, times FROM seen JOIN plant p ON p.id = plant"
+        " INSERT INTO unregistered_device (plant_id, organization_id, external_id, first_seen_at, last_seen_at, count, fields)"
+        " SELECT plant, p.organization_id, external, at, at, times, fields FROM seen JOIN plant p ON p.id = plant"
         " LEFT JOIN room USING (plant) WHERE NOT new OR position <= free"
         " ON CONFLICT (plant_id, external_id) DO UPDATE"
         " SET organization_id = excluded.organization_id,"
         " last_seen_at = greatest(unregistered_device.last_seen_at, excluded.last_seen_at),"
-        " count = unregistered_device.count + excluded.count",
-        ([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows], most),
+        " count = unregistered_device.count + excluded.count,"
+        " fields = CASE excluded.fields WHEN '[]' THEN unregistered_device.fields ELSE excluded.fields END",
+        (
+            [one.plant_id for one in rows],
+            [one.external_id for one in rows],
+            [one.seen_at for one in rows],
+            [one.times for one in rows],
+            [Jsonb(one.fields) for one in rows],
+            most,
+        ),
     )
 
 
@@ -184,7 +189,7 @@ async def list_unregistered_devices(db: Connection, org: OrgScope, plant_id: UUI
     """Return devices of the plant that are still not registered, the last seen first, at most 1,000."""
     cursor = db.cursor(row_factory=class_row(UnregisteredDevice))
     await cursor.execute(
-        f"SELECT external_id, first_seen_at, last_seen_at, count FROM unregistered_device u WHERE {_OURS}"
+        f"SELECT external_id, first_seen_at, last_seen_at, count, fields FROM unregistered_device u WHERE {_OURS}"
         " AND NOT EXISTS (SELECT FROM sub_device d WHERE d.plant_id = u.plant_id AND d.external_id = u.external_id)"
         " ORDER BY last_seen_at DESC, external_id LIMIT 1000",
         {"plant": plant_id, "org": org.organization_id},

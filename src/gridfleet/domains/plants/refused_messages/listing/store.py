@@ -112,7 +112,7 @@ async def page_devices(
     cursor = db.cursor(row_factory=class_row(PlantUnregisteredDevice))
     await cursor.execute(
         f"WITH wanted AS MATERIALIZED ({query} {_FIRST_SEEN})"
-        " SELECT r.plant_id, p.name AS plant_name, r.external_id, r.first_seen_at, r.last_seen_at, r.count"
+        " SELECT r.plant_id, p.name AS plant_name, r.external_id, r.first_seen_at, r.last_seen_at, r.count, r.fields"
         " FROM wanted r JOIN plant p ON p.id = r.plant_id AND p.organization_id = %(org)s"
         " ORDER BY r.first_seen_at DESC, r.plant_id DESC, r.external_id DESC",
         parameters,
