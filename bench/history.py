@@ -32,6 +32,12 @@ _LOG: Final = (
     " FROM frame_stage WHERE time < (SELECT telemetry_open_from())"
 )
 """What `write_frames` does for the log, as a statement that is timed alone."""
+_LOG_FROM: Final = (
+    "INSERT INTO telemetry_dirty (source_id, hour) SELECT DISTINCT source_id, date_bin('1 hour', time, 'epoch')"
+    " FROM telemetry_frame WHERE time >= %s AND time < telemetry_open_from()"
+)
+_CONNECTIONS: Final = 2
+"""As many as the machine of the published results has cores."""
 
 
 async def measure(plants: int, days: int, requests: int) -> dict[str, Measure]:
@@ -106,10 +112,7 @@ async def _fill(database: Database, layout: int, sources: Sequence[int], start: 
                 " ON CONFLICT DO NOTHING",
                 (layout, SIGNALS, list(ids), since, until, step),
             )
-        await db.execute(
-            "INSERT INTO telemetry_dirty (source_id, hour) SELECT DISTINCT source_id, date_bin('1 hour', time, 'epoch')"
-            " FROM telemetry_frame WHERE time < telemetry_open_from()"
-        )
+        await db.execute(_LOG_FROM, (start,))
         cursor = await db.execute("SELECT count(*) FROM telemetry_frame")
         row = await cursor.fetchone()
         frames = row[0] if row else 0
@@ -119,8 +122,11 @@ async def _fill(database: Database, layout: int, sources: Sequence[int], start: 
         await db.execute("RESET statement_timeout")
     seconds = await _roll_up(database)
     sizes = {level: await _size(database, level, frames) for level in ("minute", "quarter", "hour", "day")}
+    # Both replace rows: the roll-up above inserted them.
+    alone, parallel = [await _roll_up_again(database, today, connections) for connections in (1, _CONNECTIONS)]
     return {
         "roll_up_points_per_second": Measure(frames * SIGNALS / seconds, "points/s", None, "higher"),
+        f"roll_up_on_{_CONNECTIONS}_connections": Measure(alone / parallel, "× one connection", None, "higher"),
         **{f"{level}_bytes_per_raw_point": Measure(size, "bytes", None, "lower") for level, size in sizes.items()},
     }
 
@@ -136,11 +142,18 @@ async def _size(database: Database, level: str, frames: int) -> float:
     return float(row[0] if row else 0) / (frames * SIGNALS)
 
 
-async def _roll_up(database: Database) -> float:
+async def _roll_up(database: Database, connections: int = 1) -> float:
     began = time.perf_counter()
-    while await roll_up(database, seconds=600):
+    while await roll_up(database, seconds=600, connections=connections):
         pass
     return time.perf_counter() - began
+
+
+async def _roll_up_again(database: Database, today: datetime, connections: int) -> float:
+    """Return the seconds of a roll-up of yesterday."""
+    async with database.transaction() as db:
+        await db.execute(_LOG_FROM, (today - timedelta(days=1),))
+    return await _roll_up(database, connections)
 
 
 async def _times(

@@ -143,7 +143,7 @@ TOPICS = {
         "esm_",
     ),
     "Mail and notifications": ("smtp_", "mail_", "expo_", "sms_"),
-    "Ingest": ("ingest_",),
+    "Ingest and roll-ups": ("ingest_", "roll_up_"),
     "Retention": ("alert_days", "audit_", "command_", "csp_report_days", "telemetry_"),
 }
 """Where a setting belongs, by how its name begins; what fits nowhere comes last."""

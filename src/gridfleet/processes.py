@@ -144,7 +144,7 @@ async def _jobs(settings: Settings) -> None:
     from gridfleet.jobs.notifications import deliver_notifications
     from gridfleet.jobs.schedule import run_jobs
 
-    async with _database(settings, "gridfleet-jobs", 6) as database:
+    async with _database(settings, "gridfleet-jobs", 5 + settings.roll_up_connections) as database:
         await run_until_stopped(
             {
                 "jobs": partial(run_jobs, settings, database),

@@ -34,7 +34,7 @@ def add_telemetry_jobs(app: App, database: Database, settings: Settings) -> None
     @app.task(queueing_lock="roll_up", name="telemetry.roll_up")
     async def roll_up_dirty(timestamp: int) -> None:
         await correct_watermark(database)
-        await roll_up(database, seconds=_ROLL_UP_SECONDS)
+        await roll_up(database, seconds=_ROLL_UP_SECONDS, connections=settings.roll_up_connections)
         late: set[UUID] = set()
         await keep_energy(database, seconds=_ENERGY_SECONDS, late=late)
         # Otherwise the energy of the day would lack what a plant has sent late until the next refresh of all plants.

@@ -234,6 +234,9 @@ class Settings(BaseSettings):
     telemetry_quarter_days: int = Field(
         1096, ge=1, description="Days for which 15-minute roll-ups are kept; hourly and daily ones are kept without limit."
     )
+    roll_up_connections: int = Field(
+        1, ge=1, le=64, description="Number of database connections on which roll-ups are computed at the same time."
+    )
     ingest_batch_milliseconds: int = Field(
         50, ge=1, description="Minimum time between the starts of batches that are not full."
     )

@@ -114,7 +114,7 @@ async def test_any_order_repetition_and_concurrency_gives_what_the_frames_give(d
             if worker.random() < 0.3:
                 await close_hour(database, FAR_AHEAD)
             else:
-                await roll_up(database, seconds=0.05)
+                await roll_up(database, seconds=0.05, connections=worker.choice([1, 2, 5]))
             await asyncio.sleep(worker.random() / 50)
 
     async def read(reader: Random) -> None:

@@ -1,12 +1,13 @@
-"""The job that keeps roll-ups up to date. Several processes may call it; only one works at a time."""
+"""The job that keeps roll-ups up to date. Several processes may call it: each source is recomputed by one of them at a time."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 from time import monotonic
-from typing import Final
+from typing import Final, cast
 from uuid import UUID
 
 from gridfleet.domains.consumers import Consumer
@@ -28,16 +29,16 @@ _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
+async def roll_up(database: Database, *, seconds: float = 60.0, connections: int = 1) -> int:
     """Recompute dirty hours and close hours that are over, until nothing is left or `seconds` have passed.
 
     Organisations take turns: of each, the hours of one source, then those of the second, etc. A source with more hours than fit
     in a turn waits for its next turn until all others have had one.
 
-    A transaction that fails is tried again with half as many hours, and one that takes too long with the first hour alone. An
-    hour that fails by itself is set aside, and the rest of its source waits until all other sources were processed, so that a
-    source whose every hour fails cannot delay them. After an hour that took too long, the other sources of its organisation
-    wait too.
+    Args:
+        database: The database.
+        seconds: After this time, no further transaction begins.
+        connections: Number of transactions at the same time. Each has the sources of its own slots.
 
     Returns:
         The number of recomputed hours; 0 if another process is working.
@@ -47,8 +48,43 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
     """
     until = monotonic() + seconds
     done = 0
+    while True:
+        owners = await _dirty_sources(database)
+        parts = [
+            {source_id: owner for source_id, owner in owners.items() if store.slot(source_id) % connections == number}
+            for number in range(connections)
+        ]
+        found = await asyncio.gather(*(_roll_up(database, part, until) for part in parts), return_exceptions=True)
+        # The others have ended their work: each of their transactions is complete.
+        for error in found:
+            if isinstance(error, BaseException):
+                raise error
+        done += sum(cast("list[int]", found))
+        is_over = monotonic() >= until
+        # Even if more hours are dirty: otherwise one organisation's late values could keep all hours open. What became dirty in
+        # the meantime waits for the next call, unless an hour was closed.
+        if not await close_hour(database) or is_over:
+            return done
+
+
+async def _roll_up(database: Database, owners: Mapping[int, UUID | None], until: float) -> int:
+    """Recompute the dirty hours of these sources until none is left or the monotonic time `until` has passed.
+
+    A transaction that fails is tried again with half as many hours, and one that takes too long with the first hour alone. An
+    hour that fails by itself is set aside, and the rest of its source waits until all other sources were processed, so that a
+    source whose every hour fails cannot delay them. After an hour that took too long, the other sources of its organisation
+    wait too.
+
+    Args:
+        database: The database.
+        owners: The organisation of each source, in the order of their turns.
+        until: Monotonic time in seconds.
+
+    Returns:
+        The number of recomputed hours.
+    """
+    done = 0
     limit = _HOURS_A_TRANSACTION
-    owners = await _dirty_sources(database)
     turns = list(owners)
     again: list[int] = []
     slow: list[int] = []
@@ -62,12 +98,7 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
             if postponed:
                 limit, postponed = 1, False
             if not turns:
-                # What became dirty in the meantime waits for the next call, unless an hour is due.
-                if not await close_hour(database):
-                    return done
-                owners = await _dirty_sources(database)
-                turns = list(owners)
-                continue
+                return done
         some = turns[:limit]
         most = max(_HOURS_A_TURN, limit // len(some))
         stale: list[Stale] = []
@@ -75,10 +106,14 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
         try:
             with limit_statements(SECONDS_OF_SEVERAL if is_short else None):
                 async with database.transaction() as db:
-                    if not await store.lock(db):
+                    if not await store.lock(db, is_shared=True):
                         return done
                     stale = await store.take_dirty(db, some, most, limit)
                     await _recompute(db, stale)
+        except _LacksPartitions as lacking:
+            async with database.transaction() as db:
+                await _ensure_partitions(db, lacking.of_minutes, lacking.of_quarters)
+            continue
         except Exception as error:
             if not stale or not is_poison(error, is_retried=True):
                 raise
@@ -110,8 +145,6 @@ async def roll_up(database: Database, *, seconds: float = 60.0) -> int:
         turns = turns[len(some) :]
         again += [source_id for source_id in some if source_id in unfinished]
         limit = min(2 * limit, _HOURS_A_TRANSACTION)
-    # Even if more hours are dirty: otherwise one organisation's late values could keep all hours open.
-    await close_hour(database)
     return done
 
 
@@ -123,8 +156,8 @@ async def _dirty_sources(database: Database) -> dict[int, UUID | None]:
 async def _set_aside(database: Database, stale: Stale, error: Exception) -> None:
     note_set_aside(Consumer.ROLL_UPS, error, source_id=stale.source_id, hour=stale.hour.isoformat())
     async with database.transaction() as db:
-        # Under the lock, because an hour that another process has recomputed in the meantime is no longer in the log.
-        if await store.lock(db):
+        # Under the locks, because an hour that another process has recomputed in the meantime is no longer in the log.
+        if await store.lock(db, is_shared=True) and await store.hold_slot(db, stale.source_id):
             await store.set_aside(db, stale, reason_of(error))
 
 
@@ -154,11 +187,28 @@ async def correct_watermark(database: Database) -> None:
             await store.open_hours_ahead(db)
 
 
+class _LacksPartitions(Exception):
+    """Partitions of these days are missing."""
+
+    def __init__(self, of_minutes: set[date], of_quarters: set[date]) -> None:
+        super().__init__()
+        self.of_minutes = of_minutes
+        self.of_quarters = of_quarters
+
+
 async def _recompute(db: Connection, stale: list[Stale]) -> None:
+    """Write the roll-ups of these hours.
+
+    Raises:
+        _LacksPartitions: Partitions are missing. They are made in a transaction of their own: until it ends, those of other
+            sources wait that need new ones too.
+    """
     found = await store.layouts_to_recompute(db, stale)
     # A plant may send values of a year. Partitions of their minutes would stay empty, and all readers wait for each drop.
     of_minutes = {one.hour.date() for one in found if one.keeps_minutes}
-    await _ensure_partitions(db, of_minutes, {one.hour.date() for one in found if one.keeps_quarters})
+    of_quarters = {one.hour.date() for one in found if one.keeps_quarters}
+    if await _missing(db, Level.MINUTE, of_minutes) or await _missing(db, Level.QUARTER, of_quarters):
+        raise _LacksPartitions(of_minutes, of_quarters)
     for metrics, group in groupby(found, key=attrgetter("metrics")):
         members = [(one.source_id, one.layout_id, one.hour) for one in group]
         await store.recompute_hours(db, members, metrics)
@@ -177,8 +227,11 @@ async def ensure_partitions_ahead(database: Database, days: int) -> None:
 
 async def _ensure_partitions(db: Connection, of_minutes: Iterable[date], of_quarters: Iterable[date]) -> None:
     """Create the missing partitions of these days: those of minutes, and those of quarters."""
-    for day in sorted(set(of_minutes) - await store.partition_starts(db, Level.MINUTE)):
-        await store.create_partition(db, Level.MINUTE, day)
-    months = {day.replace(day=1) for day in of_quarters}
-    for month in sorted(months - await store.partition_starts(db, Level.QUARTER)):
-        await store.create_partition(db, Level.QUARTER, month)
+    for level, days in ((Level.MINUTE, of_minutes), (Level.QUARTER, of_quarters)):
+        for first in await _missing(db, level, days):
+            await store.create_partition(db, level, first)
+
+
+async def _missing(db: Connection, level: Level, days: Iterable[date]) -> list[date]:
+    """Return the first days of the level's missing partitions of these days."""
+    return await store.missing_partitions(db, level, {day.replace(day=1) if level is Level.QUARTER else day for day in days})

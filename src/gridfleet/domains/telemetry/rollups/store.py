@@ -1,6 +1,6 @@
 """SQL of roll-ups: recomputation, the watermark, and partitions."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import date, datetime, timedelta
 from functools import cache
 from typing import Final
@@ -16,6 +16,13 @@ from gridfleet.kernel.db.queries import fetch_value
 _COLUMNS: Final = ("counts", "sums", "lows", "highs", "firsts", "lasts")
 _WATERMARK_LOCK: Final = "hashtextextended('telemetry seal', 0)"
 _JOB_LOCK: Final = "hashtextextended('telemetry rollups', 0)"
+_SLOT_LOCK: Final = "hashtext('telemetry rollups')"
+_SLOT: Final = "((id::bigint * 2654435761 & 4294967295) >> 26)::int"
+"""The slot of the source `id`: one of 64 parts of all sources. Each is recomputed by one transaction at a time.
+
+The ids are multiplied by the golden ratio, because a plant's sources have consecutive ids: with two each, all devices would
+have even ids.
+"""
 _LOCK_TIMEOUT: Final = "2s"
 """Maximum time to wait for the lock. It is shorter than any limit of a statement's time."""
 
@@ -29,12 +36,22 @@ def scaled_sum(value: str) -> str:
     return f"sum(CASE WHEN abs({value}) < 1e-313::float8 THEN 0 ELSE {value} * 2.3283064365386963e-10::float8 END)"
 
 
-async def lock(db: Connection) -> bool:
-    """Take the lock for recomputing or dropping roll-ups until the transaction ends. Returns False if another holds it.
+def slot(source_id: int) -> int:
+    """Return the slot of a source, as `_SLOT` does. The transaction that recomputes a source holds the lock of its slot."""
+    return (source_id * 2_654_435_761 & 0xFFFF_FFFF) >> 26
+
+
+async def lock(db: Connection, *, is_shared: bool = False) -> bool:
+    """Take the lock for dropping roll-ups until the transaction ends. Returns False if another holds it.
 
     Deletions of sources take it for moments, again and again over minutes, so this function waits for up to two seconds.
+
+    Args:
+        db: The connection.
+        is_shared: Other transactions may hold it in the same way: those that recompute sources of other slots.
     """
-    cursor = await db.execute(f"SELECT pg_try_advisory_xact_lock({_JOB_LOCK})")
+    shared = "_shared" if is_shared else ""
+    cursor = await db.execute(f"SELECT pg_try_advisory_xact_lock{shared}({_JOB_LOCK})")
     row = await cursor.fetchone()
     if row is not None and row[0]:
         return True
@@ -44,7 +61,7 @@ async def lock(db: Connection) -> bool:
             before = await cursor.fetchone()
             assert before is not None
             await db.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_TIMEOUT,))
-            await db.execute(f"SELECT pg_advisory_xact_lock({_JOB_LOCK})")
+            await db.execute(f"SELECT pg_advisory_xact_lock{shared}({_JOB_LOCK})")
             await db.execute("SELECT set_config('lock_timeout', %s, true)", before)
     except LockNotAvailable:
         return False
@@ -105,10 +122,14 @@ async def dirty_sources(db: Connection) -> dict[int, UUID | None]:
 async def take_dirty(db: Connection, sources: Sequence[int], most: int, limit: int) -> list[Stale]:
     """Remove up to `limit` dirty hours from the log, at most `most` of each source, and return them by source and hour.
 
-    Hours that are set aside are left out until they are due again.
+    Hours that are set aside are left out until they are due again, as are sources that another transaction is recomputing:
+    the roll-ups of a day are computed from those of its hours, which would not be visible here.
     """
     cursor = await db.execute(
-        "WITH chosen AS (SELECT d.* FROM unnest(%s::int[]) WITH ORDINALITY AS s (id, turn) CROSS JOIN LATERAL"
+        f"WITH held AS MATERIALIZED (SELECT slot FROM (SELECT DISTINCT {_SLOT} AS slot FROM unnest(%s::int[]) AS s (id))"
+        f" AS slots WHERE pg_try_advisory_xact_lock({_SLOT_LOCK}, slot)),"
+        " chosen AS (SELECT d.* FROM unnest(%s::int[]) WITH ORDINALITY AS s (id, turn)"
+        f" JOIN held ON slot = {_SLOT} CROSS JOIN LATERAL"
         " (SELECT DISTINCT source_id, hour, s.turn FROM telemetry_dirty d WHERE source_id = s.id"
         " AND NOT EXISTS (SELECT FROM telemetry_set_aside a"
         " WHERE a.source_id = d.source_id AND a.hour = d.hour AND a.retry_at > now()) ORDER BY source_id, hour LIMIT %s) AS d"
@@ -116,9 +137,15 @@ async def take_dirty(db: Connection, sources: Sequence[int], most: int, limit: i
         " gone AS (DELETE FROM telemetry_dirty d USING chosen c WHERE d.source_id = c.source_id AND d.hour = c.hour),"
         " retried AS (DELETE FROM telemetry_set_aside a USING chosen c WHERE a.source_id = c.source_id AND a.hour = c.hour)"
         " SELECT source_id, hour FROM chosen ORDER BY turn, hour",
-        (list(sources), most, limit),
+        (list(sources), list(sources), most, limit),
     )
     return [Stale(*row) for row in await cursor.fetchall()]
+
+
+async def hold_slot(db: Connection, source_id: int) -> bool:
+    """Take the lock of a source's slot until the transaction ends. Returns False if another transaction holds it."""
+    query = f"SELECT pg_try_advisory_xact_lock({_SLOT_LOCK}, %s)"
+    return bool(await fetch_value(db, query, (slot(source_id),)))
 
 
 async def set_aside(db: Connection, stale: Stale, error: str) -> None:
@@ -276,14 +303,17 @@ def _recompute_days(count: int) -> str:
     )
 
 
-async def partition_starts(db: Connection, level: Level) -> set[date]:
-    """Return the first days of the level's partitions."""
+async def missing_partitions(db: Connection, level: Level, firsts: Collection[date]) -> list[date]:
+    """Return those of the first days of partitions of the level that have no partition, in order.
+
+    None is missing where an extension partitions the table.
+    """
     cursor = await db.execute(
-        "SELECT to_date(right(c.relname, 8), 'YYYYMMDD') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
-        " WHERE i.inhparent = %s::regclass AND c.relname ~ '_\\d{8}$'",
-        (level.table,),
+        "SELECT first FROM unnest(%s::date[]) AS s (first) WHERE to_regclass(%s || to_char(first, '_YYYYMMDD')) IS NULL"
+        " AND (SELECT relkind = 'p' FROM pg_class WHERE oid = %s::regclass) ORDER BY first",
+        (list(firsts), level.table, level.table),
     )
-    return {row[0] for row in await cursor.fetchall()}
+    return [row[0] for row in await cursor.fetchall()]
 
 
 async def create_partition(db: Connection, level: Level, start: date) -> None:
