@@ -14,7 +14,9 @@ export const allOrganizations = queryOptions({
       const { data, meta } = await dataOf(
         api.GET("/api/v1/organizations", { params: { query: { page, limit: MOST } }, signal }),
       );
-      found.push(...data.map(({ id, name, slug }) => ({ id, name, slug, role: "ORG_ADMIN" as const })));
+      found.push(
+        ...data.map(({ id, name, slug, timeZone }) => ({ id, name, slug, timeZone, role: "ORG_ADMIN" as const })),
+      );
       if (page >= meta.totalPages) return found;
     }
   },

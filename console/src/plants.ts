@@ -2,6 +2,7 @@ import { keepPreviousData, queryOptions, useQuery } from "@tanstack/react-query"
 import { apiOf, dataOf } from "./api/client";
 import type { components } from "./api/schema";
 import { fieldText } from "./form-data";
+import type { SessionOrganization } from "./session";
 
 export type Plant = components["schemas"]["PlantDetailed"];
 export type PlantChanges = components["schemas"]["PlantPatch"];
@@ -17,10 +18,10 @@ export function plantQuery(organizationId: string, id: string) {
   });
 }
 
-/** Return the time zone in which a plant's times are shown; UTC until the plant is loaded, and for lists of all plants. */
-export function useTimeZone(organizationId: string, plantId: string | undefined): string {
-  const plant = useQuery({ ...plantQuery(organizationId, plantId ?? ""), enabled: plantId !== undefined });
-  return plant.data?.effectiveTimeZone ?? "UTC";
+/** Return the time zone in which a plant's times are shown; that of the organisation for lists of all plants. */
+export function useTimeZone({ id, timeZone }: SessionOrganization, plantId: string | undefined): string {
+  const plant = useQuery({ ...plantQuery(id, plantId ?? ""), enabled: plantId !== undefined });
+  return plant.data?.effectiveTimeZone ?? timeZone;
 }
 
 /** The newest value of every metric of a plant. */

@@ -208,7 +208,7 @@ def test_a_site_shows_its_schedule_then_and_now_its_power_and_its_commands(
     refused = log.get_by_role("row").filter(has_text="Setpoint")
     expect(refused).to_contain_text("powerKw: 99")
     expect(refused).to_contain_text("Refused")
-    expect(refused).to_contain_text("It is beyond the limits of the site.")
+    expect(refused).to_contain_text("The command exceeds the limits of the site.")
     watched.check_accessibility()
     log.get_by_label("Command").select_option("Limits or fallback")
     expect(log).to_contain_text("No partner has sent such a command.")

@@ -193,7 +193,8 @@ async def test_the_current_organization_is_the_default_one_else_the_first_joined
         return shown["currentOrganization"], shown["organizations"]
 
     def shown(organization: Any, role: str) -> dict[str, str]:
-        return {"id": str(organization.id), "name": organization.name, "role": role, "slug": organization.slug}
+        names = {"name": organization.name, "slug": organization.slug}
+        return {"id": str(organization.id), **names, "role": role, "timeZone": "UTC"}
 
     both = [shown(first, "VIEWER"), shown(second, "OPERATOR")]
     assert await current() == (None, [])

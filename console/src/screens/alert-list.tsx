@@ -43,7 +43,7 @@ export function AlertList({ plantId, search, onSearch }: Props) {
       return queryClient.invalidateQueries({ queryKey: [organization.id] });
     },
   });
-  const timeZone = useTimeZone(organization.id, plantId);
+  const timeZone = useTimeZone(organization, plantId);
   const canChange = mayAct(user, organization, "OPERATOR");
   const shown = search.status ?? OPEN;
   // Other filters begin with their first page.

@@ -64,7 +64,7 @@ function Details({ alert }: { alert: Alert }) {
   const locale = useLocale();
   const { organization } = route.useRouteContext();
   const { slug } = organization;
-  const timeZone = useTimeZone(organization.id, alert.plantId);
+  const timeZone = useTimeZone(organization, alert.plantId);
   const at = (time: string) => <Moment time={time} timeZone={timeZone} />;
   const { condition, threshold, ruleId, ruleName, acknowledgedAt, acknowledgedByName, resolvedAt } = alert;
   return (
@@ -110,7 +110,7 @@ function Around({ alert }: { alert: Alert }) {
   const now = useNow(60);
   const { organization } = route.useRouteContext();
   const { plantId, metric, measuredAt, message, threshold, unit } = alert;
-  const timeZone = useTimeZone(organization.id, plantId);
+  const timeZone = useTimeZone(organization, plantId);
   const range = aroundOf(measuredAt, now);
   const columns = useQuery({
     ...columnsQuery(organization.id, plantId, [metric], range, { points: POINTS }),

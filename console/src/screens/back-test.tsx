@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { count, exact, number } from "../format/quantities";
 import { dateTime } from "../format/times";
@@ -11,6 +12,8 @@ import { Failure } from "../ui/failure";
 import { Moment } from "../ui/moment";
 import { Section } from "../ui/section";
 import { ListTable } from "../ui/table";
+
+const route = getRouteApi("/inside/o/$slug");
 
 /** A rule that was applied to the values of a range. */
 export interface TestedRule {
@@ -83,7 +86,8 @@ function PlantOption({ organizationId, plantId, alerts }: { organizationId: stri
 function PlantBackTest({ organizationId, plantId, tested: { rule, range, result } }: Props & { plantId: string }) {
   const texts = useTexts();
   const locale = useLocale();
-  const timeZone = useTimeZone(organizationId, plantId);
+  const { organization } = route.useRouteContext();
+  const timeZone = useTimeZone(organization, plantId);
   const alerts = useMemo(() => result.alerts.filter((alert) => alert.plantId === plantId), [result, plantId]);
   const latest = useQuery(latestQuery(organizationId, plantId));
   const raised = [...new Set(alerts.map(({ metric }) => metric))];

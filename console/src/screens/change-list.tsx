@@ -31,7 +31,7 @@ export function ChangeList({ plantId, search, onSearch, children }: Props) {
   names.set(user.id, user.name);
   // Of other SuperAdmins and former members, of keys and plants, the id is shown.
   if (search.actor !== undefined && !names.has(search.actor)) names.set(search.actor, search.actor);
-  const timeZone = useTimeZone(organization.id, plantId);
+  const timeZone = useTimeZone(organization, plantId);
   const events = useQuery(auditQuery(organization.id, search, plantId));
   return (
     <>

@@ -7,6 +7,7 @@ import { energy, percent, power, sign, unsignedPower } from "../format/quantitie
 import { date, dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import type { Sort } from "../searches/fleet";
+import type { SessionOrganization } from "../session";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { useFleetSelection } from "../ui/fleet-selection";
@@ -79,7 +80,7 @@ export function FleetTable() {
                       plant={plant}
                       index={index}
                       now={now}
-                      slug={organization.slug}
+                      organization={organization}
                       isSelected={selection.ids.has(plant.id)}
                       onSelect={selection.select}
                       measure={rows.measureElement}
@@ -146,16 +147,17 @@ interface RowProps {
   plant: FleetPlant;
   index: number;
   now: number;
-  slug: string;
+  organization: SessionOrganization;
   isSelected: boolean;
   onSelect: (id: string, isSelected: boolean) => void;
   /** Called with the element: a long name makes a row higher than others. */
   measure: (row: HTMLTableRowElement | null) => void;
 }
 
-function Row({ plant, index, now, slug, isSelected, onSelect, measure }: RowProps) {
+function Row({ plant, index, now, organization, isSelected, onSelect, measure }: RowProps) {
   const texts = useTexts();
   const locale = useLocale();
+  const { slug, timeZone } = organization;
   const { power: powers, energyToday } = plant;
   const stale = powers !== null && !powers.fresh ? "stale" : "";
   return (
@@ -175,7 +177,7 @@ function Row({ plant, index, now, slug, isSelected, onSelect, measure }: RowProp
         {plant.lifecycleStatus === "SUSPENDED" && <span className="fine">{texts.lifecycle.SUSPENDED}</span>}
       </td>
       <td>
-        <Age time={plant.lastSeenAt} now={now} timeZone="UTC" short />
+        <Age time={plant.lastSeenAt} now={now} timeZone={timeZone} short />
         <time className="fine" dateTime={plant.createdAt} title={dateTime(plant.createdAt, "UTC", locale)}>
           {date(plant.createdAt, locale)}
         </time>

@@ -80,7 +80,7 @@ export function GroupScreen() {
       >
         {(plant) => (
           <tr key={plant.id}>
-            <PlantCells slug={slug} plant={plant} now={now} />
+            <PlantCells slug={slug} plant={plant} now={now} timeZone={organization.timeZone} />
             <td className="number">
               {mayChange && (
                 <button type="button" onClick={() => remove.mutate(plant.id)} disabled={remove.isPending}>

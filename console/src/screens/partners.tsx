@@ -84,7 +84,7 @@ function Partners() {
               )}
             </td>
             <td>
-              <Age time={key.lastUsedAt} now={now} timeZone="UTC" />
+              <Age time={key.lastUsedAt} now={now} timeZone={organization.timeZone} />
             </td>
             <td>{key.expiresAt === null ? texts.partners.noEnd : dateTime(key.expiresAt, "UTC", locale)}</td>
             <td className="number">

@@ -196,7 +196,7 @@ function Invitations() {
             <td>{texts.role[invitation.role]}</td>
             <td>{texts.people.statuses[invitation.status]}</td>
             <td>
-              <Age time={invitation.createdAt} now={now} timeZone="UTC" />
+              <Age time={invitation.createdAt} now={now} timeZone={organization.timeZone} />
             </td>
             <td className="number">
               {mayBeRevoked(invitation, now) && (

@@ -29,7 +29,7 @@ export function PlantCommandsScreen() {
   const now = useNow(1);
   const { organization } = route.useRouteContext();
   const { plantId } = route.useParams();
-  const timeZone = useTimeZone(organization.id, plantId);
+  const timeZone = useTimeZone(organization, plantId);
   const list = useInfiniteQuery({
     ...allCommandsQuery(organization.id, plantId),
     refetchInterval: ({ state }) => intervalOf(state.data?.pages[0]?.data ?? []),

@@ -35,7 +35,7 @@ export function PlantDevices({ plantId }: { plantId: string }) {
   const texts = useTexts();
   const now = useNow(1);
   const { user, organization } = route.useRouteContext();
-  const timeZone = useTimeZone(organization.id, plantId);
+  const timeZone = useTimeZone(organization, plantId);
   const navigate = useNavigate();
   const queryClient = useQueryClient();
   // Both pages with devices have these in their URL.

@@ -25,7 +25,7 @@ export function PlantEnergyScreen() {
   const { plantId } = route.useParams();
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const plantZone = useTimeZone(organization.id, plantId);
+  const plantZone = useTimeZone(organization, plantId);
   const timeZone = search.timeZone ?? plantZone;
   const period = search.period ?? "day";
   const date = dateOf(search, timeZone);

@@ -42,7 +42,7 @@ export function PlantHistoryScreen() {
   const now = useNow(60);
   const { organization } = route.useRouteContext();
   const { plantId } = route.useParams();
-  const plantZone = useTimeZone(organization.id, plantId);
+  const plantZone = useTimeZone(organization, plantId);
   const search = route.useSearch();
   const timeZone = search.timeZone ?? plantZone;
   const navigate = route.useNavigate();

@@ -20,7 +20,7 @@ export function PlantLiveScreen() {
   const texts = useTexts();
   const { organization } = route.useRouteContext();
   const { plantId } = route.useParams();
-  const timeZone = useTimeZone(organization.id, plantId);
+  const timeZone = useTimeZone(organization, plantId);
   const latest = useQuery({ ...latestQuery(organization.id, plantId), refetchInterval: 15_000 });
   const row = useQuery(fleetPlantQuery(organization.id, plantId));
   const nameOf = useMetricNames(organization.id, plantId);

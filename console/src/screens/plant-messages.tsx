@@ -17,7 +17,7 @@ export function PlantMessagesScreen() {
   const now = useNow(1);
   const { organization } = route.useRouteContext();
   const { plantId } = route.useParams();
-  const timeZone = useTimeZone(organization.id, plantId);
+  const timeZone = useTimeZone(organization, plantId);
   const { page } = route.useSearch();
   const navigate = route.useNavigate();
   const refused = useQuery({ ...refusedQuery(organization.id, plantId, page), refetchInterval: 5_000 });

@@ -14,7 +14,7 @@ const route = getRouteApi("/inside/o/$slug/plants/$plantId/trading");
 export function PlantTradingScreen() {
   const { organization } = route.useRouteContext();
   const { plantId } = route.useParams();
-  const timeZone = useTimeZone(organization.id, plantId);
+  const timeZone = useTimeZone(organization, plantId);
   const site = useQuery(siteQuery(organization.id, plantId));
   return (
     <>

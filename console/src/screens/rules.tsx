@@ -94,7 +94,7 @@ export function RulesScreen() {
               <AlertState severity={rule.severity} />
             </td>
             <td>
-              <Age time={rule.lastTriggeredAt} now={now} timeZone="UTC" short />
+              <Age time={rule.lastTriggeredAt} now={now} timeZone={organization.timeZone} short />
             </td>
             <td className="number">
               {mayChange && (

@@ -1,12 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { dateTime } from "../format/times";
-import { useLocale, useTexts } from "../i18n";
+import { useTexts } from "../i18n";
 import { STATES } from "../searches/trading";
+import type { SessionOrganization } from "../session";
 import { type Site, sitesQuery } from "../trading";
 import { Failure } from "../ui/failure";
 import { FilterField } from "../ui/fields";
 import { GridPower } from "../ui/grid-power";
+import { Moment } from "../ui/moment";
 import { Pager } from "../ui/pager";
 import { PlantHeading } from "../ui/plant-heading";
 import { SearchField } from "../ui/search-field";
@@ -53,18 +54,18 @@ export function Sites() {
           texts.trading.schedule,
         ]}
       >
-        {(site) => <Row key={site.siteId} site={site} slug={organization.slug} />}
+        {(site) => <Row key={site.siteId} site={site} organization={organization} />}
       </ListTable>
       <Pager meta={sites.data?.meta} onPage={(page) => navigate({ search: (before) => ({ ...before, page }) })} />
     </Section>
   );
 }
 
-function Row({ site, slug }: { site: Site; slug: string }) {
+function Row({ site, organization }: { site: Site; organization: SessionOrganization }) {
   const texts = useTexts();
-  const locale = useLocale();
   const { modeOverride: override, fallback, schedule } = site;
-  const time = (text: string) => <time dateTime={text}>{dateTime(text, "UTC", locale)}</time>;
+  const { slug, timeZone } = organization;
+  const time = (text: string) => <Moment time={text} timeZone={timeZone} />;
   return (
     <tr>
       <PlantHeading slug={slug} plant={{ ...site, id: site.siteId }} tab="trading" />

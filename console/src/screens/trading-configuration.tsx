@@ -55,7 +55,7 @@ export function TradingConfiguration() {
             <code>{data.queuePrefix}</code>
           </Fact>
           <Fact name={texts.trading.lastSync}>
-            <Age time={data.lastSyncAt} now={now} timeZone="UTC" />
+            <Age time={data.lastSyncAt} now={now} timeZone={organization.timeZone} />
             {data.lastSyncError !== null && <p className="hint">{data.lastSyncError}</p>}
           </Fact>
         </dl>

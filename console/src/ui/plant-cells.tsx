@@ -7,10 +7,11 @@ interface Props {
   plant: { id: string; name: string; serialNumber: string; status: PlantStatus; lastSeenAt: string | null };
   /** Milliseconds since 1970. */
   now: number;
+  timeZone: string;
 }
 
 /** The first cells of a row about a plant: its heading, its status, and when it was seen. */
-export function PlantCells({ slug, plant, now }: Props) {
+export function PlantCells({ slug, plant, now, timeZone }: Props) {
   return (
     <>
       <PlantHeading slug={slug} plant={plant} />
@@ -18,7 +19,7 @@ export function PlantCells({ slug, plant, now }: Props) {
         <PlantState status={plant.status} />
       </td>
       <td>
-        <Age time={plant.lastSeenAt} now={now} timeZone="UTC" short />
+        <Age time={plant.lastSeenAt} now={now} timeZone={timeZone} short />
       </td>
     </>
   );

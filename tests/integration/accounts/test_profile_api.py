@@ -152,6 +152,7 @@ async def test_the_organization_that_a_session_starts_in(people: People) -> None
         "name": second.name,
         "role": "VIEWER",
         "slug": second.slug,
+        "timeZone": "UTC",
     }
     for unknown in (foreign.id, uuid4()):
         body = {"organizationId": str(unknown)}

@@ -49,7 +49,7 @@ export const plants: typeof english = {
     statuses: { ONLINE: "Online", OFFLINE: "Offline", DEGRADED: "Eingeschränkt", UNKNOWN: "Nicht gemeldet" },
     types: { BATTERY: "Batterie", INVERTER: "Wechselrichter", METER: "Zähler", CABINET: "Schaltschrank" },
     register: "Gerät registrieren",
-    registerNamed: (externalId) => `${externalId} registrieren`,
+    registerNamed: (externalId) => `${externalId} registrieren …`,
     registerAs: (externalId, template) => `${externalId} als ${template} registrieren`,
     fields: (names) => `Felder in seinen Nachrichten: ${names}`,
     unread: (names) => `Die Vorlage liest diese Felder nicht, ihre Werte werden also nicht gespeichert: ${names}`,

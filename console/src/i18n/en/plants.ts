@@ -47,7 +47,7 @@ export const plants = {
     statuses: { ONLINE: "Online", OFFLINE: "Offline", DEGRADED: "Degraded", UNKNOWN: "Not reported" },
     types: { BATTERY: "Battery", INVERTER: "Inverter", METER: "Meter", CABINET: "Cabinet" },
     register: "Register a device",
-    registerNamed: (externalId: string) => `Register ${externalId}`,
+    registerNamed: (externalId: string) => `Register ${externalId} …`,
     registerAs: (externalId: string, template: string) => `Register ${externalId} as ${template}`,
     fields: (names: string) => `Fields in its messages: ${names}`,
     unread: (names: string) => `The template does not read these fields, so their values are not stored: ${names}`,

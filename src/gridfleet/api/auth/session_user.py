@@ -18,13 +18,14 @@ from gridfleet.kernel.ids import parse_uuid
 __all__ = ["SessionUser", "SessionUserResponse", "asked_organization", "session_user"]
 
 
-class SessionOrganization(msgspec.Struct, frozen=True):
+class SessionOrganization(msgspec.Struct, frozen=True, rename="camel"):
     """An organisation and the user's role in it."""
 
     id: UUID
     name: str
     role: RoleName
     slug: str
+    time_zone: str
 
 
 class FeatureFlags(msgspec.Struct, frozen=True, rename="camel"):
@@ -81,4 +82,5 @@ async def session_user(db: Connection, account: Account, asked: UUID | None = No
 
 
 def _shown(organization: OwnOrganization) -> SessionOrganization:
-    return SessionOrganization(organization.id, organization.name, RoleName(organization.role.name), organization.slug)
+    role = RoleName(organization.role.name)
+    return SessionOrganization(organization.id, organization.name, role, organization.slug, organization.time_zone)

@@ -101,5 +101,5 @@ async def current_organization(
         if organization_id in memberships:
             return memberships[organization_id]
         if is_super_admin and (foreign := await store.find(db, organization_id)) is not None:
-            return OwnOrganization(foreign.id, foreign.name, OrgRole.ORG_ADMIN, foreign.slug)
+            return OwnOrganization(foreign.id, foreign.name, OrgRole.ORG_ADMIN, foreign.slug, foreign.time_zone)
     return own[0] if own else None

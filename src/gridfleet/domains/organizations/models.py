@@ -53,6 +53,7 @@ class OwnOrganization(msgspec.Struct, frozen=True):
     name: str
     role: OrgRole
     slug: str
+    time_zone: str
 
 
 class Member(msgspec.Struct, frozen=True, rename="camel"):

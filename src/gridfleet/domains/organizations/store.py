@@ -150,7 +150,7 @@ async def list_of_member(db: Connection, user_id: UUID) -> list[OwnOrganization]
     """Return the organisations of a user, in the order of joining."""
     cursor = db.cursor(row_factory=kwargs_row(_own))
     await cursor.execute(
-        "SELECT o.id, o.name, m.role, o.slug FROM membership m JOIN organization o ON o.id = m.organization_id"
+        "SELECT o.id, o.name, m.role, o.slug, o.time_zone FROM membership m JOIN organization o ON o.id = m.organization_id"
         " WHERE m.user_id = %s ORDER BY m.created_at, m.id",
         (user_id,),
     )
