@@ -30,7 +30,12 @@ IN_DOCS = ("fleet", "plant-history")
 SLUG = "demo"
 BATTERY_TEMPLATE = "00000000-0000-7000-8000-000000000005"
 VIEWS = {"light": (1280, "light"), "dark": (1280, "dark"), "phone": (390, "light")}
-RULES = (("High state of charge", "soc", "GT", 90, "WARNING"), ("Battery too warm", "BAT1.temperature", "GT", 45, "CRITICAL"))
+RULES = (
+    # One of these holds at any time of day.
+    ("High state of charge", "soc", "GT", 50, "WARNING"),
+    ("Low state of charge", "soc", "LT", 51, "INFO"),
+    ("Battery too warm", "BAT1.temperature", "GT", 45, "CRITICAL"),
+)
 SIMULATION = (
     "--plants",
     "12",
