@@ -1,5 +1,6 @@
 import { environmentManager, InfiniteQueryObserver, QueryClient, QueryObserver } from "@tanstack/react-query";
 import { afterEach, expect, test, vi } from "vitest";
+import { alertsQuery } from "./alerts";
 import { type FleetPlant, fleetPlantQuery, plantsQuery } from "./fleet";
 import { applyEvent, withPlants } from "./live";
 import { placesQuery } from "./places";
@@ -72,4 +73,53 @@ test("an event leaves what is to be read again as it was", () => {
   query?.invalidate();
   applyEvent(queryClient, "o", "plants", event);
   expect(query?.isStaleByTime(10_000)).toBe(true);
+});
+
+const wait = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+test("events that come faster than the service responds do not keep a list from being read", async () => {
+  vi.useFakeTimers();
+  environmentManager.setIsServer(() => false);
+  const queryClient = new QueryClient();
+  let raised = 0;
+  const read = async () => {
+    const seen = raised;
+    await wait(400);
+    return seen;
+  };
+  const query = alertsQuery("o", {});
+  const end = new QueryObserver(queryClient, { ...query, queryFn: read as never }).subscribe(() => {});
+  await vi.advanceTimersByTimeAsync(400);
+  const behind: number[] = [];
+  for (; raised < 40; behind.push(raised - Number(queryClient.getQueryData(query.queryKey)))) {
+    raised++;
+    applyEvent(queryClient, "o", "alerts", "[]");
+    await vi.advanceTimersByTimeAsync(250);
+  }
+  expect(Math.max(...behind)).toBeLessThan(5);
+  await vi.advanceTimersByTimeAsync(800);
+  expect(queryClient.getQueryData(query.queryKey)).toBe(40);
+  end();
+});
+
+test("an event that comes while a further page is read is not lost", async () => {
+  vi.useFakeTimers();
+  environmentManager.setIsServer(() => false);
+  const queryClient = new QueryClient();
+  const query = plantsQuery("o", {});
+  const read = async ({ pageParam }: { pageParam: string | null }) => {
+    await wait(100);
+    const first = { data: [plant("a", "Roof")], meta: { total: 2, nextCursor: "2" } };
+    return pageParam === null ? first : { data: [plant("b", "Barn")], meta: { total: 2, nextCursor: null } };
+  };
+  const list = new InfiniteQueryObserver(queryClient, { ...query, queryFn: read as never });
+  const end = list.subscribe(() => {});
+  await vi.advanceTimersByTimeAsync(100);
+  void list.fetchNextPage();
+  await vi.advanceTimersByTimeAsync(50);
+  applyEvent(queryClient, "o", "plants", JSON.stringify([plant("a", "Hall"), plant("b", "Mill")]));
+  await vi.advanceTimersByTimeAsync(50);
+  const pages = queryClient.getQueryData(query.queryKey)?.pages;
+  expect(pages?.flatMap(({ data }) => data.map(({ name }) => name))).toEqual(["Hall", "Mill"]);
+  end();
 });

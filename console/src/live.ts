@@ -1,4 +1,4 @@
-import type { InfiniteData, QueryClient, QueryKey } from "@tanstack/react-query";
+import type { InfiniteData, Query, QueryClient, QueryKey } from "@tanstack/react-query";
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { apiOf, renewSession } from "./api/client";
@@ -183,7 +183,7 @@ async function endOf(organizationId: string): Promise<"ended" | "removed" | null
 /** Change what is shown of an organisation by an event of the stream. */
 export function applyEvent(queryClient: QueryClient, organizationId: string, name: string, text: string): void {
   const data: unknown = JSON.parse(text);
-  const invalidate = (...key: string[]) => void queryClient.invalidateQueries({ queryKey: [organizationId, ...key] });
+  const invalidate = (...key: string[]) => readAgain(queryClient, [organizationId, ...key]);
   if (name === "summary") {
     queryClient.setQueryData(summaryQuery(organizationId).queryKey, data as FleetSummary);
   } else if (name === "plants") {
@@ -210,15 +210,49 @@ export function applyEvent(queryClient: QueryClient, organizationId: string, nam
   }
 }
 
+/** Queries that are being read, and are read once more afterwards. */
+const readOnceMore = new WeakSet<Query>();
+
+/**
+ * Read again what is shown. What is being read is read to its end first, and then once more: it may be older than the event.
+ *
+ * If each event began the request anew, events that follow each other faster than the service responds, such as those of many
+ * alerts over a slow connection, would keep a list from ever being read.
+ */
+function readAgain(queryClient: QueryClient, queryKey: QueryKey): void {
+  const reading = queryClient.getQueryCache().findAll({ queryKey, type: "active", fetchStatus: "fetching" });
+  const running = { cancelRefetch: false };
+  void queryClient.invalidateQueries({ queryKey }, running);
+  for (const query of reading.filter((one) => !readOnceMore.has(one))) {
+    readOnceMore.add(query);
+    void endOfReading(query).then(() => {
+      readOnceMore.delete(query);
+      void queryClient.invalidateQueries({ queryKey: query.queryKey, exact: true }, running);
+    });
+  }
+}
+
+/** Wait until what is being read has been read, or could not be. */
+function endOfReading(query: Query): Promise<unknown> {
+  return query.fetch().catch(() => undefined);
+}
+
 /**
  * Change data that has been read. An event has only some of the plants, so that the data stays as old as it was, and to be read
  * again if it was: otherwise, events that follow each other would keep all that they do not say from ever being read.
  */
 function change<T>(queryClient: QueryClient, queryKey: QueryKey, changed: (data: T) => T | undefined): void {
-  for (const { queryKey: key, state } of queryClient.getQueryCache().findAll({ queryKey })) {
-    if (state.data === undefined) continue;
-    const updatedAt = state.isInvalidated ? 0 : state.dataUpdatedAt;
-    queryClient.setQueryData<unknown>(key, changed(state.data as T), { updatedAt });
+  const cache = queryClient.getQueryCache();
+  const apply = (query: Query) => {
+    const { data, dataUpdatedAt, isInvalidated } = query.state;
+    if (data === undefined || cache.get(query.queryHash) !== query) return;
+    const updatedAt = isInvalidated ? 0 : dataUpdatedAt;
+    queryClient.setQueryData<unknown>(query.queryKey, changed(data as T), { updatedAt });
+  };
+  for (const query of cache.findAll({ queryKey })) {
+    apply(query);
+    // A response may be older than the event; with a further page come the former ones as they were before its request.
+    if (query.state.fetchStatus === "fetching") void endOfReading(query).then(() => apply(query));
   }
 }
 
