@@ -15,6 +15,8 @@ from support.clients.watched_page import Watched
 User = Callable[..., ConsoleUser]
 SOC = Metric("soc", "%")
 MINUTE = 60
+LISTED = 20
+"""The most plants of which one can be chosen."""
 
 
 def add_battery(database_url: str, slug: str, name: str, *, low_at: tuple[int, ...]) -> UUID:
@@ -124,6 +126,30 @@ def test_a_rule_for_all_plants_is_tried_by_a_viewer(watched: Watched, user: User
     plants.select_option("Mill: 1 alert")
     expect(page.locator(".event")).to_have_count(1)
     watched.check_accessibility()
+
+
+def test_of_a_large_fleet_the_plants_with_the_most_alerts_can_be_chosen(
+    watched: Watched, user: User, database_url: str
+) -> None:
+    """The name of each is read by a request."""
+    page, viewer = watched.page, user()
+    for number in range(LISTED + 2):
+        frames = {ago((60 * number + at) * MINUTE): [15.0] for at in ((10, 20) if number == LISTED else (10,))}
+        add_history(database_url, viewer.slugs[0], f"Plant {number}", "BAT1", [SOC], frames)
+    viewer.log_in(page, f"/console/o/{viewer.slugs[0]}/rules/new")
+    fill_rule(page, threshold="20", clear="")
+    page.get_by_label("Cooldown, minutes").fill("1")
+    names: list[str] = []
+    page.on("request", lambda request: names.append(request.url) if "/api/v1/plants/" in request.url else None)
+    page.get_by_role("button", name="Try on past values").click()
+    expect(page.get_by_role("status")).to_contain_text(f"would have raised {LISTED + 3} alerts")
+    options = page.get_by_label("Plant of the chart").get_by_role("option")
+    expect(options).to_have_count(LISTED)
+    expect(options.first).to_have_text(f"Plant {LISTED}: 2 alerts")
+    expect(page.locator(".event")).to_have_count(2)
+    watched.wait_until_loaded()
+    assert len(set(names)) == LISTED
+    expect(page.get_by_text(f"The {LISTED} plants with the most alerts can be chosen.")).to_be_visible()
 
 
 def test_another_metric_keeps_the_unit_that_the_form_shows(watched: Watched, user: User, database_url: str) -> None:

@@ -30,6 +30,8 @@ interface Props {
 const POINTS = 600;
 const MOST_METRICS = 6;
 const MOST_LISTED = 100;
+/** Plants of which one can be chosen. The name of each is read by a request, and again whenever the plant sends values. */
+const MOST_PLANTS = 20;
 
 /** What a rule would have raised: in numbers, and of one plant drawn over its values and listed. */
 export function BackTestResult({ organizationId, tested: { rule, range, result } }: Props) {
@@ -38,7 +40,9 @@ export function BackTestResult({ organizationId, tested: { rule, range, result }
   const [chosen, setChosen] = useState<string | null>(null);
   const counts = new Map<string, number>();
   for (const { plantId } of result.alerts) counts.set(plantId, (counts.get(plantId) ?? 0) + 1);
-  const plantId = rule.plantId ?? (chosen !== null && counts.has(chosen) ? chosen : result.alerts[0]?.plantId);
+  const plants = [...counts].sort(([, one], [, other]) => other - one).slice(0, MOST_PLANTS);
+  const isListed = plants.some(([id]) => id === chosen);
+  const plantId = rule.plantId ?? (isListed && chosen !== null ? chosen : plants[0]?.[0]);
   return (
     <Section title={texts.rules.tested} isCard>
       <p>{texts.rules.conditions[rule.condition](rule.metric, exact(rule.threshold, rule.unit ?? null, locale))}</p>
@@ -53,12 +57,13 @@ export function BackTestResult({ organizationId, tested: { rule, range, result }
         <label>
           {texts.rules.shownPlant}
           <select value={plantId} onChange={({ target }) => setChosen(target.value)}>
-            {[...counts].map(([id, alerts]) => (
+            {plants.map(([id, alerts]) => (
               <PlantOption key={id} organizationId={organizationId} plantId={id} alerts={alerts} />
             ))}
           </select>
         </label>
       )}
+      {counts.size > MOST_PLANTS && <p className="fine">{texts.rules.mostAlerts(MOST_PLANTS)}</p>}
       {plantId === undefined && result.points > 0 && <p className="fine">{texts.rules.choosePlant}</p>}
       {plantId !== undefined && (
         <PlantBackTest

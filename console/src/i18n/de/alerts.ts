@@ -68,6 +68,7 @@ export const alerts: typeof english = {
     ofValues: (matches, points) => `${matches} von ${points} Werten erfüllten die Bedingung.`,
     firstListed: (count) => `Die ersten ${count} werden gezeigt.`,
     shownPlant: "Anlage des Diagramms",
+    mostAlerts: (count) => `Die ${count} Anlagen mit den meisten Alarmen lassen sich wählen.`,
     choosePlant: "Wählen Sie eine Anlage, um ihre Werte neben der Schwelle zu sehen.",
     chart: (metrics) => `Diagramm von ${metrics.join(", ")} mit der Schwelle und den Alarmen`,
     cleared: "Entwarnung",

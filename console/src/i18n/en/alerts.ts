@@ -66,6 +66,7 @@ export const alerts = {
     ofValues: (matches: string, points: string) => `${matches} of ${points} values met the condition.`,
     firstListed: (count: string) => `The first ${count} are shown.`,
     shownPlant: "Plant of the chart",
+    mostAlerts: (count: number) => `The ${count} plants with the most alerts can be chosen.`,
     choosePlant: "Choose one plant to see its values beside the threshold.",
     chart: (metrics: string[]) => `Chart of ${metrics.join(", ")} with the threshold and the alerts`,
     cleared: "Cleared",
