@@ -72,6 +72,20 @@ def test_pages_are_accessible_and_fit(watched: Watched, user: User, colours: str
     watched.check_width(width)
 
 
+def test_the_account_is_reached_in_a_low_window_beside_a_long_page(watched: Watched, user: User, database_url: str) -> None:
+    """The menu stays where it is while the page is scrolled."""
+    page, member = watched.page, user(role="ORG_ADMIN")
+    add_plants(database_url, member.slugs[0], *(f"Plant {number}" for number in range(PLANTS)))
+    page.set_viewport_size({"width": 1366, "height": 620})
+    member.log_in(page, f"/console/o/{member.slugs[0]}/fleet")
+    expect(page.get_by_role("rowheader").first).to_be_visible()
+    page.get_by_text("Vera Viewer").click()
+    button = page.get_by_role("button", name="Log out")
+    button.hover()
+    expect(button).to_be_in_viewport(ratio=1)
+    watched.check_accessibility()
+
+
 def test_the_keyboard_alone_suffices(watched: Watched, user: User) -> None:
     page, member = watched.page, user()
     page.goto("/console/")
