@@ -1,9 +1,10 @@
 import type { InfiniteData, Query, QueryClient, QueryKey } from "@tanstack/react-query";
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
-import { apiOf, renewSession } from "./api/client";
+import { apiOf } from "./api/client";
 import { ApiError } from "./api/error";
 import type { components, paths } from "./api/schema";
+import { hasSession } from "./api/session-clock";
 import { type FleetPlant, type FleetSummary, fleetPlantQuery, summaryQuery } from "./fleet";
 import { type Places, placesQuery, withStates } from "./places";
 
@@ -170,13 +171,15 @@ function askLittle(organizationId: string): Promise<unknown> {
 
 /** Return why the stream of an organisation stays closed; null if it may be opened again. */
 async function endOf(organizationId: string): Promise<"ended" | "removed" | null> {
-  // A service that cannot be reached says nothing about the session or the membership.
-  if (!(await renewSession().catch(() => true))) return "ended";
+  if (!hasSession()) return "ended";
   try {
+    // Renews the session only if it has to: otherwise, a page that stays open would do so every few seconds.
     await askLittle(organizationId);
     return null;
   } catch (error) {
-    return error instanceof ApiError && error.status === 403 ? "removed" : null;
+    // A service that cannot be reached says nothing about the session or the membership.
+    const status = error instanceof ApiError ? error.status : 0;
+    return status === 401 ? "ended" : status === 403 ? "removed" : null;
   }
 }
 

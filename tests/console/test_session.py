@@ -173,6 +173,19 @@ def test_a_renewal_that_fails_for_a_moment_ends_no_session(watched: Watched, use
     expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
 
 
+def test_a_clock_that_was_set_back_ends_no_session(watched: Watched, user: User, context: BrowserContext) -> None:
+    """A machine that starts with another time corrects it once it has a network."""
+    page, member = watched.page, user()
+    watched.allowed.append(REFUSED)
+    member.log_in(page)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+    # As an hour later, when the access token has expired.
+    context.clear_cookies(name="gridfleet_session")
+    page.evaluate("localStorage.setItem('gridfleet-session', String(Date.now() + 60 * 60_000))")
+    page.reload()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+
+
 def test_another_organisation_is_like_none(watched: Watched, user: User) -> None:
     page, member, stranger = watched.page, user(), user()
     member.log_in(page)
@@ -274,6 +287,9 @@ def test_a_member_who_is_removed_while_a_page_is_open_learns_it(watched: Watched
     expect(page.get_by_text("There are no groups.")).to_be_visible()
     # Before its stream is open, a page does not notice that it ends.
     page.wait_for_timeout(1_000)
+    page.evaluate("localStorage.setItem('gridfleet-session', String(Date.now() - 60_000))")
+    renewals: list[str] = []
+    page.on("request", lambda request: renewals.append(request.url) if request.url.endswith("/auth/refresh") else None)
     with psycopg.connect(database_url) as db:
         removed = db.execute(
             "DELETE FROM membership USING user_account WHERE user_id = user_account.id AND email = %s"
@@ -283,6 +299,7 @@ def test_a_member_who_is_removed_while_a_page_is_open_learns_it(watched: Watched
     assert removed is not None
     expect(page.get_by_role("status").filter(has_text="You no longer belong to this organisation")).to_be_visible()
     expect(page.get_by_text("The service cannot be reached")).to_have_count(0)
+    assert not renewals, "a page that stays open for days would renew the session every ten seconds"
     watched.check_accessibility()
     with psycopg.connect(database_url) as db:
         db.execute("INSERT INTO membership (id, organization_id, user_id, role) VALUES (%s, %s, %s, %s)", (new_id(), *removed))

@@ -35,10 +35,15 @@ export function hasSession(): boolean {
   return Boolean(localStorage.getItem(KEY));
 }
 
-/** Return the milliseconds since the session began or was renewed; 0 without a session or after a clock was set back. */
+/**
+ * Return the milliseconds since the session began or was renewed; 0 without a session.
+ *
+ * @returns Infinity if that is in the future: a clock was set back, and nobody knows how long ago it was.
+ */
 export function sessionAge(): number {
   const time = localStorage.getItem(KEY);
-  return time ? Math.max(0, Date.now() - Number(time)) : 0;
+  const age = time ? Date.now() - Number(time) : 0;
+  return age < 0 ? Number.POSITIVE_INFINITY : age;
 }
 
 /** Call `act` when the user logs out in another tab of this browser. */
