@@ -22,11 +22,12 @@ export class ApiError extends Error {
   }
 }
 
-/** Return the error that a response describes. A proxy in front of the service may answer with something else than JSON. */
+/** Return the error that a response describes. A proxy in front of the service may answer with other JSON, or with none. */
 export async function errorOf(response: Response): Promise<ApiError> {
   const requestId = response.headers.get("x-request-id");
   try {
     const { code, message, details } = (await response.json()) as components["schemas"]["ErrorEnvelope"];
+    if (!Array.isArray(details)) throw new TypeError("not an error of the service");
     return new ApiError(response.status, code, message, details, requestId);
   } catch {
     return new ApiError(
