@@ -38,7 +38,7 @@ export function hasSession(): boolean {
 /**
  * Return the milliseconds since the session began or was renewed; 0 without a session.
  *
- * @returns Infinity if that is in the future: a clock was set back, and nobody knows how long ago it was.
+ * @returns Infinity if that is in the future: a clock was set back, so it is unknown how long ago it was.
  */
 export function sessionAge(): number {
   const time = localStorage.getItem(KEY);

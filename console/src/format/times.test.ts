@@ -8,7 +8,7 @@ test.each([
   ["2026-11-23T07:59:18Z", "42 seconds ago"],
   ["2026-11-23T07:00:01Z", "59 minutes ago"],
   ["2026-11-23T07:00:00Z", "1 hour ago"],
-  ["2026-11-22T07:00:00Z", "yesterday"],
+  ["2026-11-21T08:00:01Z", "1 day ago"],
   ["2025-11-23T08:00:00Z", "365 days ago"],
 ])("%s is %s", (time, text) => {
   expect(age(time, NOW, "en")).toBe(text);

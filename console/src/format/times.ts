@@ -7,11 +7,16 @@ const UNITS = [
   { unit: "second", seconds: 1 },
 ] as const;
 
-/** Return how long ago a time was: `5 minutes ago`. A clock that differs by seconds makes no time of the future. */
+/**
+ * Return how long ago a time was: `5 minutes ago`. A clock that differs by seconds makes no time of the future.
+ *
+ * After a day, `1 day ago` and not `yesterday`: 47 hours ago was the day before.
+ */
 export function age(time: string, now: number, locale: string, style: "long" | "narrow" = "long"): string {
   const seconds = Math.max(0, (now - Date.parse(time)) / 1000);
   const { unit, seconds: size } = unitOf(seconds);
-  return new Intl.RelativeTimeFormat(locale, { numeric: "auto", style }).format(-Math.floor(seconds / size), unit);
+  const numeric = seconds < 1 ? "auto" : "always";
+  return new Intl.RelativeTimeFormat(locale, { numeric, style }).format(-Math.floor(seconds / size), unit);
 }
 
 /** Return in how much time something is, such as the end of a grace period: `in 5 minutes`. */
