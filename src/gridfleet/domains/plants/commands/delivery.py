@@ -153,9 +153,12 @@ def _payload(command: DueCommand, now: datetime) -> bytes:
 
 
 def _instruction(command: DueCommand, now: datetime) -> dict[str, Any]:
-    """Return the command's members. The duration of a schedule's step is what is left of it: plants count from its arrival."""
-    if command.type != CommandType.SITE_SETPOINT or "schedule" not in command.instruction:
+    """Return the command's members.
+
+    The duration of a setpoint of the service, such as a schedule's step, is what is left of it: plants count from its arrival.
+    """
+    duration = (command.instruction.get("params") or {}).get("durationSeconds")
+    if command.type != CommandType.SITE_SETPOINT or command.requester_type != "SYSTEM" or duration is None:
         return command.instruction
     passed = max(0, round((now - command.issued_at).total_seconds()))
-    left = max(1, command.instruction["params"]["durationSeconds"] - passed)
-    return {**command.instruction, "params": {"durationSeconds": left}}
+    return {**command.instruction, "params": {"durationSeconds": max(1, duration - passed)}}

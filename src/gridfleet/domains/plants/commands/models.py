@@ -169,6 +169,7 @@ class DueCommand(NamedTuple):
     """A claimed command.
 
     Attributes:
+        requester_type: The type of its author.
         claim: The time until which no other process sends it.
         again_at: When it is sent again if the plant does not acknowledge it: not later than the earlier commands of its plant.
     """
@@ -178,6 +179,7 @@ class DueCommand(NamedTuple):
     type: str
     target: str | None
     instruction: dict[str, Any]
+    requester_type: str
     issued_at: datetime
     expires_at: datetime
     status: str

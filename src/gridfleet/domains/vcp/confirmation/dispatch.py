@@ -12,7 +12,7 @@ import msgspec
 from gridfleet.domains.plants.commands.models import LONGEST_WAIT, NewPlantCommand, Requester
 from gridfleet.domains.plants.commands.relaying import relay, relay_all
 from gridfleet.domains.vcp.confirmation import store
-from gridfleet.domains.vcp.confirmation.models import DroppedSetpoint, Kind, Unconfirmed
+from gridfleet.domains.vcp.confirmation.models import Kind, LaterSetpoint, Unconfirmed
 from gridfleet.domains.vcp.rules import written_intervals
 from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.domains.vcp.sites.due.store import Selection
@@ -89,30 +89,34 @@ async def issue_modes(db: Connection, due: Sequence[tuple[Site, Unconfirmed]], n
     # The plants drop their setpoints when they receive a mode.
     await sites.reopen_intervals(db, [row.plant_id for row, _ in issued], now)
     starting = {row.plant_id for site, row in due if site.mode(now) is not Mode.EMERGENCY_STOP}
-    dropped = await store.dropped_setpoints(db, [row for row, _ in issued if row.plant_id in starting], now)
-    await _issue_setpoints(db, dropped, now)
+    later = await store.later_setpoints(db, [row for row, _ in issued if row.plant_id in starting], now)
+    await _keep_setpoints(db, later, now)
     return len(issued)
 
 
-async def _issue_setpoints(db: Connection, dropped: Sequence[DroppedSetpoint], now: datetime) -> None:
-    """Issue partners' setpoints again, for the rest of their time, behind modes that their plants get late."""
-    if not dropped:
+async def _keep_setpoints(db: Connection, later: Sequence[LaterSetpoint], now: datetime) -> None:
+    """Keep partners' setpoints that follow modes which their plants get late.
+
+    Those that the plants may have by now are issued again, for the rest of their time.
+    """
+    for one in later:
+        await sites.mark_done(db, one.plant_id, one.issued_at)  # it has replaced the step that began before it
+    commands = {one.plant_id: _setpoint_command(one, now) for one in later if one.is_sent}
+    if not commands:
         return
-    commands = {one.plant_id: _setpoint_command(one, now) for one in dropped}
     ids = await relay_all(db, list(commands.values()))
     for plant_id, command in commands.items():
         if command.id in ids:
             await sites.set_setpoint(db, plant_id, command.id)
-            await sites.mark_done(db, plant_id, now)  # it has replaced the step that began before it
 
 
-def _setpoint_command(dropped: DroppedSetpoint, now: datetime) -> NewPlantCommand:
-    content: dict[str, Any] = {"powerKw": dropped.power_kw}
-    end = now + LONGEST_WAIT
-    if dropped.ends_at is not None:
-        content["params"] = {"durationSeconds": max(1, round((dropped.ends_at - now).total_seconds()))}
-        end = min(end, dropped.ends_at)
-    return own_command(dropped.plant_id, CommandType.SITE_SETPOINT, content, now, end, now)
+def _setpoint_command(later: LaterSetpoint, now: datetime) -> NewPlantCommand:
+    issued_at = max(now, later.issued_at + A_MOMENT)
+    content: dict[str, Any] = {"powerKw": later.power_kw}
+    if later.ends_at is not None:
+        content["params"] = {"durationSeconds": max(1, round((later.ends_at - issued_at).total_seconds()))}
+    end = min(later.expires_at or later.ends_at or now + LONGEST_WAIT, now + LONGEST_WAIT)
+    return own_command(later.plant_id, CommandType.SITE_SETPOINT, content, issued_at, end, now)
 
 
 async def issue_starts(db: Connection, rows: Sequence[Unconfirmed], now: datetime) -> None:

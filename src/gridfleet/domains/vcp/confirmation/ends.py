@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from gridfleet.domains.plants.commands.models import OPEN, CommandStatus, Transition
 from gridfleet.domains.vcp.confirmation import store
-from gridfleet.domains.vcp.confirmation.models import Kind, Predecessor, Unconfirmed
+from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT
+from gridfleet.domains.vcp.confirmation.models import HeldSetpoint, Kind, Predecessor, Unconfirmed
 from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.domains.vcp.sites.models import ModeOverride, ScheduleInterval, Site
 from gridfleet.kernel.clock import utc_now
@@ -55,7 +56,7 @@ async def apply_ends(
     for row in await store.of_plants(db, plants):
         rows.setdefault(row.plant_id, []).append(row)
     for site in held:
-        changed = await _without_lost_setpoint(db, site, ends)
+        changed = await _without_lost_setpoint(db, site, ends, partner_commands)
         for row in rows.get(site.plant_id, ()):
             if row.command_id in ends:
                 changed = await _apply(db, changed, row, ends[row.command_id], row.command_id in partner_commands)
@@ -68,12 +69,19 @@ async def apply_ends(
         await store.wake(db, [plant for plant in plants if plant in connected], utc_now(), _PAUSE)
 
 
-async def _without_lost_setpoint(db: Connection, site: Site, ends: Mapping[UUID, Transition]) -> Site:
+async def _without_lost_setpoint(
+    db: Connection, site: Site, ends: Mapping[UUID, Transition], partner_commands: Collection[UUID]
+) -> Site:
     """Return the site with the setpoint that the plant still has if its newest one had no effect."""
-    end = None if site.setpoint_command_id is None else ends.get(site.setpoint_command_id)
+    command_id = site.setpoint_command_id
+    end = None if command_id is None else ends.get(command_id)
     if end is None or end.status is CommandStatus.APPLIED:
         return site
-    return await _with_setpoint_in_force(db, site)
+    # The service issues a setpoint again if the plant has got a mode since, and dropped the setpoint before.
+    held = await store.setpoint_in_force(db, site.plant_id) if command_id in partner_commands else None
+    if held is None:
+        await sites.reopen_intervals(db, [site.plant_id], end.at)  # the plant has dropped the step too
+    return _with_setpoint(site, held)
 
 
 async def _with_late_setpoint(db: Connection, site: Site, late: Collection[UUID]) -> Site:
@@ -85,7 +93,10 @@ async def _with_late_setpoint(db: Connection, site: Site, late: Collection[UUID]
 
 
 async def _with_setpoint_in_force(db: Connection, site: Site) -> Site:
-    held = await store.setpoint_in_force(db, site.plant_id)
+    return _with_setpoint(site, await store.setpoint_in_force(db, site.plant_id))
+
+
+def _with_setpoint(site: Site, held: HeldSetpoint | None) -> Site:
     if held is None or held.schedule is not None:
         return replace(site, setpoint_ends_at=None, setpoint_command_id=None)
     return replace(site, setpoint_ends_at=held.ends_at, setpoint_command_id=held.command_id)
@@ -114,14 +125,26 @@ async def _restore_mode(db: Connection, site: Site, row: Unconfirmed, end: Trans
         await store.set_due(db, site.plant_id, Kind.MODE, None)
         return site
     restored = await _with_override_before(db, site, refused, end.at)
+    held = await _setpoint_after(db, restored, end.at)
     if restored == site:
         await store.set_due(db, site.plant_id, Kind.MODE, None)
     elif end.status is CommandStatus.REJECTED and row.confirmed_mode is restored.mode(end.at):
         await store.delete(db, site.plant_id, Kind.MODE)  # the plant still has this mode
+        if held is not None:  # it has replaced the step that began before it, which the refused mode held back
+            await sites.mark_done(db, site.plant_id, held.issued_at)
     else:
-        again = replace(row, command_id=None, due_at=end.at, confirmed_mode=None)
-        await store.expect(db, again)
+        # The plant ends its setpoint when it receives the mode. Behind the mode, the setpoint is issued again.
+        place = row.issued_at if held is None else min(row.issued_at, held.issued_at - A_MOMENT)
+        await store.expect(db, replace(row, command_id=None, issued_at=place, due_at=end.at, confirmed_mode=None))
     return restored
+
+
+async def _setpoint_after(db: Connection, site: Site, now: datetime) -> HeldSetpoint | None:
+    """Return the partner's setpoint that is in force at a site whose mode is restored, if it was sent after that mode."""
+    held = await store.setpoint_in_force(db, site.plant_id)
+    if held is None or held.command_id != site.setpoint_command_id or (held.ends_at is not None and held.ends_at <= now):
+        return None
+    return None if site.override is not None and held.issued_at < site.override.set_at else held
 
 
 async def _with_override_before(db: Connection, site: Site, refused: UUID, now: datetime) -> Site:

@@ -9,7 +9,7 @@ import msgspec
 
 from gridfleet.protocol.partner_messages import Mode
 
-__all__ = ["DroppedSetpoint", "HeldSetpoint", "Kind", "Predecessor", "Unconfirmed"]
+__all__ = ["HeldSetpoint", "Kind", "LaterSetpoint", "Predecessor", "Unconfirmed"]
 
 
 class Kind(StrEnum):
@@ -60,9 +60,16 @@ class HeldSetpoint(NamedTuple):
     schedule: dict[str, Any] | None
 
 
-class DroppedSetpoint(NamedTuple):
-    """A partner's setpoint that its plant has, and drops when it receives a mode. `ends_at` is None without a duration."""
+class LaterSetpoint(NamedTuple):
+    """A partner's setpoint whose place is after that of a mode which its plant gets now.
+
+    `is_sent`: the plant may have it, and drops it when it receives the mode. `ends_at` is None without a duration, `expires_at`
+    if the plant has applied it.
+    """
 
     plant_id: UUID
     power_kw: float
+    issued_at: datetime
+    is_sent: bool
     ends_at: datetime | None
+    expires_at: datetime | None

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from psycopg.rows import class_row, kwargs_row
 
-from gridfleet.domains.vcp.confirmation.models import DroppedSetpoint, HeldSetpoint, Kind, Predecessor, Unconfirmed
+from gridfleet.domains.vcp.confirmation.models import HeldSetpoint, Kind, LaterSetpoint, Predecessor, Unconfirmed
 from gridfleet.domains.vcp.sites.due.store import SELECTED, Selection
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count
@@ -230,17 +230,21 @@ async def setpoint_in_force(db: Connection, plant_id: UUID, applied_late: Collec
     return await cursor.fetchone()
 
 
-async def dropped_setpoints(db: Connection, modes: Sequence[Unconfirmed], now: datetime) -> list[DroppedSetpoint]:
-    """Return the partners' setpoints that plants have received, although their places are after those of modes that follow now.
+_APPLIED = "(c.status = 'APPLIED' OR (c.status = 'EXPIRED' AND c.reason->>'code' = 'APPLIED_LATE'))"
+
+
+async def later_setpoints(db: Connection, modes: Sequence[Unconfirmed], now: datetime) -> list[LaterSetpoint]:
+    """Return the partners' setpoints whose places are after those of modes that follow now.
 
     Only setpoints that are in force, and that no later setpoint or mode replaces.
     """
-    cursor = db.cursor(row_factory=class_row(DroppedSetpoint))
+    cursor = db.cursor(row_factory=class_row(LaterSetpoint))
     await cursor.execute(
-        "SELECT s.plant_id, (c.instruction->>'powerKw')::float8 AS power_kw, s.setpoint_ends_at AS ends_at"
+        "SELECT s.plant_id, (c.instruction->>'powerKw')::float8 AS power_kw, c.issued_at, c.status <> 'PENDING' AS is_sent,"
+        f" s.setpoint_ends_at AS ends_at, CASE WHEN NOT {_APPLIED} THEN c.expires_at END AS expires_at"
         " FROM unnest(%(plants)s::uuid[], %(places)s::timestamptz[]) AS m (plant_id, place)"
         " JOIN vcp_site s ON s.plant_id = m.plant_id JOIN plant_command c ON c.id = s.setpoint_command_id"
-        " WHERE c.issued_at > m.place AND c.status IN ('RECEIVED', 'APPLIED')"
+        f" WHERE c.issued_at > m.place AND (c.finished_at IS NULL OR {_APPLIED})"
         " AND coalesce(s.setpoint_ends_at > %(now)s, true) AND NOT EXISTS (SELECT FROM plant_command later"
         " WHERE later.plant_id = c.plant_id AND later.issued_at > c.issued_at"
         " AND later.type IN ('SITE_SETPOINT', 'MODE_CHANGE', 'EMERGENCY')"

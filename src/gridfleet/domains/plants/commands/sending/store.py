@@ -54,8 +54,8 @@ _CLAIM = (
     " ORDER BY n.turn, n.due_at LIMIT %(limit)s FOR NO KEY UPDATE OF c SKIP LOCKED),"
     " claimed AS (UPDATE plant_command c SET due_at = %(now)s + %(hold)s, attempts = c.attempts + 1"
     " FROM due WHERE c.id = due.id RETURNING c.*)"
-    " SELECT id, plant_id, type, target, instruction, issued_at, expires_at, status, attempts, due_at AS claim,"
-    " %(now)s + %(repeat)s AS again_at, cause FROM claimed ORDER BY issued_at, id"
+    " SELECT id, plant_id, type, target, instruction, requester_type, issued_at, expires_at, status, attempts,"
+    " due_at AS claim, %(now)s + %(repeat)s AS again_at, cause FROM claimed ORDER BY issued_at, id"
 )
 
 

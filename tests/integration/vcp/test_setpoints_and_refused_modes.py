@@ -1,0 +1,178 @@
+"""Setpoints of a partner whose plant refuses a mode, or does not confirm it: the mode that follows must not end them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from gridfleet.domains.plants.commands.delivery import claim_due
+from support.builders.partner_commands import order, soon
+from support.builders.partner_site import PartnerSite
+
+HOUR = 3600
+
+
+async def in_order(site: PartnerSite) -> list[Any]:
+    """Return the mode or power of each command to the plant."""
+    return [content.get("mode", content.get("powerKw")) for _, content, _ in await site.commands()]
+
+
+async def begin_step(site: PartnerSite, *later: dict[str, Any]) -> None:
+    """Set a schedule with a step of an hour that has just begun. The plant has applied both."""
+    step = {"start": soon(-60), "durationSeconds": HOUR, "powerKw": 2}
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step, *later])
+    await site.acknowledge_newest("APPLIED")
+    await site.issue_due()
+    await site.acknowledge_newest("APPLIED")
+
+
+async def order_mode(site: PartnerSite) -> UUID:
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
+    return await site.newest()
+
+
+async def order_setpoint(site: PartnerSite, **members: Any) -> UUID:
+    await site.send("command.site-setpoint", powerKw=5, **{"durationSeconds": 900} | members)
+    return await site.newest()
+
+
+async def test_a_setpoint_that_waits_is_not_replaced_by_the_step_before_it(site: PartnerSite) -> None:
+    await begin_step(site)
+    refused = await order_mode(site)
+    await order_setpoint(site)
+    await site.acknowledge({refused: "FAILED"})
+    await site.issue_due(1)
+    assert await in_order(site) == [None, 2, "STANDBY", "AUTO", 5]
+    await site.acknowledge({await site.newest(): "APPLIED"}, seconds=2)
+    assert await site.issue_due(600) == 0
+    await site.issue_due(903)
+    assert (await in_order(site))[-2:] == [5, 2], "the step goes on after the setpoint"
+
+
+async def test_the_step_goes_on_if_the_setpoint_that_waited_comes_to_nothing(site: PartnerSite) -> None:
+    await begin_step(site)
+    refused = await order_mode(site)
+    await order_setpoint(site)
+    await site.acknowledge({refused: "FAILED"})
+    await site.issue_due(1)
+    await site.expire(301)
+    await site.issue_due(302)
+    assert (await in_order(site))[-1] == 2
+
+
+async def test_a_setpoint_that_the_plant_may_have_comes_again_after_the_mode(site: PartnerSite) -> None:
+    """The plant executes it before the mode, and acknowledges it after the mode was issued."""
+    refused = await order_mode(site)
+    sent = await site.send_commands()
+    setpoint = await order_setpoint(site)
+    sent += await site.send_commands()
+    assert sent == [refused, setpoint]
+    await site.acknowledge({refused: "FAILED"})
+    await site.issue_due(1)
+    await site.acknowledge({setpoint: "APPLIED"}, seconds=1)
+    sent = await site.send_commands(1) + await site.send_commands(2)
+    contents: dict[Any, Any] = dict(await site.rows("SELECT id, instruction FROM plant_command"))
+    assert [contents[one].get("mode", contents[one].get("powerKw")) for one in sent] == ["AUTO", 5]
+
+
+async def test_a_setpoint_that_comes_again_does_not_outlive_one_that_the_plant_has_not_applied(site: PartnerSite) -> None:
+    refused = await order_mode(site)
+    await site.send_commands()
+    await order_setpoint(site)
+    await site.send_commands()
+    await site.acknowledge({refused: "FAILED"})
+    await site.issue_due(1)
+    await site.expire(301)
+    assert [one[2] for one in await site.commands() if one[1].get("powerKw")] == ["EXPIRED", "EXPIRED"]
+    assert await site.site("setpoint_command_id, setpoint_ends_at") == (None, None)
+
+
+async def test_a_setpoint_that_comes_again_late_lasts_for_the_rest_of_its_time(site: PartnerSite) -> None:
+    refused = await order_mode(site)
+    setpoint = await order_setpoint(site)
+    await site.acknowledge({refused: "FAILED", setpoint: "APPLIED"})
+    await site.issue_due(1)
+    async with site.database.transaction() as db:
+        due = await claim_due(db, site.plant.bench.keyring, datetime.now(UTC) + timedelta(seconds=600), 100)
+    assert len(due) == 1, "the mode"
+    await site.acknowledge({due[0].command.id: "APPLIED"}, seconds=600)
+    async with site.database.transaction() as db:
+        [again] = await claim_due(db, site.plant.bench.keyring, datetime.now(UTC) + timedelta(seconds=610), 100)
+    payload = msgspec.json.decode(again.message)["payload"]
+    assert payload["powerKw"] == 5
+    assert 280 < payload["params"]["durationSeconds"] <= 290
+
+
+async def test_a_step_that_began_after_the_setpoint_replaces_it(site: PartnerSite) -> None:
+    """The refused mode held it back."""
+    await begin_step(site, {"start": soon(HOUR), "durationSeconds": HOUR, "powerKw": 3})
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(2 * HOUR))
+    refused = await site.newest()
+    setpoint = await order_setpoint(site, durationSeconds=2 * HOUR, expiresAt=soon(2 * HOUR))
+    await site.issue_due(HOUR + 60)
+    await site.acknowledge({refused: "FAILED", setpoint: "APPLIED"}, seconds=HOUR + 120)
+    await site.issue_due(HOUR + 121)
+    assert (await in_order(site))[-1] == 3
+
+
+async def test_a_setpoint_before_a_mode_that_failed_is_in_force_again(site: PartnerSite) -> None:
+    await begin_step(site)
+    await order_setpoint(site)
+    await site.acknowledge_newest("APPLIED")
+    refused = await order_mode(site)
+    await site.acknowledge({refused: "FAILED"})
+    await site.issue_due(1)
+    sent = await site.send_commands(1) + await site.send_commands(2)
+    contents: dict[Any, Any] = dict(await site.rows("SELECT id, instruction FROM plant_command"))
+    assert [contents[one].get("mode", contents[one].get("powerKw")) for one in sent] == ["AUTO", 5]
+
+
+async def test_a_setpoint_during_a_mode_that_is_rejected_is_not_replaced_by_the_step_before_it(site: PartnerSite) -> None:
+    step = {"start": soon(60), "durationSeconds": HOUR, "powerKw": 2}
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
+    await site.acknowledge_newest("APPLIED")
+    refused = await order_mode(site)
+    setpoint = await order_setpoint(site, now=datetime.now(UTC) + timedelta(seconds=90))
+    await site.issue_due(95)
+    await site.acknowledge({refused: "REJECTED", setpoint: "APPLIED"}, seconds=100)
+    await site.issue_due(101)
+    assert await in_order(site) == [None, "STANDBY", 5]
+    await site.issue_due(993)
+    assert await in_order(site) == [None, "STANDBY", 5, 2]
+
+
+async def test_a_setpoint_before_the_mode_that_is_restored_is_not_issued_again(site: PartnerSite) -> None:
+    """The plant has not confirmed this mode. A setpoint before it ends with it."""
+    await order_setpoint(site, durationSeconds=40 * HOUR)
+    await site.acknowledge_newest("APPLIED")
+    await site.send("command.mode", mode="BACKUP", expiresAt=soon(40 * HOUR))
+    await site.expire(25 * HOUR)
+    now = datetime.now(UTC) + timedelta(hours=25)
+    stamped = order(
+        "command.mode",
+        site.plant.id,
+        slug=site.sender.key.slug,
+        age=-25 * HOUR,
+        mode="STANDBY",
+        expiresAt=soon(30 * HOUR),
+        issuedAt=now.isoformat(),
+    )
+    assert await site.take(stamped, now=now) == "ACCEPTED"
+    await site.acknowledge_newest("FAILED")
+    await site.issue_due(25 * HOUR + 40)
+    assert await in_order(site) == [5, "BACKUP", "STANDBY", "BACKUP"]
+
+
+@pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
+async def test_a_setpoint_that_the_plant_refuses_the_second_time_is_not_in_force(site: PartnerSite, answer: str) -> None:
+    await begin_step(site)
+    refused = await order_mode(site)
+    setpoint = await order_setpoint(site)
+    await site.acknowledge({refused: "FAILED", setpoint: "APPLIED"})
+    await site.issue_due(1)
+    await site.acknowledge({await site.newest(): answer}, seconds=2)
+    assert await site.site("setpoint_command_id, setpoint_ends_at") == (None, None)
+    await site.issue_due(3)
+    assert (await in_order(site))[-1] == 2
