@@ -126,6 +126,17 @@ def test_a_device_that_reads_zero_when_it_wakes_up_continues(
     assert state.counted[0] == pytest.approx(produced)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"), [([5.0], 5_001.0), ([8_000.0], 5_001.0), ([65_535.0], 5_001.0), ([0.0, 0.0], 1.0)]
+)
+def test_the_last_readings_of_a_day_are_judged_by_the_first_one_of_the_next(before: list[float], after: float) -> None:
+    """A misread value before midnight sets no level, and a counter that began again at zero counts from there."""
+    midnight = datetime(2026, 11, 21, tzinfo=UTC)
+    readings = [5_000.0, *before, after, after + 1.0, after + 2.0]
+    state = counted(*((midnight + (n - 1 - len(before)) * MINUTE, {PRODUCED: value}) for n, value in enumerate(readings)))
+    assert (state.day, state.counted[0]) == (date(2026, 11, 21), 3.0)
+
+
 def test_a_power_is_cut_at_midnight() -> None:
     midnight = datetime(2026, 11, 21, tzinfo=UTC)
     state = counted((midnight - 6 * MINUTE, {("PV1", "pv_power"): 10.0}), (midnight + 6 * MINUTE, {("PV1", "pv_power"): 10.0}))

@@ -138,9 +138,6 @@ def _count(state: CounterState | None, reading: RoleReading, midnight: int) -> t
         # Devices read zero when they wake up. As a level, it would count the energy of their whole life.
         if moment - state.time > _DAY_US:
             return [], state
-    if state.time < midnight:  # what the last reading added belongs to the day before
-        [last] = steps([state.last], state.level, was_zero=state.was_zero)
-        state = CounterState(last.level, last.level, 0.0, state.time)
     confirmed, newest = steps([state.last, value], state.level, was_zero=state.was_zero)
     added = min(newest.rise, _MOST_RISE)
     corrected = (state.time, min(confirmed.rise, _MOST_RISE) - state.added)
