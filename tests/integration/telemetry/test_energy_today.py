@@ -133,6 +133,19 @@ async def test_a_counter_that_was_misread_before_midnight_starts_from_the_readin
     assert (await energy(plant)).produced == 3.0
 
 
+@pytest.mark.parametrize(("misread", "unit"), [(5.0, "kWh"), (1_500.0, "kWh"), (9_000.0, "kWh"), (5e-3, "MWh")])
+async def test_a_counter_that_is_misread_in_the_morning_starts_from_the_next_reading(
+    plant: RecordedPlant, misread: float, unit: str
+) -> None:
+    """An inverter that sleeps at night has no readings around midnight: its last one in the evening shows the error."""
+    size = {"kWh": 1.0, "MWh": 1e-3}[unit]
+    readings = {-300: 1_000.0 * size, 300: misread, 301: 1_001.0 * size, 302: 1_003.0 * size}
+    await plant.write(
+        "PV1", [Metric("energy_produced", unit, True)], {MIDNIGHT + n * MINUTE: [value] for n, value in readings.items()}
+    )
+    assert (await energy(plant)).produced == 2.0
+
+
 @pytest.mark.parametrize("reading", [0.0, -1.0])
 @pytest.mark.parametrize(("since", "asleep"), [(-8, 12), (2, 6)])
 async def test_a_counter_that_reads_nothing_while_its_device_is_switched_off_continues(

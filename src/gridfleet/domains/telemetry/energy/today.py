@@ -26,7 +26,8 @@ from gridfleet.domains.telemetry.energy.editions import Edition, Readings
 from gridfleet.domains.telemetry.energy.models import EnergyOfDay
 from gridfleet.domains.telemetry.energy.periods import EnergyBucket
 from gridfleet.domains.telemetry.energy.quarters import continued
-from gridfleet.domains.telemetry.energy.readings import TookTooLong, returns
+from gridfleet.domains.telemetry.energy.readings import RunMetric, TookTooLong, read_earlier, returns
+from gridfleet.domains.telemetry.energy.runs import Run
 from gridfleet.domains.telemetry.energy.series import MOST_SECONDS, EnergyQuery, energy_of_plant
 from gridfleet.domains.telemetry.energy.zeros import with_levels
 from gridfleet.domains.telemetry.frames.models import microseconds
@@ -84,7 +85,7 @@ async def _from_readings(db: Connection, plant_id: UUID, midnight: datetime) -> 
     for metric in (await role_metrics(db, [plant_id])).get(plant_id, ()):
         sources.setdefault(metric.source.id, []).append(metric)
     for metrics in sources.values():
-        device, external_id = _Device(db, metrics, midnight, until), metrics[0].source.external_id
+        device, external_id = _Device(db, plant_id, metrics, midnight, until), metrics[0].source.external_id
         if external_id == GRID_DEVICE:
             imported += await device.energy(SignalRole.ENERGY_IMPORTED, SignalRole.GRID_POWER, 0)
             exported += await device.energy(SignalRole.ENERGY_EXPORTED, SignalRole.GRID_POWER, 1)
@@ -96,8 +97,9 @@ async def _from_readings(db: Connection, plant_id: UUID, midnight: datetime) -> 
 class _Device:
     """The readings of one source on one day. After the monotonic time `until`, reads raise TookTooLong."""
 
-    def __init__(self, db: Connection, metrics: Sequence[RoleMetric], midnight: datetime, until: float) -> None:
+    def __init__(self, db: Connection, plant_id: UUID, metrics: Sequence[RoleMetric], midnight: datetime, until: float) -> None:
         self._db = db
+        self._plant_id = plant_id
         self._source = metrics[0].source
         self._metrics = metrics
         self._former = former_counters(metrics)
@@ -118,12 +120,27 @@ class _Device:
         readings = await self._read(key, 2 * _BEFORE_MIDNIGHT, is_counter=True)
         if bisect_left(readings.times, microseconds(self._midnight)) == len(readings.times):
             return None
-        of_day = _from_the_hour_before(readings, self._midnight)
+        of_day = await self._from_the_hour_before(key, readings)
         [of_day] = await with_levels(self._db, [(self._source, key, of_day)])
         others = self._former.get((self._source.id, key), ())
         [returned_at] = await returns(self._db, [(self._source, key, others, of_day)])
         since, edits = bisect_left(of_day.times, microseconds(self._midnight)), of_day.edits() | returned_at
         return await computed(partial(counter_increase, of_day.values, since, edits), len(of_day.times))
+
+    async def _from_the_hour_before(self, key: str, readings: Readings) -> Readings:
+        """Return a counter's readings from the hour before midnight on, which set its level.
+
+        The reading before them shows whether the first one was misread. It may be from the evening: devices sleep at night.
+        """
+        since = self._midnight - _BEFORE_MIDNIGHT
+        place = bisect_left(readings.times, microseconds(since))
+        earlier, found = readings.part(slice(place)), readings.part(slice(place, None))
+        if place:
+            return continued(earlier, found, with_last=False)
+        metric, run = RunMetric(0, self._source, key, True), Run(self._plant_id, self._midnight, 24, since)
+        earlier = (await read_earlier(self._db, [metric], [run])).get(metric.name, earlier)
+        is_misread = continued(earlier, found, with_last=False).values[0] != found.values[0]
+        return found.part(slice(int(is_misread), None))
 
     async def _integral(self, key: str) -> Energies:
         if (known := self._integrals.get(key)) is None:
@@ -138,15 +155,6 @@ class _Device:
             raise TookTooLong
         start, end = self._midnight - before, self._midnight + _DAY
         return await read_in_kilo(self._db, self._source, key, start, end, is_counter=is_counter)
-
-
-def _from_the_hour_before(readings: Readings, midnight: datetime) -> Readings:
-    """Return a counter's readings from the hour before midnight on, which set its level.
-
-    Earlier ones show whether the first of them was misread.
-    """
-    place = bisect_left(readings.times, microseconds(midnight - _BEFORE_MIDNIGHT))
-    return continued(readings.part(slice(place)), readings.part(slice(place, None)), with_last=False)
 
 
 async def read_in_kilo(
