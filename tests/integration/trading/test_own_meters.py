@@ -187,6 +187,24 @@ async def test_a_range_that_begins_with_zeros_for_days_has_no_energy_of_years(fl
         assert sum(energies) == pytest.approx(max(0, 24 * days - 30) / 10), days
 
 
+@pytest.mark.parametrize(("hours", "most"), [(20, 20.25), (30, 0.25)])
+async def test_what_was_counted_during_zeros_does_not_depend_on_the_range(fleet: Fleet, hours: int, most: float) -> None:
+    """A gateway that does not reach the meter sends zeros. After more than a day, the next reading only sets the level."""
+    plant = await metered(fleet)
+    readings = {n: (0.0 if 1 <= n - 24 <= 4 * hours else 9_000.0 + n / 4) for n in range(4 * (hours + 12))}
+    times = {START + n * timedelta(minutes=15): reading for n, reading in readings.items()}
+    await plant.write("QUIET", [Metric("energy_imported", "kWh", counter=True)], {time: (one,) for time, one in times.items()})
+    end = (START + timedelta(hours=hours + 10)).isoformat().replace("+00:00", "Z")
+    found = []
+    for begin in (0, 8):
+        start = (START + timedelta(hours=begin)).isoformat().replace("+00:00", "Z")
+        path = f"/trading/plants/{plant.id}/meters?from={start}&to={end}&bucketMinutes=15"
+        _, rows = await fleet.call("GET", path)
+        found.append({row["time"]: row["energy"] for row in rows if row["meter_id"] == "QUIET"})
+    assert found[1].items() <= found[0].items()
+    assert max(found[0].values()) == pytest.approx(most)
+
+
 async def test_linking_a_plant_hands_its_metering_to_the_esm(fleet: Fleet) -> None:
     plant = await metered(fleet)
     path = f"/trading/plants/{plant.id}/meters?{HOUR}"

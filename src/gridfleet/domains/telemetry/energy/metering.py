@@ -14,6 +14,7 @@ from gridfleet.domains.plants.sub_devices.registry import external_ids
 from gridfleet.domains.telemetry.energy.arithmetic import CounterStep, limited, steps
 from gridfleet.domains.telemetry.energy.computing import computed
 from gridfleet.domains.telemetry.energy.editions import Readings
+from gridfleet.domains.telemetry.energy.quarters import LONGEST_GAP
 from gridfleet.domains.telemetry.energy.today import read_in_kilo
 from gridfleet.domains.telemetry.energy.zeros import with_levels
 from gridfleet.domains.telemetry.frames.models import microseconds
@@ -49,10 +50,11 @@ class MeteredEnergy(NamedTuple):
 
 
 class _Last(NamedTuple):
-    """The last step of a counter in a part of a range, and its reading."""
+    """The last step of a counter in a part of a range, its reading, and the time of the last positive one if there was one."""
 
     step: CounterStep
     reading: Readings
+    positive_at: int | None
 
 
 async def metered_energy(
@@ -153,7 +155,10 @@ def _count(
 
     It is None without a reading before it, and while the readings are zeros: these set no level, because the meter may be off.
     """
-    edits = readings.edits()
+    positive = [time for time, reading in zip(readings.times, readings.values, strict=True) if reading > 0]
+    if last is not None and last.positive_at is not None:
+        positive.insert(0, last.positive_at)
+    edits = readings.edits() | _after_days(readings, positive)
     if last is None:
         counted = list(steps(readings.values, edits=edits))
     else:
@@ -164,7 +169,16 @@ def _count(
     energies = energy_between(readings.times, counted, [microseconds(moment) for moment in boundaries], width // _MICROSECOND)
     if not known or -inf < counted[known - 1].level <= 0:
         return energies, None
-    return energies, _Last(counted[known - 1], readings.part(slice(known - 1, known)))
+    earlier = positive[: bisect_left(positive, microseconds(until))]
+    return energies, _Last(counted[known - 1], readings.part(slice(known - 1, known)), earlier[-1] if earlier else None)
+
+
+def _after_days(readings: Readings, positive: Sequence[int]) -> frozenset[int]:
+    """Return the indices of positive readings more than a day after the one before, in between zeros: they only set the level.
+
+    The answer would depend on the range otherwise: one that begins during the zeros does not read the level before them.
+    """
+    return frozenset(bisect_left(readings.times, time) for before, time in pairwise(positive) if time - before > LONGEST_GAP)
 
 
 def _sums(boundaries: Sequence[datetime], parts: Sequence[Sequence[float | None]]) -> Iterator[tuple[datetime, float]]:
