@@ -19,7 +19,7 @@ from gridfleet.domains.telemetry.rollups.recomputation import correct_watermark,
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 from support.builders.large_changes import end_large_changes
-from support.builders.telemetry_records import RecordedPlant, reading_from
+from support.builders.telemetry_records import RecordedPlant, add_plant, reading_from
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -162,6 +162,24 @@ async def test_late_values_make_no_partitions_that_retention_drops_again(databas
     assert await partitions(database, "telemetry_minute") == before[0] + 1
     for bucket in (Bucket.MINUTE, Bucket.QUARTER_HOUR, Bucket.HOUR, Bucket.DAY):
         assert [(await asked(plant, bucket, days))[0].average for days in (19, 30, 71, 95)] == [19.0, 30.0, 71.0, 95.0]
+
+
+async def test_a_new_source_makes_no_partitions_that_retention_drops_again(database: Database) -> None:
+    """A plant that is connected for the first time sends what it has measured in a year."""
+    plant = await RecordedPlant.create(database)
+    await record(plant, 1)
+    await roll_up(database)
+    await apply_retention(database, Days(raw=100, minute=20, quarter=60), utc_now())
+    tables = ("telemetry_minute", "telemetry_quarter")
+    before = [await partitions(database, table) for table in tables]
+    other = RecordedPlant(database, plant.organization_id, await add_plant(database, plant.organization_id))
+    await plant.add_device("D")
+    for new, device in ((other, None), (plant, "D")):
+        await new.write(device, ["a"], {TODAY - days * DAY + 3 * MINUTE: [float(days)] for days in range(95, 70, -1)})
+        await roll_up(database)
+        assert [await partitions(database, table) for table in tables] == before
+    for bucket in (Bucket.MINUTE, Bucket.QUARTER_HOUR, Bucket.HOUR, Bucket.DAY):
+        assert [(await asked(other, bucket, days))[0].average for days in (71, 95)] == [71.0, 95.0]
 
 
 async def test_an_organisation_may_keep_more_or_less_than_the_others(database: Database) -> None:

@@ -25,18 +25,31 @@ _COPY_TRAILER = b"\xff\xff"
 _ROWS_PER_CHUNK = 2_000
 _OWN_NAMES: Final = "'' = ALL (l.units) AND NOT true = ANY (l.counters) AND num_nonnulls(VARIADIC l.minimums || l.maximums) = 0"
 
+_STARTS: Final = (
+    " starts AS (SELECT organization_id AS id, min(minutes_from) FILTER (WHERE minutes_from > 'epoch') AS minutes,"
+    " min(quarters_from) FILTER (WHERE quarters_from > 'epoch') AS quarters FROM telemetry_source"
+    " WHERE organization_id IN (SELECT organization_id FROM held) GROUP BY 1)"
+)
+"""From when retention keeps minutes and quarters of an organisation's sources. It is read only if a source is created."""
+_START: Final = ", ".join(
+    f"coalesce((SELECT {one} FROM starts WHERE id = p.organization_id), 'epoch')" for one in ("minutes", "quarters")
+)
+
 
 async def ensure_sources(db: Connection, plant_ids: Sequence[UUID]) -> None:
     """Create missing sources of plants and their sub-devices.
 
     The plants are locked before their organisations are read, so that a source of a plant that moves gets the new organisation.
+    A new source has no minutes and quarters from before those of its organisation's sources: they would be dropped within the
+    hour, and while a partition is dropped all readers wait.
     """
     await db.execute(
-        "WITH held AS (SELECT id, organization_id FROM plant WHERE id = ANY(%(ids)s) ORDER BY id FOR KEY SHARE)"
-        " INSERT INTO telemetry_source (organization_id, plant_id, sub_device_id, external_id)"
-        " SELECT p.organization_id, p.id, NULL, NULL FROM held p"
+        "WITH held AS (SELECT id, organization_id FROM plant WHERE id = ANY(%(ids)s) ORDER BY id FOR KEY SHARE),"
+        f"{_STARTS}"
+        " INSERT INTO telemetry_source (organization_id, plant_id, sub_device_id, external_id, minutes_from, quarters_from)"
+        f" SELECT p.organization_id, p.id, NULL, NULL, {_START} FROM held p"
         " WHERE NOT EXISTS (SELECT FROM telemetry_source s WHERE s.plant_id = p.id AND s.external_id IS NULL)"
-        " UNION ALL SELECT p.organization_id, d.plant_id, d.id, d.external_id"
+        f" UNION ALL SELECT p.organization_id, d.plant_id, d.id, d.external_id, {_START}"
         " FROM sub_device d JOIN held p ON p.id = d.plant_id"
         " WHERE NOT EXISTS (SELECT FROM telemetry_source s WHERE s.sub_device_id = d.id)"
         " ON CONFLICT DO NOTHING",
@@ -47,9 +60,10 @@ async def ensure_sources(db: Connection, plant_ids: Sequence[UUID]) -> None:
 async def ensure_device_sources(db: Connection, names: Sequence[tuple[UUID, str]]) -> None:
     """Create missing sources of the sub-devices that exist with these plants and external ids, as `ensure_sources` does."""
     await db.execute(
-        "WITH held AS (SELECT id, organization_id FROM plant WHERE id = ANY(%(plants)s) ORDER BY id FOR KEY SHARE)"
-        " INSERT INTO telemetry_source (organization_id, plant_id, sub_device_id, external_id)"
-        " SELECT p.organization_id, d.plant_id, d.id, d.external_id"
+        "WITH held AS (SELECT id, organization_id FROM plant WHERE id = ANY(%(plants)s) ORDER BY id FOR KEY SHARE),"
+        f"{_STARTS}"
+        " INSERT INTO telemetry_source (organization_id, plant_id, sub_device_id, external_id, minutes_from, quarters_from)"
+        f" SELECT p.organization_id, d.plant_id, d.id, d.external_id, {_START}"
         " FROM unnest(%(plants)s::uuid[], %(names)s::text[]) AS n (plant_id, external_id)"
         " JOIN sub_device d USING (plant_id, external_id) JOIN held p ON p.id = d.plant_id"
         " WHERE NOT EXISTS (SELECT FROM telemetry_source s WHERE s.sub_device_id = d.id)"
