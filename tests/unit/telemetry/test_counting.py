@@ -112,6 +112,7 @@ def test_the_day_begins_with_the_last_reading_within_the_hour_before_midnight() 
         (9_000.0, [1], 8_998.0, 1.5),
         (9_000.0, [1, 2, 3], 8_998.0, 1.5),
         (9_000.0, [25], 9_030.0, 1.5),
+        (9_000.0, [*range(1, 26)], 9_030.0, 1.5),
     ],
 )
 def test_a_device_that_reads_zero_when_it_wakes_up_continues(

@@ -40,7 +40,7 @@ def count_energy(state: EnergyState | None, readings: Sequence[RoleReading], zon
     The power of a source is integrated if it has no counter, or if the readings of its counters are a day older. The first
     reading of a counter adds nothing, also after an edit of its scale; neither does the first one of a day if the previous one
     is from more than an hour before the day. If that one is zero, the counter continues from its level; after more than a day
-    its next positive reading adds nothing.
+    of zeros its next positive reading adds nothing.
 
     Args:
         state: The state after earlier readings; None if there were none. The count begins again if the zone has changed.
@@ -125,7 +125,7 @@ def _used(meter: EnergyMeter, by_name: Mapping[tuple[int, str], RoleReading]) ->
 def _count(state: CounterState | None, reading: RoleReading, midnight: int) -> tuple[_Parts, CounterState]:
     """Return what a counter's reading changes in the energy of the day, and its state after that."""
     value, moment, edition = reading.value, reading.time, reading.edition
-    first = CounterState(value, value, 0.0, moment, edition=edition)
+    first = CounterState(value, value, 0.0, moment, edition=edition, positive_at=moment if value > 0 else 0)
     if state is None:
         return [], first
     if moment <= state.time:
@@ -138,11 +138,14 @@ def _count(state: CounterState | None, reading: RoleReading, midnight: int) -> t
         # Devices read zero when they wake up. As a level, it would count the energy of their whole life.
         if moment - state.time > _DAY_US:
             return [], state
+    if value > 0 and 0 < state.positive_at < moment - _DAY_US:
+        return [], first
     confirmed, newest = steps([state.last, value], state.level, was_zero=state.was_zero)
     added = min(newest.rise, _MOST_RISE)
     corrected = (state.time, min(confirmed.rise, _MOST_RISE) - state.added)
     rise = _spread(added, max(midnight, state.time), moment)
-    return [corrected, *rise], CounterState(confirmed.level, value, added, moment, confirmed.was_zero, edition)
+    positive_at = moment if value > 0 else state.positive_at
+    return [corrected, *rise], CounterState(confirmed.level, value, added, moment, confirmed.was_zero, edition, positive_at)
 
 
 def _spread(energy: float, start: int, end: int) -> _Parts:

@@ -61,6 +61,7 @@ class CounterState(msgspec.Struct, frozen=True, array_like=True):
         time: The time of the last reading in microseconds since 2000-01-01 UTC.
         was_zero: Whether zeros came before the last reading, as in `arithmetic.CounterStep`.
         edition: How the last reading was decoded; None if an earlier release has counted it.
+        positive_at: The time of the last positive reading; 0 if it is not known.
     """
 
     level: float
@@ -69,6 +70,7 @@ class CounterState(msgspec.Struct, frozen=True, array_like=True):
     time: int
     was_zero: bool = False
     edition: Edition | None = None
+    positive_at: int = 0
 
 
 class PowerState(msgspec.Struct, frozen=True, array_like=True):
