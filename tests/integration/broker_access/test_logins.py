@@ -262,6 +262,22 @@ async def test_a_token_ends_with_the_secret_of_its_time(fleet: Fleet) -> None:
         assert await is_let_in(plant)
 
 
+async def test_a_token_of_an_earlier_secret_does_not_become_valid_again(fleet: Fleet) -> None:
+    """Neither a second rotation within the hour nor a later one extends the tokens from before the first."""
+    plant = fleet.plant("TOKEN")
+    first = plant.login
+    fleet.call("POST", f"/plants/{plant.id}/rotate-secret")
+    second = replace(first, password=fleet.call("POST", f"/plants/{plant.id}/mqtt-token")["token"])
+    for _ in range(2):
+        fleet.call("POST", f"/plants/{plant.id}/rotate-secret")
+        assert await refusal(plant, first) in REFUSED
+        third = replace(first, password=fleet.call("POST", f"/plants/{plant.id}/mqtt-token")["token"])
+        assert await is_let_in(plant, third)
+    assert await refusal(plant, second) in REFUSED
+    fleet.call("POST", f"/plants/{plant.id}/rotate-secret")
+    assert await is_let_in(plant, third)
+
+
 async def test_a_connection_with_a_token_ends_with_a_replaced_secret(fleet: Fleet) -> None:
     plant = fleet.plant("TOKEN")
     async with await plant.connect() as connection:

@@ -71,10 +71,11 @@ async def rotate(
     previous_hmac_secret: bytes | None,
     previous_valid_until: datetime,
 ) -> None:
-    """Write both secrets, encrypted with the same key version, and delete the package."""
+    """Write both secrets, encrypted with the same key version, and delete the package. Call this before `record_rotation`."""
     await db.execute(
         "UPDATE plant_secret s SET key_version = %(version)s, hmac_secret = %(secret)s,"
-        " previous_hmac_secret = %(previous)s, previous_valid_until = %(until)s, package = NULL, package_valid_until = NULL"
+        " previous_hmac_secret = %(previous)s, previous_valid_until = %(until)s, previous_rotated_at = p.secret_rotated_at,"
+        " package = NULL, package_valid_until = NULL"
         " FROM plant p WHERE p.id = s.plant_id AND p.id = %(id)s AND p.organization_id = %(org)s",
         {
             "id": plant_id,
@@ -132,7 +133,8 @@ async def delete_previous_secrets(db: Connection) -> int:
     A secret stays, for a week at most, while messages that arrived in its time may still wait in an ingest queue.
     """
     cursor = await db.execute(
-        "UPDATE plant_secret SET previous_hmac_secret = NULL, previous_valid_until = NULL WHERE previous_valid_until < now()"
+        "UPDATE plant_secret SET previous_hmac_secret = NULL, previous_valid_until = NULL, previous_rotated_at = NULL"
+        " WHERE previous_valid_until < now()"
         " AND (previous_valid_until < now() - interval '7 days'"
         " OR NOT EXISTS (SELECT FROM ingest_shard WHERE drained_at <= previous_valid_until))"
     )

@@ -165,6 +165,9 @@ def _token_refusal(
         return LoginRefusal(f"token: {error}")
     if claims.plant_id != plant_id:
         return LoginRefusal("token of another plant")
+    if claims.secret_rotated_at == credentials.secret_rotated_at:
+        return None
+    # Otherwise each rotation would make the tokens of all earlier secrets valid again.
+    is_of_previous_secret = claims.secret_rotated_at == credentials.previous_secret_rotated_at
     until = credentials.previous_secret_valid_until
-    is_of_present_secret = claims.secret_rotated_at == credentials.secret_rotated_at
-    return None if is_of_present_secret or (until and now < until) else LoginRefusal("token of a replaced secret")
+    return None if is_of_previous_secret and until and now < until else LoginRefusal("token of a replaced secret")

@@ -21,6 +21,7 @@ class PlantCredentials(NamedTuple):
     previous_certificate_valid_until: datetime | None
     password_hash: str | None
     secret_rotated_at: datetime | None
+    previous_secret_rotated_at: datetime | None
     previous_secret_valid_until: datetime | None
     auth_failure_count: int
 
@@ -31,7 +32,8 @@ async def find(db: Connection, plant_id: UUID) -> PlantCredentials | None:
     await cursor.execute(
         "SELECT p.auth_method, p.lifecycle_status, p.certificate_serial_number, p.certificate_expires_at,"
         " p.previous_certificate_serial_number, p.previous_certificate_valid_until, s.password_hash, p.secret_rotated_at,"
-        " s.previous_valid_until AS previous_secret_valid_until, p.auth_failure_count"
+        " s.previous_rotated_at AS previous_secret_rotated_at, s.previous_valid_until AS previous_secret_valid_until,"
+        " p.auth_failure_count"
         " FROM plant p LEFT JOIN plant_secret s ON s.plant_id = p.id WHERE p.id = %s",
         (plant_id,),
     )
