@@ -198,10 +198,35 @@ async def test_organisations_take_turns(database: Database) -> None:
     claimed: list[list[str]] = []
     for _ in range(4):
         async with database.transaction() as db:
-            found = await store.claim(db, Channel.EMAIL, 5, timedelta(minutes=1))
+            found = await store.claim(db, Channel.EMAIL, 5, timedelta(minutes=1), "")
         claimed.append([one.metadata["organizationId"] for one in found])
     assert [len(some) for some in claimed] == [5, 5, 4, 0]
     assert claimed[0].count(str(quiet.id)) == 2, "it has two, and every second turn"
+
+
+async def test_a_turn_comes_although_many_organisations_have_waited_longer(database: Database) -> None:
+    """The mails of one claim are fewer than the organisations with a flood of alerts."""
+    flooding, quiet = [await add_organization(database) for _ in range(7)], await add_organization(database)
+    for organization in (*flooding, quiet):
+        await add_staff(database, organization.id, OrgRole.ORG_ADMIN)
+    for organization in [*flooding * 10, quiet]:
+        content = CONTENT._replace(metadata={"organizationId": str(organization.id)})
+        async with database.transaction() as db:
+            await notify_members(db, organization.id, [Channel.EMAIL], content)
+    sent: list[str] = []
+
+    class Sender:
+        most = 5
+
+        async def send(self, deliveries: Sequence[Outgoing]) -> list[Outcome]:
+            sent.extend(one.metadata["organizationId"] for one in deliveries)
+            return [Outcome()] * len(deliveries)
+
+    async with running(NotificationWorker(database, {Channel.EMAIL: Sender()}, ExpoPush("http://127.0.0.1:9")).run()):
+        await until(database, settled)
+    assert sent.index(str(quiet.id)) < 10
+    for organization in flooding:
+        assert sent.count(str(organization.id)) == 10
 
 
 async def test_messages_that_may_not_travel_together_travel_alone(database: Database, expo: ExpoServer) -> None:
@@ -466,7 +491,7 @@ async def test_a_delivery_keeps_what_caused_it(database: Database) -> None:
         await queue(database, organization.id, Channel.EMAIL)
     await queue(database, organization.id, Channel.EMAIL)
     async with database.transaction() as db:
-        due = await store.claim(db, Channel.EMAIL, 5, timedelta(seconds=5))
+        due = await store.claim(db, Channel.EMAIL, 5, timedelta(seconds=5), "")
     assert [delivery.cause and delivery.cause["request_id"] for delivery in due] in (["the-cause", None], [None, "the-cause"])
 
 

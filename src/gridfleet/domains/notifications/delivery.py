@@ -70,6 +70,8 @@ class NotificationWorker:
         self._expo = expo
         self._waits = waits
         self._receipt_after = receipt_after
+        self._served: dict[Channel, str] = {}
+        """The organisation whose turn was the last one in each channel."""
 
     async def run(self) -> None:
         """Deliver until cancelled. Raises when the database is lost."""
@@ -92,10 +94,12 @@ class NotificationWorker:
     async def _work_off(self, channel: Channel) -> None:
         sender = self._senders[channel]
         while True:
+            last = self._served.get(channel, "")
             async with self._database.transaction() as db:
-                deliveries = await store.claim(db, channel, sender.most, _LEASE)
+                deliveries = await store.claim(db, channel, sender.most, _LEASE, last)
             if not deliveries:
                 return
+            self._served[channel] = max((one.organization for one in deliveries), key=lambda one: (one <= last, one))
             outcomes = await self._send(sender, await self._delay_for_quiet_hours(deliveries))
             for sent in outcomes:
                 await isolate(Consumer.NOTIFICATIONS, [sent], self._record_outcomes, self._fail)

@@ -134,3 +134,8 @@ class Outgoing(msgspec.Struct, frozen=True):
     cause: dict[str, str] | None
     is_wanted: bool
     quiet_hours: QuietHours | None
+
+    @property
+    def organization(self) -> str:
+        """The id of the organisation, or an empty text for a test message."""
+        return str(self.metadata.get("organizationId", ""))

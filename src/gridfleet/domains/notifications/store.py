@@ -87,11 +87,11 @@ _ORGANIZATION: Final = "coalesce(metadata->>'organizationId', '')"
 _WAITING: Final = "notification_log WHERE channel = %(channel)s AND due_at IS NOT NULL"
 
 
-async def claim(db: Connection, channel: Channel, most: int, lease: timedelta) -> list[Outgoing]:
+async def claim(db: Connection, channel: Channel, most: int, lease: timedelta, after: str) -> list[Outgoing]:
     """Claim up to `most` due deliveries and count the try.
 
-    Organisations take turns: of each, the delivery that waits longest, then the second, until there are `most`. Claimed
-    deliveries are due again after `lease`.
+    Organisations take turns: of each, the delivery that waits longest, then the second, until there are `most`. The turns begin
+    with the organisation that follows `after`. Claimed deliveries are due again after `lease`.
     """
     cursor = db.cursor(row_factory=kwargs_row(_outgoing))
     await cursor.execute(
@@ -102,11 +102,12 @@ async def claim(db: Connection, channel: Channel, most: int, lease: timedelta) -
         " due AS (SELECT d.id FROM organizations o CROSS JOIN LATERAL (SELECT n.id, n.due_at,"
         " row_number() OVER (ORDER BY n.due_at) AS turn FROM (SELECT id, due_at"
         f" FROM {_WAITING} AND {_ORGANIZATION} = o.id AND due_at <= now() ORDER BY due_at LIMIT %(most)s) AS n) AS d"
-        " ORDER BY d.turn, d.due_at LIMIT %(most)s)"
+        # By age, an organisation with few deliveries would wait for the older ones of `most` others.
+        " ORDER BY d.turn, d.turn = 1 AND o.id <= %(after)s, CASE d.turn WHEN 1 THEN o.id END, d.due_at LIMIT %(most)s)"
         " UPDATE notification_log SET attempts = attempts + 1, due_at = clock_timestamp() + %(lease)s WHERE id IN ("
         " SELECT id FROM notification_log WHERE id IN (SELECT id FROM due) AND due_at <= now() FOR UPDATE SKIP LOCKED)"
         f" RETURNING {_OUTGOING}",
-        {"channel": channel, "most": most, "lease": lease},
+        {"channel": channel, "most": most, "lease": lease, "after": after},
     )
     return await cursor.fetchall()
 
