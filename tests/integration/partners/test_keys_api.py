@@ -11,8 +11,10 @@ from uuid import UUID
 import httpx
 import pytest
 
+from gridfleet.api.partner import api_keys
 from gridfleet.domains.organizations.models import Organization
 from gridfleet.domains.partners.key_text import digest_of
+from gridfleet.kernel.broker.probe import Probe
 from gridfleet.kernel.ids import new_id
 from support.builders.interleaving import until_blocked
 from support.clients.people import People, Person, refused
@@ -205,6 +207,37 @@ async def test_creations_of_keys_for_the_broker_are_bounded(people: People, admi
     refused(answer, 500, "INTERNAL_SERVER_ERROR")
 
 
+async def test_failed_creations_of_keys_for_the_broker_are_bounded(
+    people: People, admin: Person, org: Organization, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An organisation with two ORG_ADMINs can let any of them fail after the vhost was created."""
+
+    async def demote(*_: object, **__: object) -> None:
+        await people.execute("UPDATE membership SET role = 'OPERATOR' WHERE user_id = %s", admin.id)
+
+    async def succeed(*_: object) -> Probe:
+        return Probe(1, None)
+
+    name_missing_broker(people)
+    monkeypatch.setattr(api_keys, "ensure_partner_vhost", demote)
+    monkeypatch.setattr(api_keys, "probe", succeed)
+    body = {**WANTED, "scopes": ["plants:read", "vcp:connect"]}
+    refused(await people.call("POST", "/partner/api-keys", body, who=admin, org=org.id), 403, "FORBIDDEN")
+    await people.execute("UPDATE membership SET role = 'ORG_ADMIN' WHERE user_id = %s", admin.id)
+    assert await people.execute("SELECT FROM partner_key") == []
+    [event] = [event for event in await people.events() if event["event"] == "api_key.creation_failed"]
+    assert (event["actorId"], event["organizationId"]) == (str(admin.id), str(org.id))
+    await people.execute(
+        "INSERT INTO audit_event (id, event, organization_id, actor_type, details, created_at)"
+        " SELECT gen_random_uuid(), event, organization_id, actor_type, '{}', now() - interval '23 hours'"
+        " FROM audit_event, generate_series(1, 199) WHERE event = 'api_key.creation_failed'"
+    )
+    answer = await people.call("POST", "/partner/api-keys", body, who=admin, org=org.id)
+    refused(answer, 429, "TOO_MANY_REQUESTS")
+    assert 3_000 < int(answer.headers["retry-after"]) <= 3_600
+    await make(people, admin, org)
+
+
 async def test_revoking_is_for_ever_and_at_once(people: People, admin: Person, org: Organization) -> None:
     created = await make(people, admin, org)
     path = f"/partner/api-keys/{created['apiKey']['id']}"
@@ -285,7 +318,8 @@ async def test_a_key_that_broker_scopes_ask_for_needs_the_broker(people: People,
     refused(answer, 500, "INTERNAL_SERVER_ERROR")
     assert answer.json()["details"] == ["broker: ConnectError"]
     assert await people.execute("SELECT id FROM partner_key") == []
-    assert [event for event in await people.events() if event["event"].startswith("api_key")] == []
+    events = [event["event"] for event in await people.events() if event["event"].startswith("api_key")]
+    assert events == ["api_key.creation_failed"]
 
 
 async def test_sending_a_creation_again_gives_the_same_key(people: People, admin: Person, org: Organization) -> None:

@@ -90,6 +90,7 @@ class Event(StrEnum):
     ALERT_RULE_CHANGED = "alert_rule.changed"
     ALERT_RULE_DELETED = "alert_rule.deleted"
     API_KEY_CREATED = "api_key.created"
+    API_KEY_CREATION_FAILED = "api_key.creation_failed"
     API_KEY_REVOKED = "api_key.revoked"
     API_KEY_TEST_CONNECTION = "api_key.test_connection"
     API_KEY_BUNDLE_ACKNOWLEDGED = "api_key.bundle_acknowledged"

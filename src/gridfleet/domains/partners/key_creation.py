@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.queries import limit_a_day_in
 from gridfleet.domains.audit.recorder import record_in
 from gridfleet.domains.identity.accounts.registry import users_by_id
 from gridfleet.domains.organizations.membership import require_admin
@@ -38,8 +39,8 @@ _MOST_AT_BROKER: Final = 100
 """Maximum number of an organisation's keys that may use the broker: each has a vhost there (docs/decisions/0251)."""
 
 _MOST_AT_BROKER_A_DAY: Final = 200
-"""Maximum number of such keys that an organisation creates within 24 hours: what the broker keeps of a deleted vhost and its
-quorum queues is never freed (docs/decisions/0430)."""
+"""Maximum number of such keys that an organisation creates within 24 hours, and of creations that fail: what the broker keeps
+of a deleted vhost and its quorum queues is never freed (docs/decisions/0430)."""
 
 
 class PreparedKey(NamedTuple):
@@ -56,11 +57,12 @@ async def prepare(db: Connection, keyring: Keyring, org: OrgScope, wanted: NewKe
 
     Raises:
         ValidationFailed: With all errors.
-        TooManyRequests: The organisation created too many keys for the broker within a day.
+        TooManyRequests: The organisation created too many keys for the broker within a day, or too many creations failed.
     """
     await _check(db, org, wanted)
     if AMQP_SCOPES & set(wanted.scopes):
         refuse_within_a_day(await store.nth_newest_at_broker(db, org, _MOST_AT_BROKER_A_DAY))
+        await limit_a_day_in(db, org, Event.API_KEY_CREATION_FAILED, _MOST_AT_BROKER_A_DAY)
     key_id, text = new_id(), make_key()
     signing_key = secrets.token_bytes(32) if WRITE_SCOPES & set(wanted.scopes) else None
     encrypted = version = None
@@ -93,10 +95,15 @@ async def activate(db: Connection, org: OrgScope, prepared: PreparedKey) -> Crea
 
 
 async def withdraw(db: Connection, org: OrgScope, prepared: PreparedKey) -> None:
-    """Delete a key that was not proved. Its vhost is removed after the commit, as soon as the broker is available."""
+    """Delete a key that was not proved. Its vhost is removed after the commit, as soon as the broker is available.
+
+    The failure of a key for the broker is recorded, because an organisation can cause any number of them: another ORG_ADMIN
+    changes the role of the one who creates the key, or its programs use up what the broker allows.
+    """
     await store.delete_unproven(db, org, prepared.id)
     if prepared.at_broker is not None:
         await vhosts.queue_vhost_update(db, prepared.at_broker)
+        await record_in(db, org, Event.API_KEY_CREATION_FAILED, Subject(SubjectType.API_KEY, prepared.id))
 
 
 async def _check(db: Connection, org: OrgScope, wanted: NewKey) -> None:
