@@ -63,6 +63,7 @@ USERS: Final[Mapping[str, frozenset[str]]] = {
             "tests/integration/partners/test_former_prefix.py",
             "tests/integration/partners/test_queue_replacement.py",
             "tests/integration/partners/test_refused_keys.py",
+            "tests/integration/partners/test_room_of_queues.py",
             "tests/integration/partners/test_slow_removals.py",
             "tests/integration/test_external_servers.py",
             "tests/integration/test_lost_connections.py",

@@ -11,7 +11,7 @@ A policy applies to a queue only if the queue's type supports every setting in i
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Final, NamedTuple
 
 from gridfleet.kernel.broker.connection import open_channel
@@ -188,20 +188,28 @@ async def ensure_partner_vhost(
         await management.put_policy(vhost, name, pattern, "queues", definition, priority=priority)
     own = types.keys() - wanted - unwanted - {queue.spare.name for queue in declared}
     # Queues from before this limit stay. They must not prevent the declaration of the service's queues.
-    await management.limit_queues(vhost, len(wanted) + max(MAX_OWN_QUEUES, len(own)) + bool(outdated))
+    most_own = max(MAX_OWN_QUEUES, len(own))
+    await management.limit_queues(vhost, len(wanted) + most_own + bool(outdated))
     if queues is not None:
         inbound = inbound_queue(queues.prefix)
         await management.put_policy(vhost, inbound, f"^{re.escape(inbound)}$", "queues", COMMANDS, priority=1)
-    async with open_channel(broker_url, vhost) as channel:
-        await channel.exchange_declare(EXCHANGE, exchange_type="topic", durable=True)
-        await channel.exchange_declare(DROPPED_EXCHANGE, exchange_type="topic", durable=True)
-        for name in sorted(unwanted):
-            await channel.queue_delete(name)
-        for queue in declared:
-            if queue not in outdated:
-                await ensure_queue(channel, queue, kind, types)
-    if queues is not None:
-        await replace_service_queues(management, broker_url, vhost, queues.slug, outdated, types, kind)
+    try:
+        async with open_channel(broker_url, vhost) as channel:
+            await channel.exchange_declare(EXCHANGE, exchange_type="topic", durable=True)
+            await channel.exchange_declare(DROPPED_EXCHANGE, exchange_type="topic", durable=True)
+            for name in sorted(unwanted):
+                await channel.queue_delete(name)
+            for queue in declared:
+                if queue not in outdated:
+                    await ensure_queue(channel, queue, kind, types)
+        if queues is not None:
+            await replace_service_queues(management, broker_url, vhost, queues.slug, outdated, types, kind)
+    finally:
+        if queues is not None:
+            if outdated:
+                await management.limit_queues(vhost, len(wanted) + most_own)
+            known = types.keys() | {name for queue in declared for name in (queue.name, queue.spare.name)}
+            await _remove_surplus(management, vhost, queues.slug, known, most_own - len(own))
 
 
 async def remove_former_queues(management: Management, vhost: str, prefix: str) -> list[str]:
@@ -223,6 +231,22 @@ async def remove_former_queues(management: Management, vhost: str, prefix: str) 
     for name in former:
         await management.delete_queue(vhost, name)
     return former
+
+
+async def _remove_surplus(management: Management, vhost: str, slug: str, known: Set[str], room: int) -> None:
+    """Delete the queues that the partner declared in the room for the service's queues, until these existed.
+
+    It would keep them, and each time that trading is enabled, it could add more. If there are at most `room` that are not in
+    `known`, they are allowed.
+    """
+    new = [queue for queue in await management.queues(vhost) if queue.name not in known]
+    if len(new) <= room:
+        return
+    if any(queue.exclusive for queue in new):
+        await management.close_connections_in(vhost, slug)
+    for queue in new:
+        if not queue.exclusive:
+            await management.delete_queue(vhost, queue.name)
 
 
 async def replace_service_queues(
