@@ -9,6 +9,7 @@ import pytest
 
 from gridfleet.domains.telemetry.retention.limits import Days, apply_retention
 from gridfleet.domains.telemetry.rollups import store
+from gridfleet.domains.telemetry.rollups.models import Level
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
@@ -114,3 +115,19 @@ async def test_the_slots_of_sources_are_even() -> None:
     for step in range(1, 65):
         slots = Counter(store.slot(number * step + 1) % 4 for number in range(10_000))
         assert max(slots.values()) < 3_000, step
+
+
+async def test_a_partition_that_another_transaction_creates_meanwhile_is_used(database: Database) -> None:
+    first = BEGIN.date()
+    async with database.transaction() as waiting:
+        # The session has the plans of the function, and caches that there is no such partition.
+        for day in range(1, 8):
+            await store.create_partition(waiting, Level.QUARTER, (BEGIN - day * 40 * DAY).date().replace(day=1))
+        assert await store.missing_partitions(waiting, Level.MINUTE, [first]) == [first]
+        async with database.transaction() as db:
+            await db.execute("SELECT create_telemetry_partition('telemetry_minute', %s)", (first,))
+            creating = asyncio.ensure_future(store.create_partition(waiting, Level.MINUTE, first))
+            await asyncio.sleep(0.2)
+            assert not creating.done()
+        await creating
+        assert await store.missing_partitions(waiting, Level.MINUTE, [first]) == []

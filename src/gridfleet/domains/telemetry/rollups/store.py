@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final
 from uuid import UUID
 
-from psycopg.errors import LockNotAvailable
+from psycopg.errors import DuplicateTable, LockNotAvailable
 from psycopg.rows import class_row
 
 from gridfleet.domains.telemetry.rollups.models import LayoutHour, Level, SetAsideHour, Stale
@@ -318,7 +318,12 @@ async def missing_partitions(db: Connection, level: Level, firsts: Collection[da
 
 async def create_partition(db: Connection, level: Level, start: date) -> None:
     """Create the level's partition that begins with `start`, unless it exists."""
-    await db.execute("SELECT create_telemetry_partition(%s, %s)", (level.table, start))
+    try:
+        async with db.transaction():
+            await db.execute("SELECT create_telemetry_partition(%s, %s)", (level.table, start))
+    except DuplicateTable:
+        # Another transaction has created it meanwhile, and the function used what this session had cached.
+        return
 
 
 async def hold_still(db: Connection) -> None:
