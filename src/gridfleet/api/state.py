@@ -16,6 +16,7 @@ from gridfleet.domains.live.fleet import FleetChanges
 from gridfleet.domains.partners.amqp_access.rights_cache import RightsCache
 from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.domains.plants.mqtt_access.client_ids import ClientIds
+from gridfleet.domains.plants.mqtt_access.login_limit import PlantLogins
 from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
 from gridfleet.domains.telemetry.history.live import LiveValues
 from gridfleet.domains.trading.esm.client import EsmClient
@@ -64,6 +65,7 @@ class AppState:
     plant_tokens: PlantTokens
     partner_rights: RightsCache
     client_ids: ClientIds
+    plant_logins: PlantLogins
     passwords: Passwords
     rate_limiter: RateLimiter
     cache: Cache
@@ -112,6 +114,7 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
                 plant_tokens=PlantTokens(keyring, timedelta(minutes=settings.mqtt_token_minutes)),
                 partner_rights=RightsCache(),
                 client_ids=ClientIds(),
+                plant_logins=PlantLogins(),
                 passwords=passwords,
                 rate_limiter=RateLimiter(enabled=settings.rate_limits == "on", redis=redis),
                 cache=Cache(RedisBackend(redis) if redis else MemoryBackend(settings.cache_megabytes * 1024 * 1024)),

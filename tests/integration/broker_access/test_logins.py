@@ -3,21 +3,25 @@
 import asyncio
 import ssl
 from base64 import urlsafe_b64encode
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 from uuid import UUID, uuid4
 
 import aiormq
+import httpx
 import joserfc.jwk
 import joserfc.jwt
 import psycopg
 import pytest
 
+from gridfleet.domains.plants.mqtt_access.login_limit import MOST_AN_HOUR
 from gridfleet.domains.plants.mqtt_access.tokens import PlantTokens
 from gridfleet.kernel.db.outbox import CHANNEL
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.local.secrets import local_secret
 from support.builders.plant_tokens import forged_token
 from support.clients import lean_mqtt
 from support.clients.fleet_under_test import Fleet, Plant, tls_context, wait_for
@@ -438,3 +442,21 @@ async def test_the_services_certificate_is_checked_by_its_name(plants: dict[str,
     context = ssl.create_default_context()
     with pytest.raises(ssl.SSLCertVerificationError):
         await connect(plants["PASSWORD"].fleet.stack.ports["mqtts_port"], plants["PASSWORD"].login, context)
+
+
+async def test_the_logins_of_a_plant_are_bounded(fleet: Fleet) -> None:
+    """Each could create a session that the broker never frees."""
+    hasty, other = fleet.plant("TOKEN"), fleet.plant("TOKEN")
+    secret = local_secret(fleet.stack.home, "internal_secret")
+    question = f"http://127.0.0.1:{fleet.stack.ports['internal_port']}/{secret}/broker/user"
+
+    async def answers(client: httpx.AsyncClient, plant: Plant, count: int) -> Counter[str]:
+        form = {"username": plant.login.username, "password": plant.login.password}
+        found = [(await client.post(question, data=form)).text for _ in range(count)]
+        return Counter(found)
+
+    async with httpx.AsyncClient(timeout=30) as client:
+        found = await answers(client, hasty, MOST_AN_HOUR + 200)
+        assert found["allow"] >= MOST_AN_HOUR
+        assert found["deny"] >= 100
+        assert await answers(client, other, 1) == {"allow": 1}

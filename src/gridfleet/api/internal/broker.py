@@ -13,7 +13,7 @@ import structlog
 from gridfleet.api.http import Call, internal_endpoint
 from gridfleet.domains.partners.amqp_access import decisions as partners
 from gridfleet.domains.plants.mqtt_access import decisions as plants
-from gridfleet.domains.plants.mqtt_access.decisions import PlantUserName
+from gridfleet.domains.plants.mqtt_access.decisions import LoginRefusal, PlantUserName
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.probe import LOGIN_CHANNEL, login_text, probe_user
 from gridfleet.kernel.db.notifications import notify
@@ -38,6 +38,8 @@ async def user(call: Call, form: Mapping[str, str]) -> str:
         return await _partner_login(call, text, password)
     async with call.state.reserved.transaction() as db:
         refusal = await plants.login(db, call.state.plant_tokens, name, password)
+    if refusal is None and not call.state.plant_logins.admit(name.plant_id):
+        refusal = LoginRefusal("too many logins")
     metrics.BROKER_LOGINS.labels("plant", "refused" if refusal else "accepted").inc()
     if refusal:
         log.info("plant refused", plant_id=str(name.plant_id), reason=refusal.reason)
