@@ -2,7 +2,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, useNavigate, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
 import { apiOf, dataOf } from "../api/client";
-import { actionsOf, type SubDevice, subDevicesQuery, templatesQuery } from "../devices";
+import { actionsOf, type DeviceTemplate, type SubDevice, subDevicesQuery, templatesQuery } from "../devices";
 import { useTexts } from "../i18n";
 import { unregisteredQuery, useTimeZone } from "../plants";
 import { mayAct } from "../session";
@@ -23,6 +23,9 @@ import { UnknownDevice } from "./unknown-device";
 const route = getRouteApi("/inside/o/$slug");
 const DeviceDialog = lazy(async () => ({ default: (await import("./device-dialog")).DeviceDialog }));
 const plantRoute = getRouteApi("/inside/o/$slug/plants/$plantId");
+
+/** One array, so that nothing is computed again while the templates are read. */
+const NO_TEMPLATES: DeviceTemplate[] = [];
 
 /** The tab of a plant with its sub-devices. */
 export function PlantDevicesScreen() {
@@ -58,7 +61,7 @@ export function PlantDevices({ plantId }: { plantId: string }) {
           organizationId={organization.id}
           plantId={plantId}
           device={device}
-          templates={templates.data ?? []}
+          templates={templates.data ?? NO_TEMPLATES}
           mayRegister={isOperator}
           onChoose={() => setRegistering(device)}
         />

@@ -1,3 +1,4 @@
+import { useMemo } from "react";
 import type { components } from "../api/schema";
 import type { DeviceTemplate } from "../devices";
 import { useTexts } from "../i18n";
@@ -20,7 +21,8 @@ export function UnknownDevice({ organizationId, plantId, device, templates, mayR
   const texts = useTexts();
   const register = useRegistration(organizationId, plantId);
   const { externalId, fields } = device;
-  const choice = templateFor(fields, templates);
+  // The page is drawn again each second, and a plant may name a thousand such devices.
+  const choice = useMemo(() => templateFor(fields, templates), [fields, templates]);
   return (
     <div className="hint">
       <div className="toolbar">
