@@ -118,6 +118,7 @@ MORE_RECORD_FIELDS: Final[dict[str, tuple[set[str], str]]] = {
     "ConnectionDetails": ({"tls", "addresses"}, "whether the port speaks TLS, and the further addresses"),
     "ApiKey": ({"allowedPlantIds"}, "what a key was limited to when it was made"),
     "User": ({"disabledAt"}, "whether the user may log in"),
+    "SessionOrganization": ({"timeZone"}, "the zone in which lists over several plants show times"),
 }
 """Fields of a record beyond the contract's, wherever it is answered."""
 
