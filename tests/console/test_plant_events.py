@@ -247,6 +247,8 @@ def test_a_finger_zooms_the_history(browser: Browser, service: Served, user: Use
     watched = Watched(context.new_page())
     page = watched.page
     member.log_in(page, f"/console/o/{member.slugs[0]}/plants/{plant_id}/history?last=1h")
+    # The chart is drawn again when the metrics and the zone of the plant are known.
+    page.wait_for_load_state("networkidle")
     plot = page.locator(".chart .u-over")
     plot.scroll_into_view_if_needed()
     place = plot.bounding_box()
