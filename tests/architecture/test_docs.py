@@ -22,7 +22,7 @@ from gridfleet.cli import application
 from gridfleet.domains.audit.models import Event
 from gridfleet.kernel import metrics
 from gridfleet.kernel.settings import Settings
-from gridfleet.local.broker.plugins import AUTH_PLUGIN, BOUNDS_PLUGIN
+from gridfleet.local.broker.plugins import AUTH_PLUGIN, BOUNDS_PLUGIN, SESSIONS_BACKEND
 from gridfleet.protocol import envelope, signature
 from gridfleet.protocol.topics import Channel
 
@@ -172,7 +172,7 @@ def test_every_command_explains_itself() -> None:
         assert command.help, words
 
 
-NOT_METRICS = {"gridfleet_session", "gridfleet_refresh", "gridfleet_owner", AUTH_PLUGIN, BOUNDS_PLUGIN}
+NOT_METRICS = {"gridfleet_session", "gridfleet_refresh", "gridfleet_owner", AUTH_PLUGIN, BOUNDS_PLUGIN, SESSIONS_BACKEND}
 
 
 def load_script(path: Path) -> ModuleType:

@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from base64 import urlsafe_b64encode
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
@@ -25,7 +26,8 @@ from gridfleet.local.secrets import local_secret
 from support.builders.plant_tokens import forged_token
 from support.clients import lean_mqtt
 from support.clients.fleet_under_test import Fleet, Plant, tls_context, wait_for
-from support.clients.lean_mqtt import BAD_CREDENTIALS, NOT_AUTHORISED, Login, Refused, connect
+from support.clients.lean_mqtt import BAD_CREDENTIALS, NOT_AUTHORISED, Login, Lost, Refused, connect
+from support.servers.broker_node import evaluate
 
 METHODS = ("MTLS", "TOKEN", "PASSWORD")
 REFUSED = (BAD_CREDENTIALS, NOT_AUTHORISED)
@@ -442,6 +444,44 @@ async def test_the_services_certificate_is_checked_by_its_name(plants: dict[str,
     context = ssl.create_default_context()
     with pytest.raises(ssl.SSLCertVerificationError):
         await connect(plants["PASSWORD"].fleet.stack.ports["mqtts_port"], plants["PASSWORD"].login, context)
+
+
+@pytest.fixture
+def quorum_sessions(fleet: Fleet) -> Iterator[None]:
+    """The broker keeps sessions in quorum queues, as on a cluster."""
+    ports = fleet.stack.ports
+
+    def keep_in(queue_type: str) -> None:
+        set_type = f"ok = rpc:call(N, application, set_env, [rabbitmq_mqtt, durable_queue_type, {queue_type}])"
+        evaluate(fleet.stack.home, ports["epmd_port"], set_type)
+
+    keep_in("quorum")
+    yield
+    keep_in("classic")
+
+
+@pytest.mark.usefixtures("quorum_sessions")
+async def test_new_sessions_of_a_plant_are_bounded(fleet: Fleet) -> None:
+    """Each new quorum queue leaves memory in the broker until it restarts. A clean session deletes the plant's former one."""
+    hasty, other = fleet.plant("PASSWORD"), fleet.plant("PASSWORD")
+
+    async def has_session(plant: Plant, *, clean: bool) -> bool:
+        try:
+            login = replace(plant.login, clean_session=clean)
+            async with await connect(fleet.stack.ports["mqtts_port"], login, plant.tls()) as connection:
+                granted = await connection.subscribe(plant.topic("commands")) == [1]
+                await connection.disconnect()
+                return granted
+        except Lost:
+            return False
+
+    created = 0
+    for _ in range(45):
+        created += await has_session(hasty, clean=False)
+        await has_session(hasty, clean=True)
+    assert 20 <= created <= 40, "20 within an hour, and a new hour may begin meanwhile"
+    for clean in (False, True, False, True):
+        assert await has_session(other, clean=clean)
 
 
 async def test_the_logins_of_a_plant_are_bounded(fleet: Fleet) -> None:

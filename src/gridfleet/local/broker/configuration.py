@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gridfleet.kernel.settings import Settings
+from gridfleet.local.broker.plugins import SESSIONS_BACKEND
 
 __all__ = ["ACCOUNT", "ADVANCED", "NODE_NAME", "TLS_CIPHERS", "configuration_lines", "definitions", "reachable_host"]
 
@@ -89,9 +90,10 @@ def configuration_lines(settings: Settings, auth_backend: str) -> Iterator[str]:
 
     yield "auth_mechanisms.1 = PLAIN"
     yield "auth_backends.1 = internal"
-    # Login requests are not cached, so that revocation is immediate. Permissions of a connection are cached for a minute.
+    # Login requests are not cached, so that revocation is immediate. Permissions of a connection are cached for a minute, by
+    # the backend `cache`, which the module of the plugin calls.
     yield f"auth_backends.2.authn = {auth_backend}"
-    yield "auth_backends.2.authz = cache"
+    yield f"auth_backends.2.authz = {SESSIONS_BACKEND}"
     yield f"auth_cache.cached_backend = {auth_backend}"
     yield "auth_cache.cache_ttl = 60000"
     # The default would send passwords in URLs.

@@ -17,6 +17,7 @@ from gridfleet.local.broker.installation import PrivateBrokerError
 __all__ = [
     "AUTH_PLUGIN",
     "BOUNDS_PLUGIN",
+    "SESSIONS_BACKEND",
     "build_plugin",
     "link_applications",
     "needed_plugins",
@@ -28,6 +29,9 @@ AUTH_PLUGIN: Final = "gridfleet_auth_http"
 """Name of the plugin, of its Erlang module, of the authentication backend, and of the tag of a node that uses it."""
 
 BOUNDS_PLUGIN: Final = "gridfleet_bounds"
+
+SESSIONS_BACKEND: Final = "gridfleet_bounds_sessions"
+"""Erlang module of the plugin that is an authorisation backend and limits the new sessions of a plant."""
 
 _SOURCE: Final = Path(__file__).parent
 _COMPILE_SECONDS: Final = 60

@@ -11,7 +11,7 @@
 %% - arguments of queues that the management API cannot list, because it then lists no queue of any vhost; arguments of types
 %%   that no argument has, one of which keeps a processor busy; names of queues that the broker decodes to Erlang terms;
 %% - queues that exceed the limit of a vhost only because they are declared at the same moment; many new quorum queues and
-%%   streams of a user: each leaves atoms, of which a node has five million and frees none;
+%%   streams of a user, and many new sessions of a plant: each leaves atoms, of which a node has five million and frees none;
 %% - copies to other routing keys (CC, BCC), which RabbitMQ before 4.0 does not check: a client could fill queues of its own and
 %%   keep the messages in memory by not acknowledging them;
 %% - more than 50 changes of queues and bindings, or more than 250 messages with new routing keys (25 while many questions wait),
@@ -42,7 +42,7 @@
 -behaviour(rabbit_channel_interceptor).
 
 -export([announce/0, withdraw/0, description/0, init/1, applies_to/0, intercept/3, handle_event/2, handle_call/2, shorten/2]).
--export([is_before_3_12/0, await_subscription/1]).
+-export([is_before_3_12/0, await_subscription/1, may_create/1]).
 
 -rabbit_boot_step({?MODULE, [
     {description, "bounds of clients"},
@@ -600,12 +600,23 @@ is_classic(Arguments) ->
         {_, _, Type} -> Type =:= <<"classic">>
     end.
 
-%% Counts by user, which is an organisation: it may create any number of keys, each with a vhost.
-count_new_queue(User) ->
-    Hour = erlang:system_time(second) div 3600,
-    Count = ets:update_counter(?MODULE, {User, Hour}, 1, {{User, Hour}, 0}),
+%% Counts by user, which is an organisation: it may create any number of keys, each with a vhost. Sessions count by plant.
+count_new_queue(Creator) ->
+    Hour = hour(),
+    Count = ets:update_counter(?MODULE, {Creator, Hour}, 1, {{Creator, Hour}, 0}),
     Count =:= 1 andalso ets:select_delete(?MODULE, [{{{'_', '$1'}, '_'}, [{'<', '$1', Hour}], [true]}]),
     Count.
+
+hour() ->
+    erlang:system_time(second) div 3600.
+
+%% Whether a client may declare a queue, as far as sessions of plants are concerned. A session is counted once its queue exists:
+%% the question does not contain the type, and sessions that end with their connection are no quorum queues.
+may_create({resource, _, queue, <<"mqtt-subscription-", Plant:36/binary, _/binary>>} = Name) ->
+    Entries = ets:lookup(?MODULE, {{session, Plant}, hour()}),
+    [Count || {_, Count} <- Entries, Count >= ?MOST_NEW_QUEUES] =:= [] orelse rabbit_amqqueue:exists(Name);
+may_create(_) ->
+    true.
 
 %% Tables are deleted with their owner, and the process of a boot step ends, so another process owns them.
 create_table() ->
@@ -785,6 +796,14 @@ handle_event({event, connection_created, Facts, none, _}, State) ->
         track(rabbit_connection_tracking:tracked_connection_from_connection_created(Facts))
     catch
         _:_ -> false
+    end,
+    {ok, State};
+handle_event({event, queue_created, Facts, _, _}, State) ->
+    case {proplists:get_value(type, Facts), proplists:get_value(name, Facts)} of
+        {rabbit_quorum_queue, {resource, _, queue, <<"mqtt-subscription-", Plant:36/binary, _/binary>>}} ->
+            count_new_queue({session, Plant});
+        _ ->
+            false
     end,
     {ok, State};
 %% The node stops after this signal. At its end, the management agent changes settings, and would wait five seconds for a
