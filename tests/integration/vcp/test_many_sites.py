@@ -41,7 +41,7 @@ async def test_what_is_due_at_sites_is_issued_together(database: Database, what:
             await site.execute(statement)
         with executed_statements() as statements:
             await site.issue_due()
-        taken.append(len(statements))
+        taken.append(statements)
         assert await site.rows("SELECT count(DISTINCT plant_id), count(*) FROM plant_command") == [(count, count)]
         [(expected,)] = await site.rows(
             "SELECT count(*) FROM vcp_unconfirmed u JOIN plant_command c ON c.id = u.command_id AND c.plant_id = u.plant_id"
