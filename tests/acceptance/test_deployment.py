@@ -152,7 +152,7 @@ class TestFiles:
         filled = fill(secrets, tmp_path) / "rabbitmq"
         settings = Settings(home=tmp_path, internal_secret="secret")
         same = ("auth", "mqtt.", "ssl_", "log.", "channel_max", "heartbeat", "max_message_size", "management_agent")
-        backend, files = "http", ["rabbitmq.conf"]
+        backend, files = "http", ["rabbitmq.conf", "cluster.conf"]
         if needs_auth_plugin(find_installation().version):
             backend = AUTH_PLUGIN
             files.append("rabbitmq-4.0.conf")

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = shutil.ignore_patterns(
-    ".git", ".tools", ".venv", "build", ".gridfleet", "__pycache__", ".*_cache", ".hypothesis", "*.jsonl"
+    ".git", ".tools", ".node", "node_modules", ".venv", "build", ".gridfleet", "__pycache__", ".*_cache", ".hypothesis", "*.jsonl"
 )
 
 

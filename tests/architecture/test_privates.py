@@ -53,9 +53,14 @@ def used(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
             yield node.lineno, node.attr
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("getattr", "setattr")):
+        elif isinstance(node, ast.Call) and called(node).endswith(("getattr", "setattr")):
             texts = (one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str))
             yield from ((node.lineno, text.rpartition(".")[2]) for text in texts)
+
+
+def called(call: ast.Call) -> str:
+    """Return the last part of the name that is called, or an empty text."""
+    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
 
 
 def test_a_violation_would_be_found() -> None:
