@@ -33,7 +33,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = shutil.ignore_patterns(
-    ".git", ".tools", ".node", "node_modules", ".venv", "build", ".gridfleet", "__pycache__", ".*_cache", ".hypothesis", "*.jsonl"
+    *(".git", ".tools", ".node", ".venv", ".gridfleet", ".hypothesis", ".*_cache"),
+    *("node_modules", "build", "__pycache__", "*.jsonl"),
 )
 
 
