@@ -82,8 +82,7 @@ class Node:
 
 @pytest.fixture
 def cluster() -> Iterator[list[Node]]:
-    """Three nodes that have found each other, with one port mapper. As docs/deployment.md says, the first one starts alone before
-    RabbitMQ 4.0, and all at once from then on."""
+    """Three nodes that have found each other, with one port mapper. They start as docs/deployment.md says."""
     root = Path(tempfile.mkdtemp(prefix="gridfleet-cluster-"))
     tls_files(root / "tls", "localhost")
     cookie, password, [epmd_port] = secrets.token_hex(20), secrets.token_hex(16), free_ports(1)
