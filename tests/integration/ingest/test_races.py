@@ -161,6 +161,40 @@ async def test_what_is_deleted_while_it_is_looked_up_does_not_fail_the_batch(ben
         assert [len(values) for values in (await plant.stored()).values()] == [2, 1]
 
 
+@pytest.mark.parametrize("is_known", [False, True], ids=["new plant", "known plant"])
+async def test_a_sub_device_deleted_before_it_has_a_source_does_not_fail_the_batch(bench: Bench, is_known: bool) -> None:
+    """A failed batch clears the caches of all plants, so one user could slow all of them down by registering and deleting."""
+    plant, other, pipeline = await bench.plant(), await bench.plant(), bench.another_process()
+    if is_known:
+        await bench.take(plant.message(snapshot(ago(10), {"a": 0})), pipeline=pipeline)
+    await plant.add_device("BAT1")
+    pipeline.plant_cache.note_device(str(plant.id), "BAT1")
+    messages = [plant.message(snapshot(ago(5), {"a": 1}, BAT1={"soc": 5})), other.message(snapshot(ago(5), {"a": 2}))]
+    async with bench.database.transaction() as db:
+        # As a deletion does it. It leaves the plant to others.
+        await db.execute("SELECT FROM plant WHERE id = %s FOR KEY SHARE", (plant.id,))
+        await db.execute("DELETE FROM sub_device WHERE plant_id = %s", (plant.id,))
+        taking = asyncio.create_task(bench.take(*messages, pipeline=pipeline))
+        await until_blocked(bench.database)
+    await taking
+    assert [[*values.values()][-1] for one in (plant, other) for values in (await one.stored()).values()] == [1, 2]
+    assert await plant.rows("SELECT external_id FROM unregistered_device WHERE plant_id = %s") == [("BAT1",)]
+
+
+async def test_a_plant_deleted_while_its_message_is_refused_does_not_fail_the_batch(bench: Bench) -> None:
+    going, staying = await bench.plant(), await bench.plant()
+    messages = [going.delivery(b"{"), staying.delivery(b"{"), staying.message(snapshot(ago(5), {"a": 2}))]
+    for plant in (going, staying):
+        await bench.take(plant.message(snapshot(ago(10), {"a": 1})))
+    async with bench.database.transaction() as db:
+        await db.execute("DELETE FROM plant WHERE id = %s", (going.id,))
+        taking = asyncio.create_task(bench.take(*messages))
+        await until_blocked(bench.database)
+    await taking
+    assert [*(await staying.stored())["a"].values()] == [1, 2]
+    assert [reason for reason, _ in await staying.refusals()] == ["MALFORMED"]
+
+
 async def test_caches_may_be_cleared_while_a_partition_is_created(bench: Bench) -> None:
     partitions = bench.pipeline.partitions
     day = utc_now().date() - timedelta(days=399)

@@ -39,6 +39,12 @@ _START: Final = ", ".join(
     f"coalesce((SELECT {one} FROM starts WHERE id = p.organization_id), 'epoch')" for one in ("minutes", "quarters")
 )
 
+_WITHOUT_SOURCE: Final = (
+    "WHERE NOT EXISTS (SELECT FROM telemetry_source s WHERE s.sub_device_id = d.id) ORDER BY d.id FOR KEY SHARE OF d"
+)
+"""Selects and holds the sub-devices `d` that have no source. One that is being deleted is waited for and then left out.
+Otherwise its foreign key would fail the batch, and all plants would have to be read again."""
+
 
 async def ensure_sources(db: Connection, plant_ids: Sequence[UUID]) -> None:
     """Create missing sources of plants and their sub-devices.
@@ -49,13 +55,12 @@ async def ensure_sources(db: Connection, plant_ids: Sequence[UUID]) -> None:
     """
     await db.execute(
         "WITH held AS (SELECT id, organization_id FROM plant WHERE id = ANY(%(ids)s) ORDER BY id FOR KEY SHARE),"
-        f"{_STARTS}"
+        f"{_STARTS}, new AS (SELECT d.id, d.plant_id, d.external_id, p.organization_id"
+        f" FROM held p JOIN sub_device d ON d.plant_id = p.id {_WITHOUT_SOURCE})"
         " INSERT INTO telemetry_source (organization_id, plant_id, sub_device_id, external_id, minutes_from, quarters_from)"
         f" SELECT p.organization_id, p.id, NULL, NULL, {_START} FROM held p"
         " WHERE NOT EXISTS (SELECT FROM telemetry_source s WHERE s.plant_id = p.id AND s.external_id IS NULL)"
-        f" UNION ALL SELECT p.organization_id, d.plant_id, d.id, d.external_id, {_START}"
-        " FROM sub_device d JOIN held p ON p.id = d.plant_id"
-        " WHERE NOT EXISTS (SELECT FROM telemetry_source s WHERE s.sub_device_id = d.id)"
+        f" UNION ALL SELECT p.organization_id, p.plant_id, p.id, p.external_id, {_START} FROM new p"
         " ON CONFLICT DO NOTHING",
         {"ids": list(plant_ids)},
     )
@@ -65,13 +70,11 @@ async def ensure_device_sources(db: Connection, names: Sequence[tuple[UUID, str]
     """Create missing sources of the sub-devices that exist with these plants and external ids, as `ensure_sources` does."""
     await db.execute(
         "WITH held AS (SELECT id, organization_id FROM plant WHERE id = ANY(%(plants)s) ORDER BY id FOR KEY SHARE),"
-        f"{_STARTS}"
-        " INSERT INTO telemetry_source (organization_id, plant_id, sub_device_id, external_id, minutes_from, quarters_from)"
-        f" SELECT p.organization_id, d.plant_id, d.id, d.external_id, {_START}"
+        f"{_STARTS}, new AS (SELECT d.id, d.plant_id, d.external_id, p.organization_id"
         " FROM unnest(%(plants)s::uuid[], %(names)s::text[]) AS n (plant_id, external_id)"
-        " JOIN sub_device d USING (plant_id, external_id) JOIN held p ON p.id = d.plant_id"
-        " WHERE NOT EXISTS (SELECT FROM telemetry_source s WHERE s.sub_device_id = d.id)"
-        " ON CONFLICT DO NOTHING",
+        f" JOIN sub_device d USING (plant_id, external_id) JOIN held p ON p.id = d.plant_id {_WITHOUT_SOURCE})"
+        " INSERT INTO telemetry_source (organization_id, plant_id, sub_device_id, external_id, minutes_from, quarters_from)"
+        f" SELECT p.organization_id, p.plant_id, p.id, p.external_id, {_START} FROM new p ON CONFLICT DO NOTHING",
         {"plants": [plant_id for plant_id, _ in names], "names": [name for _, name in names]},
     )
 
