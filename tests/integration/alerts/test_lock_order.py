@@ -1,4 +1,4 @@
-"""States of rules are locked in one order, by batches and by users. None of them ends in a deadlock."""
+"""States of rules are locked in one order, by batches and by users. None of them ends in a deadlock, or waits for long."""
 
 import asyncio
 from uuid import UUID
@@ -7,6 +7,7 @@ import pytest
 
 from gridfleet.domains.alerts.deletion import delete_sub_device
 from gridfleet.domains.alerts.models import AlertRule, RuleChanges
+from gridfleet.domains.alerts.rules import registry
 from gridfleet.domains.alerts.rules.registry import delete_rule, update_rule
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.plants.lifecycle import delete_plant
@@ -111,3 +112,31 @@ async def test_a_batch_with_an_unregistered_device_and_the_deletion_of_its_plant
     await deleting
     assert (len(batch.plants_seen), len(batch.alerts)) == (0, 1)
     assert await plant.rows("SELECT FROM plant WHERE id = %s") == []
+
+
+async def test_a_batch_does_not_wait_for_the_unit_of_a_changed_rule(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes seconds in a large fleet. After five seconds the batch failed, with the messages of all plants."""
+    plant = await bench.plant()
+    rule = await add_rule(bench.database, plant.organization_id, name="Soc", metric="soc")
+    reading, found = asyncio.Event(), asyncio.Event()
+
+    async def measured_unit(*_: object) -> str | None:
+        reading.set()
+        await found.wait()
+        return "kW"
+
+    async def changed(changes: RuleChanges) -> AlertRule:
+        async with bench.database.transaction() as db:
+            return await update_rule(db, operator(plant.organization_id), rule.id, changes)
+
+    monkeypatch.setattr(registry, "measured_unit", measured_unit)
+    changing = asyncio.create_task(changed(RuleChanges(metric="power")))
+    await reading.wait()
+    batch = await bench.take(plant.message(snapshot(ago(10), {"soc": 5})))
+    assert len(batch.alerts) == 1
+    await changed(RuleChanges(plant_id=plant.id))
+    found.set()
+    # The unit was that of all plants. Ingest gives the rule the unit of the next value of its plant.
+    rule = await changing
+    assert (rule.metric, rule.plant_id, rule.unit) == ("power", plant.id, None)
+    assert (await changed(RuleChanges(metric="current"))).unit == "kW"

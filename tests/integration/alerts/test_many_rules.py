@@ -223,3 +223,31 @@ async def test_units_of_rules_on_devices_are_found_among_many_devices(bench: Ben
         for _ in range(8):
             units = await store.layout_units(db, rules)
     assert units == {rule.id: {"W"} for rule in rules}
+
+
+async def test_the_unit_of_a_rule_is_found_among_many_metrics(bench: Bench) -> None:
+    """For each metric of each device, all its newest values were read: 2 to 10 s for 2,000 devices with 2,000 metrics."""
+    plant = await bench.plant()
+    await plant.add_device("d0", [{"key": f"x{number}", "field": f"x{number}", "unit": "W"} for number in range(2_000)])
+    await bench.take(plant.message(snapshot(ago(5), d0={"x7": 900, "x8": 1})))
+    async with bench.database.transaction() as db:
+        await db.execute(
+            "INSERT INTO sub_device (id, organization_id, plant_id, external_id, name, type)"
+            " SELECT gen_random_uuid(), %s, %s, 'd' || n, 'd', 'INVERTER' FROM generate_series(1, 2000) AS n",
+            (plant.organization_id, plant.id),
+        )
+        await db.execute(
+            "WITH made AS (INSERT INTO telemetry_source (organization_id, plant_id, sub_device_id, external_id)"
+            " SELECT organization_id, plant_id, id, external_id FROM sub_device WHERE name = 'd' RETURNING id)"
+            " INSERT INTO telemetry_latest (source_id, layout_id, time, vals, absent) SELECT made.id, l.layout_id, l.time,"
+            " (SELECT array_agg(random()) FROM generate_series(1, 2000)), l.absent FROM made, telemetry_latest l"
+        )
+    async with bench.database.autocommit() as db:
+        await db.execute("ANALYZE")
+    async with bench.database.transaction() as db:
+        await db.execute("SET LOCAL statement_timeout = '1s'")
+        for metric in ("x7", "d999.x7", "d0.x8"):
+            for plant_id in (None, plant.id):
+                assert await store.units_of(db, plant.organization_id, plant_id, metric) == {"W"}
+        for metric in ("d0.x9", "d2001.x7", "y"):
+            assert await store.units_of(db, plant.organization_id, None, metric) == set()

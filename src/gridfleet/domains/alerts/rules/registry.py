@@ -1,6 +1,7 @@
 """Create, find, list, change and delete alert rules. Every change is published to the ingest processes at once."""
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -90,12 +91,13 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
         ValidationFailed: The clear threshold does not fit, the plant is not the organisation's, or it has too many rules.
         Forbidden: The caller is limited to some plants, and the rule watches or would watch all.
     """
+    columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    measured = await _measured(db, org, await get_rule(db, org, rule_id), columns)
     rule = await store.lock(db, org, rule_id)
     if rule is None:
         raise RuleNotFound
     if rule.plant_id is None:
         _refuse_limited(org)
-    columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
     if not columns:
         return rule
     if "plant_id" in columns:
@@ -105,7 +107,7 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
     changed = msgspec.structs.replace(rule, **columns)
     if changed.metric != rule.metric or "unit" in columns:
         if columns.get("unit") is None:
-            columns["unit"] = await measured_unit(db, org.organization_id, changed.plant_id, changed.metric)
+            columns["unit"] = measured.unit_of(changed)
         changed = msgspec.structs.replace(changed, unit=columns["unit"])
         columns["unit_notice_at"] = None
     if complaint := complaint_about(changed.condition, changed.threshold, changed.clear_threshold):
@@ -120,6 +122,32 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
     if differing := differences(rule, updated, RuleChanges.__struct_fields__):
         await record_in(db, org, Event.ALERT_RULE_CHANGED, _subject(updated), differing)
     return updated
+
+
+class _Measured(NamedTuple):
+    """The unit of the newest values that a rule would watch after a change."""
+
+    plant_id: UUID | None
+    metric: str
+    unit: str | None
+
+    def unit_of(self, rule: AlertRule) -> str | None:
+        """Return the unit for a rule. If another request has changed it meanwhile, ingest gives it the unit of a value."""
+        return self.unit if (rule.plant_id, rule.metric) == (self.plant_id, self.metric) else None
+
+
+async def _measured(db: Connection, org: OrgScope, rule: AlertRule, columns: Mapping[str, Any]) -> _Measured:
+    """Return the unit that a change of a rule needs.
+
+    It is read before the rule is locked: it takes seconds in a large fleet, and ingest waits for the lock, with the messages of
+    all plants, when it would raise an alert of the rule.
+    """
+    plant_id, metric = columns.get("plant_id", rule.plant_id), columns.get("metric", rule.metric)
+    is_needed = (metric != rule.metric or "unit" in columns) and columns.get("unit") is None
+    if is_needed and plant_id is None:
+        _refuse_limited(org)
+    unit = await measured_unit(db, org.organization_id, plant_id, metric) if is_needed else None
+    return _Measured(plant_id, metric, unit)
 
 
 async def delete_rule(db: Connection, org: OrgScope, rule_id: UUID) -> None:

@@ -169,13 +169,20 @@ async def claim(db: Connection, rule_ids: Iterable[UUID]) -> set[UUID]:
 async def units_of(db: Connection, organization_id: UUID, plant_id: UUID | None, metric: str) -> set[str]:
     """Return the units of the newest values of every metric that a rule on this metric watches. Missing units are left out."""
     cursor = await db.execute(
-        "SELECT DISTINCT unit FROM (SELECT DISTINCT ON (s.id, m.key) l.units[m.position] AS unit"
-        " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
-        " CROSS JOIN LATERAL unnest(l.metrics) WITH ORDINALITY AS m (key, position)"
+        # The positions are found in the layouts first, which many sources share. Otherwise the values of a source with many
+        # metrics would be decompressed once for each metric.
+        "WITH used AS MATERIALIZED (SELECT s.id AS source_id, s.external_id, t.layout_id"
+        " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
         " WHERE s.organization_id = %(org)s AND (%(plant)s::uuid IS NULL OR s.plant_id = %(plant)s)"
-        " AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL) AND t.vals[m.position] IS NOT NULL"
-        " AND %(metric)s IN (m.key, s.external_id || '.' || m.key)"
-        " ORDER BY s.id, m.key, coalesce(t.times[m.position], t.time) DESC, l.id DESC) AS newest WHERE unit <> ''",
+        " AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL)),"
+        " named AS MATERIALIZED (SELECT l.id AS layout_id, m.key, m.position, l.units[m.position] AS unit"
+        " FROM telemetry_layout l CROSS JOIN LATERAL unnest(l.metrics) WITH ORDINALITY AS m (key, position)"
+        " WHERE l.id IN (SELECT layout_id FROM used)"
+        " AND m.key IN (%(metric)s, substr(%(metric)s::text, strpos(%(metric)s::text, '.') + 1)))"
+        " SELECT DISTINCT unit FROM (SELECT DISTINCT ON (u.source_id, n.key) n.unit FROM used u JOIN named n USING (layout_id)"
+        " JOIN telemetry_latest t USING (source_id, layout_id)"
+        " WHERE %(metric)s IN (n.key, u.external_id || '.' || n.key) AND t.vals[n.position] IS NOT NULL"
+        " ORDER BY u.source_id, n.key, coalesce(t.times[n.position], t.time) DESC, layout_id DESC) AS newest WHERE unit <> ''",
         {"org": organization_id, "plant": plant_id, "metric": metric},
     )
     return {row[0] for row in await cursor.fetchall()}
