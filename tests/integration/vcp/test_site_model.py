@@ -1,8 +1,9 @@
 """A site against a plain model: orders, answers, absences and time in any order.
 
 The model knows the rules in one sentence each: the newest mode order that the plant has not refused holds until its end, then
-the fallback, then AUTO; the newest schedule order that the plant has not refused holds until its last interval is over. A
-plant that is connected and takes everything ends in what holds.
+the fallback, then AUTO; the newest schedule order that the plant has not refused holds until its last interval is over. An
+order that the plant has applied is not refused with its repetition. A plant that is connected and takes everything ends in
+what holds.
 """
 
 import asyncio
@@ -38,6 +39,7 @@ class Ordered:
     what: Any
     end: datetime | None
     refused: bool = False
+    applied: bool = False
 
 
 @dataclass
@@ -191,7 +193,7 @@ class SiteMachine(RuleBasedStateMachine):
         return [one for one in rows if one[4] > self.now]
 
     def answer(self, command: tuple[Any, ...], status: str) -> None:
-        command_id, kind, content, _, _ = command
+        command_id, kind, content, requester, _ = command
         mode = content.get("mode")
         if self.plant.mode == STOP and mode not in ("AUTO", STOP):
             status = "REJECTED"
@@ -201,21 +203,29 @@ class SiteMachine(RuleBasedStateMachine):
             self.plant.mode = mode
         if status == "APPLIED" and kind == "SCHEDULE":
             self.plant.schedule = content["schedule"]["revision"] if content["schedule"]["intervals"] else None
-        steps = self.runner.run(
-            self.site.rows("SELECT command_id FROM vcp_unconfirmed WHERE plant_id = %(plant)s AND kind = 'STEP'")
-        )
+        expected = self.runner.run(self.site.rows("SELECT command_id, kind FROM vcp_unconfirmed WHERE plant_id = %(plant)s"))
+        repeats = requester == "SYSTEM" and (command_id, "SCHEDULE" if kind == "SCHEDULE" else "MODE") in expected
+        repeated = self.repeated(kind, content) if repeats else None
         self.runner.run(self.site.acknowledge({command_id: status}, now=self.now))
-        if status in ("REJECTED", "FAILED"):
-            for one in (*self.modes, *self.schedules):
-                one.refused = one.refused or (one.command_id == command_id and one.what != STOP)
-        self.lose_setpoint(to_step=status == "APPLIED" and (command_id,) in steps)
+        for one in (*self.modes, *self.schedules):
+            if one.command_id == command_id or one is repeated:
+                one.applied = one.applied or status == "APPLIED"
+                one.refused = one.refused or (status in ("REJECTED", "FAILED") and one.what != STOP and not one.applied)
+        self.lose_setpoint(to_step=status == "APPLIED" and (command_id, "STEP") in expected)
+
+    def repeated(self, kind: str, content: dict[str, Any]) -> Ordered | None:
+        """Return the order that a command of the service repeats."""
+        if "mode" in content:
+            override = self.override()
+            return override if override is not None and override.what == content["mode"] else None
+        return self.newest(self.schedules) if kind == "SCHEDULE" else None
 
     @rule(status=st.sampled_from(["RECEIVED", "APPLIED", "APPLIED", "REJECTED", "FAILED"]))
     def answer_one(self, status: str) -> None:
-        """The plant connects for a moment and answers the first command; what the service itself issues is not refused."""
+        """The plant connects for a moment and answers the first command. It refuses no setpoint of the service itself."""
         if commands := self.delivered():
-            by_service = commands[0][3] == "SYSTEM"
-            self.answer(commands[0], "APPLIED" if by_service and status != "RECEIVED" else status)
+            is_own_setpoint = commands[0][1] == "SITE_SETPOINT" and commands[0][3] == "SYSTEM"
+            self.answer(commands[0], "APPLIED" if is_own_setpoint and status != "RECEIVED" else status)
 
     @rule()
     def settle(self) -> None:

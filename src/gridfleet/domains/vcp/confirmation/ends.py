@@ -119,9 +119,12 @@ async def _apply(db: Connection, site: Site, row: Unconfirmed, end: Transition, 
 
 
 async def _restore_mode(db: Connection, site: Site, row: Unconfirmed, end: Transition, is_partner_command: bool) -> Site:
-    """Return the site with the override from before a refused mode. An emergency stop stays."""
+    """Return the site with the override from before a refused mode.
+
+    An emergency stop stays, and so does an override that the plant has applied before.
+    """
     refused = site.override_command_id or (row.command_id if is_partner_command else None)
-    if refused is None or site.mode(end.at) is Mode.EMERGENCY_STOP:
+    if refused is None or site.mode(end.at) is Mode.EMERGENCY_STOP or await _is_repetition(db, row, refused):
         await store.set_due(db, site.plant_id, Kind.MODE, None)
         return site
     restored = await _with_override_before(db, site, refused, end.at)
@@ -137,6 +140,14 @@ async def _restore_mode(db: Connection, site: Site, row: Unconfirmed, end: Trans
         place = row.issued_at if held is None else min(row.issued_at, held.issued_at - A_MOMENT)
         await store.expect(db, replace(row, command_id=None, issued_at=place, due_at=end.at, confirmed_mode=None))
     return restored
+
+
+async def _is_repetition(db: Connection, row: Unconfirmed, command_id: UUID) -> bool:
+    """Return whether the row's command repeats what a partner set by the command `command_id`, and the plant has applied.
+
+    The plant refuses the repetition, not the order: the order stays in force.
+    """
+    return row.command_id != command_id and await store.was_applied(db, command_id)
 
 
 async def _setpoint_after(db: Connection, site: Site, now: datetime) -> HeldSetpoint | None:
@@ -163,6 +174,9 @@ async def _with_override_before(db: Connection, site: Site, refused: UUID, now: 
 
 async def _restore_schedule(db: Connection, site: Site, row: Unconfirmed, end: Transition) -> Site:
     """Return the site with the schedule from before a refused schedule or a refused cancellation."""
+    if site.schedule_command_id is not None and await _is_repetition(db, row, site.schedule_command_id):
+        await store.set_due(db, site.plant_id, Kind.SCHEDULE, None)
+        return site
     last = None
     if site.schedule_command_id is not None:
         last = await store.predecessor(db, site.plant_id, [CommandType.SCHEDULE], site.schedule_command_id)

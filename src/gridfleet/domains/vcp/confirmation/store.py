@@ -205,6 +205,27 @@ async def predecessor(db: Connection, plant_id: UUID, types: Collection[CommandT
     return await cursor.fetchone()
 
 
+_APPLIED = "(c.status = 'APPLIED' OR (c.status = 'EXPIRED' AND c.reason->>'code' = 'APPLIED_LATE'))"
+
+
+async def was_applied(db: Connection, command_id: UUID) -> bool:
+    """Return whether the plant has applied the mode or schedule of a partner command, at once or when it was issued again.
+
+    A command that repeats it has the same type and mode, or the same revision of the same schedule with intervals or without.
+    """
+    cursor = await db.execute(
+        "SELECT FROM vcp_command WHERE id = %(id)s AND status = 'APPLIED' UNION ALL"
+        " (SELECT FROM plant_command o JOIN plant_command c ON c.plant_id = o.plant_id AND c.issued_at >= o.issued_at"
+        f" WHERE o.id = %(id)s AND c.type = o.type AND {_APPLIED}"
+        " AND c.instruction->'mode' IS NOT DISTINCT FROM o.instruction->'mode'"
+        " AND (c.instruction->'schedule') - 'intervals' IS NOT DISTINCT FROM (o.instruction->'schedule') - 'intervals'"
+        " AND (c.instruction->'schedule'->'intervals' = '[]') IS NOT DISTINCT FROM"
+        " (o.instruction->'schedule'->'intervals' = '[]') LIMIT 1)",
+        {"id": command_id},
+    )
+    return cursor.rowcount > 0
+
+
 _SINCE_OPENED = (
     "c.* FROM plant_command c JOIN vcp_site s ON s.plant_id = c.plant_id AND s.opened_at <= c.issued_at"
     " WHERE c.plant_id = %(plant)s"
@@ -228,9 +249,6 @@ async def setpoint_in_force(db: Connection, plant_id: UUID, applied_late: Collec
         {"plant": plant_id, "late": list(applied_late)},
     )
     return await cursor.fetchone()
-
-
-_APPLIED = "(c.status = 'APPLIED' OR (c.status = 'EXPIRED' AND c.reason->>'code' = 'APPLIED_LATE'))"
 
 
 async def later_setpoints(db: Connection, modes: Sequence[Unconfirmed], now: datetime) -> list[LaterSetpoint]:
