@@ -101,3 +101,16 @@ async def test_what_is_read_while_everything_is_invalidated_is_not_cached() -> N
 
     assert await cache.look_up("a", overtaken) == {"a": "1"}
     assert cache.find("a") is None
+
+
+async def test_large_entries_take_the_room_of_several_small_ones() -> None:
+    table = Table(a="1", b="22", c="333", d="4444444")
+    cache = NotifiedCache[str, str](limit=5, size=len)
+    for wanted, kept in (("a", "a"), ("b", "ab"), ("c", "bc"), ("d", "d"), ("a", "a"), ("b", "ab")):
+        await cache.look_up(wanted, table.read)
+        assert "".join(key for key in "abcd" if cache.find(key)) == kept
+    table.rows["b"] = "2222"
+    await cache.load("b", table.read)
+    cache.invalidate("b")
+    await cache.look_up(["c"], table.read)
+    assert [cache.find(key) for key in "abc"] == ["1", None, "333"], "what was removed no longer counts"

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -13,7 +13,8 @@ import pytest
 from gridfleet.api.access.cache import AccessCache
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.db.notifications import listen
-from support.builders.accounts import add_member
+from support.builders.accounts import add_member, add_organization
+from support.builders.api_keys import key_headers
 from support.clients.people import PASSWORD, People, refused
 from support.servers.api_service import ApiService, api_service
 from support.servers.running_task import running
@@ -52,8 +53,9 @@ def asked(people: People, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def watch(monkeypatch: pytest.MonkeyPatch, name: str, found: list[str]) -> None:
     from gridfleet.api.access import cache
     from gridfleet.domains.identity import sessions
+    from gridfleet.domains.partners import rest_access
 
-    place = sessions if name == "live_session" else cache
+    place = {"live_session": sessions, "find_live": rest_access}.get(name, cache)
     real: Callable[..., Awaitable[Any]] = getattr(place, name)
 
     async def noted(*arguments: Any) -> Any:
@@ -275,6 +277,30 @@ async def test_the_cache_is_bounded(people: People, asked: list[str], monkeypatc
             token = one.headers["authorization"].removeprefix("Bearer ")
             assert (await cache.caller(state.database, token, "127.0.0.1")).user_id == one.id
     assert len(asked) == 12, "all but those of the three newest entries"
+
+
+async def test_keys_with_many_plants_do_not_fill_the_memory(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An organisation may have any number of them: 10,000 with 2,000 plants and 1,000 networks each took 5 GB."""
+    monkeypatch.setattr("gridfleet.api.access.cache.MOST_ENTRIES", 200)  # of keys without plants
+    state = people.service.state
+    organization = await add_organization(state.database)
+    plants = [uuid4() for _ in range(2_000)]
+    large = [await key_headers(state.database, organization.id, ["plants:read"], plants) for _ in range(3)]
+    small = [await key_headers(state.database, organization.id, ["plants:read"]) for _ in range(50)]
+    asked: list[str] = []
+    watch(monkeypatch, "find_live", asked)
+    cache = AccessCache(state.access_tokens)
+    async with running(cache.keep_listening(state.database)):
+        await until_open(cache)
+
+        async def times_asked(keys: list[tuple[UUID, dict[str, str]]]) -> int:
+            asked.clear()
+            for key_id, headers in keys:
+                assert (await cache.key(state.database, headers["x-api-key"], "127.0.0.1")).key_id == key_id
+            return len(asked)
+
+        assert [await times_asked(large), await times_asked(large[2:]), await times_asked(large[:2])] == [3, 0, 2]
+        assert [await times_asked(small), await times_asked(small), await times_asked(large[1:2])] == [50, 0, 0]
 
 
 async def test_own_notices_come_before_the_commit_returns(database_url: str) -> None:

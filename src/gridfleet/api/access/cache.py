@@ -36,7 +36,11 @@ ALL_ENTRIES: Final = "*"
 
 _VALID_SECONDS: Final = 3 * HEARTBEAT_SECONDS
 MOST_ENTRIES: Final = 50_000
-"""Limit of cached sessions, of roles, and of keys."""
+"""Limit of cached sessions, of roles, and of keys without plants and networks."""
+
+_KEY_SIZE: Final = 20
+"""Plants or networks that take as much memory as a key without them: about 180 bytes each. A key may have 3,000 of them, and an
+organisation any number of keys."""
 
 
 @dataclass(slots=True)
@@ -55,7 +59,9 @@ class AccessCache:
         self._clock = clock
         self._sessions = NotifiedCache[tuple[UUID, UUID], LiveSession](_user_of, limit=MOST_ENTRIES, is_valid=self.is_open)
         self._roles = NotifiedCache[tuple[UUID, UUID], OrganizationRole](_user_of, limit=MOST_ENTRIES, is_valid=self.is_open)
-        self._keys = NotifiedCache[bytes, _CachedKey](_key_of, limit=MOST_ENTRIES, is_valid=self.is_open)
+        self._keys = NotifiedCache[bytes, _CachedKey](
+            _key_of, limit=MOST_ENTRIES * _KEY_SIZE, size=_size_of, is_valid=self.is_open
+        )
         self._barrier = Barrier()
         self.own_changes = 0
         """Number of invalidations by commits of this process."""
@@ -168,3 +174,7 @@ def _user_of(key: tuple[UUID, UUID], _: object) -> tuple[str]:
 
 def _key_of(_: bytes, known: _CachedKey) -> tuple[str]:
     return (str(known.live.caller.key_id),)
+
+
+def _size_of(known: _CachedKey) -> int:
+    return _KEY_SIZE + len(known.live.caller.plant_ids or ()) + len(known.live.networks)

@@ -22,17 +22,21 @@ class NotifiedCache(Generic[K, V]):
         tags: Callable[[K, V], Iterable[str]] = lambda key, _: (str(key),),
         *,
         limit: int | None = None,
+        size: Callable[[V], int] = lambda _: 1,
         is_valid: Callable[[], bool] = lambda: True,
     ) -> None:
         """Create an empty cache.
 
         Args:
             tags: Returns the payloads that invalidate an entry, by default its key as text.
-            limit: Maximum number of entries; beyond it the oldest is removed.
+            limit: Maximum size of all entries; beyond it the oldest ones are removed.
+            size: Returns the size of an entry, by default 1.
             is_valid: Whether entries may be used now. If not, every look-up reads.
         """
         self._tags = tags
         self._limit = limit
+        self._size_of = size
+        self._size = 0
         self._is_valid = is_valid
         self._entries: dict[K, V] = {}
         self._keys_by_tag: dict[str, set[K]] = {}
@@ -80,19 +84,24 @@ class NotifiedCache(Generic[K, V]):
         """Remove all entries."""
         self._reads.clear()
         self._entries.clear()
+        self._size = 0
         self._keys_by_tag.clear()
 
     def _keep(self, key: K, value: V) -> None:
         if key in self._entries:
             self._remove(key)
-        elif self._limit is not None and len(self._entries) >= self._limit:
+        size = self._size_of(value)
+        while self._limit is not None and self._entries and self._size + size > self._limit:
             self._remove(next(iter(self._entries)))
         self._entries[key] = value
+        self._size += size
         for tag in self._tags(key, value):
             self._keys_by_tag.setdefault(tag, set()).add(key)
 
     def _remove(self, key: K) -> None:
-        for tag in self._tags(key, self._entries.pop(key)):
+        value = self._entries.pop(key)
+        self._size -= self._size_of(value)
+        for tag in self._tags(key, value):
             keys = self._keys_by_tag[tag]
             keys.discard(key)
             if not keys:
