@@ -86,6 +86,10 @@ def test_the_capacity_is_that_of_the_batteries_also_if_the_plant_reports_the_sta
     assert (found.soc, found.capacity) == (60.0, 30.0)
 
 
+def test_an_average_is_not_rounded_beyond_the_limit() -> None:
+    assert newest(reading(None, None, 2.3979181009767058e-59), reading(None, "soc", MOST)).soc == MOST
+
+
 @given(
     st.lists(
         st.builds(

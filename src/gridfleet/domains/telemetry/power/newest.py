@@ -75,7 +75,7 @@ def _average(readings: Sequence[RoleReading], capacities: dict[int, float]) -> f
     weights = [_cut(capacities.get(one.source_id, 0.0)) for one in readings]
     if 0.0 in weights:
         weights = [1.0] * len(readings)
-    return sum(weight * _cut(one.value) for weight, one in zip(weights, readings, strict=True)) / sum(weights)
+    return _cut(sum(weight * _cut(one.value) for weight, one in zip(weights, readings, strict=True)) / sum(weights))
 
 
 def _cut(value: float) -> float:
