@@ -272,12 +272,14 @@ async def test_a_counter_that_fell_is_compared_with_its_last_reading_of_the_day_
     assert (await of_plant(site, range_of(EnergyBucket.DAY))).total.produced == pytest.approx(2)
 
 
-@pytest.mark.parametrize("misread", [0.0, 5_000.0, 30_000.0])
+@pytest.mark.parametrize("at_night", [[], [0.0], [-1.0]])
+@pytest.mark.parametrize("misread", [0.0, 5.0, 5_000.0, 30_000.0])
 async def test_a_counter_that_was_misread_before_a_night_continues_from_the_reading_before(
-    site: RecordedPlant, misread: float
+    site: RecordedPlant, misread: float, at_night: list[float]
 ) -> None:
-    """Inverters are known to read zero when they switch off."""
+    """Inverters are known to read zero when they switch off, or something else before the zeros of the night."""
     before = [(-9 * HOUR, 9_999.0), (-8 * HOUR, 10_000.0), (-7 * HOUR, misread)]
+    before += [(-6.5 * HOUR + n * 20 * MINUTE, value) for value in at_night for n in range(37)]
     await counted(site, {MIDNIGHT + after: value for after, value in before})
     await work(site.database)
     await counted(site, {MIDNIGHT + 6 * HOUR: 10_001.0, MIDNIGHT + 7 * HOUR: 10_003.0})

@@ -236,7 +236,7 @@ async def test_powers_of_any_size_give_finite_energies(plant: RecordedPlant, uni
 
 
 async def test_counters_of_any_size_give_finite_energies(plant: RecordedPlant) -> None:
-    readings = [-1.7e308, 1.7e308, 5e-324, -5e-324, 1.7e308, 1.7e308, 0.0, 0.0, 1.7e308]
+    readings = [-1.7e308, 1.7e308, 5e-324, 5e-324, -5e-324, 1.7e308, 1.7e308, 0.0, 0.0, 1.7e308]
     for device, metrics in (("PV1", PRODUCED), ("PV2", PRODUCED), ("GRID", METERED)):
         await plant.write(device, metrics, {MIDNIGHT + n * MINUTE: [value, value] for n, value in enumerate(readings)})
     found = await energy(plant)

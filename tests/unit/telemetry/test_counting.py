@@ -138,6 +138,18 @@ def test_the_last_readings_of_a_day_are_judged_by_the_first_one_of_the_next(befo
     assert (state.day, state.counted[0]) == (date(2026, 11, 21), 3.0)
 
 
+@pytest.mark.parametrize("misread", [5.0, 2_500.0, 8_000.0, 65_535.0])
+@pytest.mark.parametrize("zeros", [1, 30])
+def test_a_value_that_is_misread_before_zeros_is_judged_by_the_reading_after_them(misread: float, zeros: int) -> None:
+    readings = [4_999.0, 5_000.0, misread, *[0.0] * zeros, 5_001.0, 5_003.0]
+    batches = [(NOON + n * 10 * MINUTE, {PRODUCED: value}) for n, value in enumerate(readings)]
+    state = counted(*batches)
+    assert state.counted[0] == pytest.approx(4.0)
+    assert {hour: energies[0] for hour, energies in state.hours.items() if round(energies[0], 9)} == (
+        {microseconds(NOON): 4.0} if zeros == 1 else {microseconds(NOON): 1.0, microseconds(NOON + 5 * HOUR): 3.0}
+    )
+
+
 def test_a_power_is_cut_at_midnight() -> None:
     midnight = datetime(2026, 11, 21, tzinfo=UTC)
     state = counted((midnight - 6 * MINUTE, {("PV1", "pv_power"): 10.0}), (midnight + 6 * MINUTE, {("PV1", "pv_power"): 10.0}))

@@ -5,7 +5,7 @@ above the largest double is replaced by the largest double.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import islice, pairwise, zip_longest
+from itertools import islice, pairwise
 from math import inf
 from operator import le
 from sys import float_info
@@ -17,6 +17,7 @@ __all__ = [
     "Energies",
     "counter_increase",
     "integrate_power",
+    "is_far",
     "is_misread",
     "is_undisturbed",
     "limited",
@@ -37,9 +38,10 @@ def counter_increase(readings: Sequence[float], since: int = 0, edits: Collectio
     """Return how far a counter rose by its readings from position `since` on, in its unit.
 
     A reading below half of the previous level is a reset: counting continues from it. A smaller fall adds nothing until the
-    counter is back at its level. A single low or high reading that the next one reverts is ignored, and so are zeros, however
-    many, after which the counter is at its level or above: devices read zero while they are switched off. If it is below half
-    of its level after zeros, it rose from zero; a smaller fall only sets the level. Negative readings count as zeros, except
+    counter is back at its level. A single low or high reading that the next one reverts is ignored, also if zeros are between
+    the two, and so are zeros, however many, after which the counter is at its level or above: devices read zero while they are
+    switched off. If it is below half of its level after zeros, it rose from zero; a smaller fall only sets the level. Negative
+    readings count as zeros, except
     that no counter rises from them. The readings before `since` add nothing, but they set the level from which the counter
     rises. At the positions `edits` the counter was edited, and has no level until a positive reading.
     """
@@ -81,17 +83,15 @@ def steps(
     if not readings:
         return
     level = readings[0] if level is None else level
-    for place, (reading, following) in enumerate(zip_longest(readings, readings[1:])):
+    for place, reading in enumerate(readings):
         rise = 0.0
         if place in edits:
             level, was_zero = _EDITED, False
-        if place + 1 in edits:
-            following = None
         if reading <= 0 < level or reading < 0 <= level:
             was_zero = True  # only the reading after the zeros shows whether this is a reset
         elif level < 0:
             level = reading if reading > 0 or level > _EDITED else level
-        elif following is None or not is_misread(level, reading, following):
+        elif not is_misread(level, readings, place, edits):
             if reading >= level:
                 rise, level = limited(reading - level), reading
             elif was_zero:
@@ -103,12 +103,42 @@ def steps(
         yield CounterStep(rise, level, was_zero)
 
 
-def is_misread(level: float, reading: float, following: float) -> bool:
-    """Return whether a counter's reading is a single low or high one, which the next reading reverts.
+def is_misread(level: float, readings: Sequence[float], place: int, edits: Collection[int] = ()) -> bool:
+    """Return whether the reading at `place` is a single low or high one, which the next reading reverts.
+
+    Devices may be misread when they switch off: if zeros follow a positive reading that is far from the level, the first
+    positive one after the zeros decides.
+
+    Args:
+        level: The level of the counter before the reading.
+        readings: A counter's readings in the order of their times.
+        place: The index of the reading.
+        edits: As in `counter_increase`.
+    """
+    reading, following = readings[place], place + 1
+    if following == len(readings) or following in edits:
+        return False
+    if readings[following] <= 0 < min(level, reading) and is_far(level, reading):
+        later = following + 1
+        while later < len(readings) and later not in edits and readings[later] <= 0:
+            later += 1
+        # One that is nearer to this reading than to the level is of a device that lost its last readings.
+        if later < len(readings) and later not in edits and abs(readings[later] - level) < abs(readings[later] - reading):
+            following = later
+    return _is_reverted(level, reading, readings[following])
+
+
+def is_far(level: float, reading: float) -> bool:
+    """Return whether a reading is further from a counter's level than counters jitter."""
+    return reading < level * _JITTER or level < reading * _JITTER
+
+
+def _is_reverted(level: float, reading: float, following: float) -> bool:
+    """Return whether a reading is below or above the level and the next one is not.
 
     Counters jitter: if the reading is far from the level, the next one may be slightly below the level.
     """
-    if reading < level * _JITTER or level < reading * _JITTER:
+    if is_far(level, reading):
         level *= _JITTER
     return reading < level <= following or level <= following < reading
 

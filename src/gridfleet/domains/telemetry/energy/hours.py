@@ -15,8 +15,9 @@ from operator import gt
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from gridfleet.domains.telemetry.energy.arithmetic import limited
+from gridfleet.domains.telemetry.energy.arithmetic import is_misread, limited
 from gridfleet.domains.telemetry.energy.computing import computed
+from gridfleet.domains.telemetry.energy.editions import Readings
 from gridfleet.domains.telemetry.energy.models import DirtyHour, KeptHour
 from gridfleet.domains.telemetry.energy.quarters import (
     QUARTERS,
@@ -34,6 +35,7 @@ from gridfleet.domains.telemetry.energy.readings import (
     RunMetric,
     portions,
     read,
+    read_after_zeros,
     read_earlier,
     read_following,
     returns,
@@ -192,6 +194,8 @@ async def _counters(
         values |= dict(zip((metric.name for metric in some), levels, strict=True))
         for name, following in (await read_following(db, some, runs, values, at_grid)).items():
             values[name] = following.after(values[name])
+        for name, later in (await read_after_zeros(db, some, runs, values)).items():
+            values[name] = later.after(values[name])
         others = [former_ones.get(runs[metric.run].plant_id, {}).get((metric.source.id, metric.key), ()) for metric in some]
         returned = await returns(
             db, [(one.source, one.key, former, values[one.name]) for one, former in zip(some, others, strict=True)]
@@ -202,6 +206,7 @@ async def _counters(
             if metric.name in sometimes or metric.name in at_grid:
                 outdated.update(_in_gap_before(runs[metric.run], times, changed))
             edits = values[metric.name].edits() | returned_at
+            outdated.update(_misread_before_zeros(runs[metric.run], values[metric.name], edits, changed))
             count = partial(counter_quarters, times, readings, first[metric.name], QUARTERS * hours, edits)
             rises = await computed(count, len(times))
             falls = frozenset(quarter // QUARTERS for quarter in rises.falls)
@@ -225,6 +230,23 @@ def _in_gap_before(run: Run, times: Sequence[int], changed: Collection[DirtyHour
         while hour < run.start:
             yield DirtyHour(run.plant_id, hour)
             hour += _HOUR
+
+
+def _misread_before_zeros(
+    run: Run, values: Readings, edits: Collection[int], changed: Collection[DirtyHour]
+) -> Iterator[DirtyHour]:
+    """Yield the hours of readings that the first one after zeros, in an hour of `changed`, shows to be misread."""
+    times, readings, _ = values
+    if not readings or min(readings) > 0:
+        return
+    before = last = -1
+    for place, reading in enumerate(readings):
+        if reading <= 0:
+            continue
+        is_after_zeros = before >= 0 >= readings[place - 1]
+        if is_after_zeros and _hour_of(run, times[place]) in changed and is_misread(readings[before], readings, last, edits):
+            yield _hour_of(run, times[last])
+        before, last = last, place
 
 
 def _hour_of(run: Run, time: int) -> DirtyHour:

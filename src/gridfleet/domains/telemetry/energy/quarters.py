@@ -77,9 +77,11 @@ def continued(earlier: Readings, readings: Readings, *, with_last: bool) -> Read
     """
     whole = readings.after(earlier)
     first = max(0, len(earlier.times) - with_last)
-    around, found = whole.part(slice(max(0, first - 1), first + 2)), whole.part(slice(first, None))
-    if 0 < first < len(whole.times) - 1 and is_misread(*around.values) and not around.edits():
-        return found._replace(values=[around.values[0], *found.values[1:]])
+    found, edits = whole.part(slice(first, None)), whole.edits()
+    if 0 < first < len(whole.times) - 1 and first not in edits:
+        before = whole.values[first - 1]
+        if is_misread(before, whole.values, first, edits):
+            return found._replace(values=[before, *found.values[1:]])
     return found
 
 

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from gridfleet.domains.telemetry.energy import store
-from gridfleet.domains.telemetry.energy.arithmetic import MAX_GAP_SECONDS
+from gridfleet.domains.telemetry.energy.arithmetic import MAX_GAP_SECONDS, is_far
 from gridfleet.domains.telemetry.energy.computing import computed
 from gridfleet.domains.telemetry.energy.editions import Edition, Readings
 from gridfleet.domains.telemetry.energy.quarters import LONGEST_GAP
@@ -24,7 +24,17 @@ from gridfleet.domains.telemetry.roles import RoleMetric
 from gridfleet.domains.telemetry.units import KILO, in_kilo
 from gridfleet.kernel.db import Connection
 
-__all__ = ["MetricName", "RunMetric", "TookTooLong", "portions", "read", "read_earlier", "read_following", "returns"]
+__all__ = [
+    "MetricName",
+    "RunMetric",
+    "TookTooLong",
+    "portions",
+    "read",
+    "read_after_zeros",
+    "read_earlier",
+    "read_following",
+    "returns",
+]
 
 _HOUR: Final = timedelta(hours=1)
 _AFTER: Final = timedelta(seconds=MAX_GAP_SECONDS)
@@ -156,6 +166,26 @@ async def read_following(
         and (times[-1] >= microseconds(run.start) or metric.name in after_gaps)
     ]
     found = await _read_some(db, spans, store.next_readings)
+    return {name: readings.part(slice(1)) for name, readings in found.items()}
+
+
+async def read_after_zeros(
+    db: Connection, metrics: Collection[RunMetric], runs: Sequence[Run], values: Mapping[MetricName, Readings]
+) -> dict[MetricName, Readings]:
+    """Return the next positive reading of each metric whose last one is in its run, far from the level, and before zeros.
+
+    Only the reading after the zeros shows whether it was misread.
+    """
+    spans: list[_Span] = []
+    for metric in metrics:
+        run, (times, readings, _) = runs[metric.run], values[metric.name]
+        if not readings or readings[-1] > 0:
+            continue
+        positive = [(time, reading) for time, reading in zip(times, readings, strict=True) if reading > 0][-2:]
+        last = positive[-1][0] if positive else 0
+        if len(positive) == 2 and microseconds(run.start) <= last < microseconds(run.end) and is_far(*dict(positive).values()):
+            spans.append((metric, to_datetime(times[-1] + 1), to_datetime(last) + _LONGEST_GAP))
+    found = await _read_some(db, spans, partial(store.next_readings, positive=True))
     return {name: readings.part(slice(1)) for name, readings in found.items()}
 
 

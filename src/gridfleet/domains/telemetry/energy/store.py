@@ -222,14 +222,19 @@ async def former_levels(db: Connection, counters: Sequence[tuple[int, int, str]]
     return await cursor.fetchall()
 
 
-async def next_readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, datetime, float]]:
-    """Return (number, time, value) of the first reading of each pick with readings, without those of deleted days."""
+async def next_readings(db: Connection, picks: Sequence[Pick], *, positive: bool = False) -> list[tuple[int, datetime, float]]:
+    """Return (number, time, value) of the first reading of each pick with readings, without those of deleted days.
+
+    With `positive`, these are the first positive ones within the pick's limits.
+    """
+    value = "vals[w.place + 1]"
     cursor = await db.execute(
         f"SELECT w.number, f.time, {_VALUE} FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL"
         " (SELECT time, vals[w.place + 1] AS value FROM telemetry_frame"
         " WHERE source_id = w.source_id AND time >= greatest(w.start, s.raw_from) AND time < w.finish"
         " AND layout_id = w.layout_id AND time >= %s::timestamptz AND time < %s::timestamptz"
-        " AND vals[w.place + 1] IS NOT NULL ORDER BY time LIMIT 1) AS f",
+        f" AND {f'{value} > 0 AND {value} BETWEEN w.low AND w.high' if positive else f'{value} IS NOT NULL'}"
+        " ORDER BY time LIMIT 1) AS f",
         (*_columns(picks), min(pick.start for pick in picks), max(pick.end for pick in picks)),
         prepare=False,
     )

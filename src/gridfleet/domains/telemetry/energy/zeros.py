@@ -6,9 +6,9 @@ negative ones.
 """
 
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 
 from gridfleet.domains.telemetry.energy import store
+from gridfleet.domains.telemetry.energy.arithmetic import is_misread
 from gridfleet.domains.telemetry.energy.editions import Edition, Readings
 from gridfleet.domains.telemetry.energy.quarters import LONGEST_GAP
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
@@ -25,16 +25,20 @@ Counter = tuple[LayoutSource, str, Readings]
 async def with_levels(db: Connection, counters: Sequence[Counter]) -> list[Readings]:
     """Return the readings of each counter. If they begin with zeros, these get a level unless the counter begins at zero.
 
-    The last positive reading within a day before the first positive one after the zeros is put first. Without one, the zeros
-    get the value of the first positive reading in two cases: a source that had values before that day was switched off for
-    longer; and a reading at the level of a deleted sub-device with the same external id shows that it is the same device.
+    The last positive reading within a day before the first positive one after the zeros is put first; if it was misread, with
+    the one before it. Without one, the zeros get the value of the first positive reading in two cases: a source that had values
+    before that day was switched off for longer; and a reading at the level of a deleted sub-device with the same external id
+    shows that it is the same device.
     """
     found = [readings for _, _, readings in counters]
     risings = {number: rising for number, values in enumerate(found) if (rising := _rising(values)) is not None}
     earlier = await _earlier(db, counters, risings)
-    for number, (moment, level, edition) in earlier.items():
-        first = Readings.of({moment: (level, edition)}, is_edited=bool(found[number].editions))
-        found[number] = found[number].after(first)
+    for number, last in earlier.items():
+        before = Readings.of(last, is_edited=bool(found[number].editions))
+        around = found[number].part(slice(risings[number] - 1, risings[number] + 1)).after(before)
+        edits = around.edits()
+        has_misread = len(last) > 1 and 1 not in edits and is_misread(around.values[0], around.values, 1, edits)
+        found[number] = found[number].after(before if has_misread else before.part(slice(-1, None)))
     others = {number: rising for number, rising in risings.items() if number not in earlier}
     moments = [
         (number, counters[number][0].id, to_datetime(found[number].times[rising] - LONGEST_GAP))
@@ -60,8 +64,8 @@ def _rising(readings: Readings) -> int | None:
 
 async def _earlier(
     db: Connection, counters: Sequence[Counter], risings: Mapping[int, int]
-) -> dict[int, tuple[int, float, Edition]]:
-    """Return the last positive reading before the zeros of each counter that has one within a day: time, value and edition."""
+) -> dict[int, dict[int, tuple[float, Edition]]]:
+    """Return the last two positive readings before the zeros of each counter that has any within a day, by their times."""
     picks: list[store.Pick] = []
     owners: list[tuple[int, Edition]] = []
     """The counter of each pick, and its edition."""
@@ -74,9 +78,8 @@ async def _earlier(
                 picks.append(store.Pick(len(picks), source.id, layout.id, position, start, end, low, high))
                 owners.append((number, Edition.of(layout.metrics[position])))
     rows = await store.last_readings(db, picks, positive=True) if picks else []
-    newest: dict[int, tuple[int, float, Edition]] = {}
+    every: dict[int, dict[int, tuple[float, Edition]]] = {}
     for number, time, value in sorted(rows):  # newer layouts come last
         owner, edition = owners[number]
-        one = microseconds(time), in_kilo(value, edition.size), edition
-        newest[owner] = max(one, newest.get(owner, one), key=itemgetter(0))
-    return newest
+        every.setdefault(owner, {})[microseconds(time)] = in_kilo(value, edition.size), edition
+    return {owner: dict(sorted(readings.items())[-2:]) for owner, readings in every.items()}

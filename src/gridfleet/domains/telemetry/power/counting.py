@@ -5,7 +5,9 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
-from gridfleet.domains.telemetry.energy.arithmetic import integrate_power, steps
+from msgspec import structs
+
+from gridfleet.domains.telemetry.energy.arithmetic import integrate_power, is_far, steps
 from gridfleet.domains.telemetry.energy.editions import is_continued
 from gridfleet.domains.telemetry.energy.periods import start_of_day
 from gridfleet.domains.telemetry.energy.quarters import HOUR, QUARTER, QUARTERS
@@ -140,12 +142,16 @@ def _count(state: CounterState | None, reading: RoleReading, midnight: int) -> t
             return [], state
     if value > 0 and 0 < state.positive_at < moment - _DAY_US:
         return [], first
-    confirmed, newest = steps([state.last, value], state.level, was_zero=state.was_zero)
+    if value <= 0 < min(state.last, state.level) and is_far(state.level, state.last):
+        return [], structs.replace(state, time=moment, edition=edition, doubted_at=state.doubted_at or state.time)
+    readings = [state.last, 0.0, value] if state.doubted_at else [state.last, value]
+    counted = list(steps(readings, state.level, was_zero=state.was_zero))
+    confirmed, before, newest = counted[0], counted[-2], counted[-1]
     added = min(newest.rise, _MOST_RISE)
-    corrected = (state.time, min(confirmed.rise, _MOST_RISE) - state.added)
+    corrected = (state.doubted_at or state.time, min(confirmed.rise, _MOST_RISE) - state.added)
     rise = _spread(added, max(midnight, state.time), moment)
     positive_at = moment if value > 0 else state.positive_at
-    return [corrected, *rise], CounterState(confirmed.level, value, added, moment, confirmed.was_zero, edition, positive_at)
+    return [corrected, *rise], CounterState(before.level, value, added, moment, before.was_zero, edition, positive_at)
 
 
 def _spread(energy: float, start: int, end: int) -> _Parts:

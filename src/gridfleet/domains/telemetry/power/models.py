@@ -62,6 +62,8 @@ class CounterState(msgspec.Struct, frozen=True, array_like=True):
         was_zero: Whether zeros came before the last reading, as in `arithmetic.CounterStep`.
         edition: How the last reading was decoded; None if an earlier release has counted it.
         positive_at: The time of the last positive reading; 0 if it is not known.
+        doubted_at: The time of `last` if zeros have followed it, and the next positive reading shows whether it was misread;
+            otherwise 0. `time` is that of the last zero then.
     """
 
     level: float
@@ -71,6 +73,7 @@ class CounterState(msgspec.Struct, frozen=True, array_like=True):
     was_zero: bool = False
     edition: Edition | None = None
     positive_at: int = 0
+    doubted_at: int = 0
 
 
 class PowerState(msgspec.Struct, frozen=True, array_like=True):
