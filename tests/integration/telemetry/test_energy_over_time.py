@@ -292,6 +292,15 @@ async def test_a_counter_that_was_misread_before_a_night_continues_from_the_read
         assert await energy_store.dirty_plants(db) == {}
 
 
+async def test_a_reading_between_zeros_counts_once(site: RecordedPlant) -> None:
+    """A gateway missed the counter once before the night, and when the device woke up."""
+    readings = {-10: 9_000.0, -8: 0.0, -7: 9_004.0, 6.1: 0.0, 6.2: 9_005.0, 7: 9_006.0}
+    await counted(site, {MIDNIGHT + after * HOUR: value for after, value in readings.items()})
+    await work(site.database)
+    found = column(await of_plant(site, range_of(EnergyBucket.HOUR, days=2, start=MIDNIGHT - timedelta(days=1))), "produced")
+    assert {place - 24: value for place, value in enumerate(found) if value} == {-7: 4, 6: 1, 7: 1}
+
+
 async def by_the_hour(site: RecordedPlant, start: datetime, hours: int) -> None:
     """Compute the energy of each hour alone."""
     async with site.database.transaction() as db:

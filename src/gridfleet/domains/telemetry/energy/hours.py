@@ -185,10 +185,10 @@ async def _counters(
         # If there are several readings before `since`, a low first one only causes a rise before the run.
         unsure = [metric for metric in some if before[metric.name] < 2 or gt(*values[metric.name].values[:2])]
         for name, earlier in (await read_earlier(db, unsure, runs)).items():
-            last = values[name].values[0] if before[name] else earlier.values[-1]
+            last = values[name] if before[name] else earlier.part(slice(-1, None))
             values[name] = continued(earlier, values[name], with_last=not before[name])
             times, readings, _ = values[name]
-            if readings[0] < last:
+            if times[0] == last.times[0] and readings[0] < last.values[0]:
                 outdated.add(_hour_of(runs[name[0]], times[0]))
         levels = await with_levels(db, [(metric.source, metric.key, values[metric.name]) for metric in some])
         values |= dict(zip((metric.name for metric in some), levels, strict=True))

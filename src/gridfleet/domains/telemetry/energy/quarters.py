@@ -73,13 +73,16 @@ def continued(earlier: Readings, readings: Readings, *, with_last: bool) -> Read
     """Return a counter's readings after earlier ones, of which the last one is kept if `with_last`.
 
     The first reading sets the level. If it was misread, it gets the value of the one before. Otherwise, after the zero of a
-    device that is switched off, the next reading would add the energy of the device's whole life.
+    device that is switched off, the next reading would add the energy of the device's whole life. Between two zeros it is
+    returned after the first one, which is no level by which it could be judged.
     """
     whole = readings.after(earlier)
     first = max(0, len(earlier.times) - with_last)
     found, edits = whole.part(slice(first, None)), whole.edits()
     if 0 < first < len(whole.times) - 1 and first not in edits:
-        before = whole.values[first - 1]
+        before, reading, following = whole.values[first - 1 : first + 2]
+        if before <= 0 < reading and following <= 0:
+            return whole.part(slice(first - 1, None))
         if is_misread(before, whole.values, first, edits):
             return found._replace(values=[before, *found.values[1:]])
     return found
