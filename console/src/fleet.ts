@@ -20,7 +20,9 @@ export interface Progress {
 const PAGE = 200;
 /** The most plants that the service returns at once. */
 const MOST = 500;
-const MOST_REFETCHED = 3;
+/** Milliseconds after which a list is read again, and for each of its pages if it has many: all of them are read. */
+const READ_AGAIN_AFTER = 30_000;
+const READ_AGAIN_AFTER_PAGE = 10_000;
 
 /** The totals of the fleet. */
 export function summaryQuery(organizationId: string) {
@@ -73,10 +75,19 @@ export function plantsQuery(organizationId: string, { sort, order, ...filters }:
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.meta.nextCursor,
     placeholderData: keepPreviousData,
-    // Each refetch asks for every loaded page again.
-    refetchInterval: (query) =>
-      (query.state.data?.pages.length ?? 0) <= MOST_REFETCHED ? untilReadAgain(query, 30_000) : false,
+    refetchInterval: (query) => {
+      const pages = query.state.data?.pages.length ?? 0;
+      return untilReadAgain(query, Math.max(READ_AGAIN_AFTER, pages * READ_AGAIN_AFTER_PAGE));
+    },
   });
+}
+
+/**
+ * Return the plants of pages, each once. One whose value changed between two requests may be on both pages; the later one has the
+ * newer values.
+ */
+export function plantsOf(pages: readonly FleetPlantPage[]): FleetPlant[] {
+  return [...new Map(pages.flatMap(({ data }) => data).map((plant) => [plant.id, plant])).values()];
 }
 
 /** Return the filters of the list alone. A link may have members that the service does not understand. */

@@ -1,7 +1,7 @@
 import { environmentManager, InfiniteQueryObserver, QueryClient, QueryObserver } from "@tanstack/react-query";
 import { afterEach, expect, test, vi } from "vitest";
 import { alertsQuery } from "./alerts";
-import { type FleetPlant, fleetPlantQuery, plantsQuery } from "./fleet";
+import { type FleetPlant, fleetPlantQuery, plantsOf, plantsQuery } from "./fleet";
 import { applyEvent, withPlants } from "./live";
 import { placesQuery } from "./places";
 
@@ -14,6 +14,12 @@ test("changed plants are replaced where they are, others stay the same objects",
   const changed = withPlants(list, new Map([["b", plant("b", "Hall")]]));
   expect(changed?.pages[0]?.data.map(({ name }) => name)).toEqual(["Roof", "Hall"]);
   expect(changed?.pages[0]?.data[0]).toBe(first);
+});
+
+test("a plant that moved to a further page is listed once, with its newer values", () => {
+  const page = (...data: FleetPlant[]) => ({ data, meta: { limit: 2, total: 3, nextCursor: null } });
+  const pages = [page(plant("a", "Roof"), plant("b", "Barn")), page(plant("b", "Hall"), plant("c", "Mill"))];
+  expect(plantsOf(pages).map(({ name }) => name)).toEqual(["Roof", "Hall", "Mill"]);
 });
 
 test("a list that is not loaded stays so", () => {
@@ -59,6 +65,29 @@ test("events that follow each other do not keep lists from being read again", as
   }
   for (const end of ends) end();
   expect(reads).toEqual({ plants: 5, places: 3, plant: 9 });
+});
+
+test("a list of many pages is read again too, in proportion to their number", async () => {
+  vi.useFakeTimers();
+  environmentManager.setIsServer(() => false);
+  const queryClient = new QueryClient();
+  let reads = 0;
+  const readPage = async ({ pageParam }: { pageParam: string | null }) => {
+    reads++;
+    const number = Number(pageParam ?? 0);
+    return { data: [plant(`${number}`, "Roof")], meta: { total: 9, nextCursor: String(number + 1) } };
+  };
+  const query = { ...plantsQuery("o", {}), refetchIntervalInBackground: true, queryFn: readPage as never };
+  const list = new InfiniteQueryObserver(queryClient, query);
+  const end = list.subscribe(() => {});
+  await vi.advanceTimersByTimeAsync(10);
+  for (let pages = 1; pages < 6; pages++) await list.fetchNextPage();
+  reads = 0;
+  await vi.advanceTimersByTimeAsync(59_000);
+  expect(reads).toBe(0);
+  await vi.advanceTimersByTimeAsync(2_000);
+  expect(reads).toBe(6);
+  end();
 });
 
 test("an event leaves what is to be read again as it was", () => {

@@ -280,3 +280,29 @@ def test_the_fleet_names_suspended_plants_and_unregistered_devices(
     page.locator(".hint").filter(has_text="until it is reactivated").get_by_role("link", name="Credentials").click()
     expect(page.get_by_text("Administrators can change credentials.")).to_be_visible()
     watched.check_accessibility()
+
+
+def test_a_plant_that_moves_to_a_further_page_has_one_row(watched: Watched, user: User, database_url: str) -> None:
+    page, viewer = watched.page, user()
+    ids = add_plants(database_url, viewer.slugs[0], *(f"Plant {number:03}" for number in range(300)))
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "UPDATE plant SET last_seen_at = '2026-01-01'::timestamptz + number * interval '1 minute'"
+            " FROM unnest(%s::uuid[]) WITH ORDINALITY AS one (id, number) WHERE plant.id = one.id",
+            (ids,),
+        )
+    viewer.log_in(page, f"/console/o/{viewer.slugs[0]}/fleet?sort=lastSeenAt")
+    rows = page.get_by_role("region", name="Plants").get_by_role("rowheader")
+    expect(rows.filter(has_text="Plant 000")).to_have_count(1)
+    with psycopg.connect(database_url) as db:
+        # Its event may come later than the request for the next page.
+        db.execute("SET session_replication_role = replica")
+        db.execute("UPDATE plant SET last_seen_at = '2026-01-01 03:21:30Z' WHERE id = %s", (ids[198],))
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    expect(rows.filter(has_text="Plant 201")).to_have_count(1)
+    page.evaluate("scrollBy(0, -300)")
+    expect(rows.filter(has_text="Plant 196")).to_have_count(1)
+    expect(rows.filter(has_text="Plant 198")).to_have_count(1)
+    page.evaluate("scrollTo(0, 0)")
+    expect(rows.filter(has_text="Plant 000")).to_have_count(1)
+    expect(rows.filter(has_text="Plant 198")).to_have_count(0)

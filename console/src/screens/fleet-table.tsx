@@ -1,8 +1,8 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useRef } from "react";
-import { type FleetPlant, filtersOf, plantsQuery } from "../fleet";
+import { useEffect, useMemo, useRef } from "react";
+import { type FleetPlant, filtersOf, plantsOf, plantsQuery } from "../fleet";
 import { energy, percent, power, sign, unsignedPower } from "../format/quantities";
 import { date, dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
@@ -29,7 +29,7 @@ export function FleetTable() {
   const search = route.useSearch();
   const { organization } = route.useRouteContext();
   const list = useInfiniteQuery(plantsQuery(organization.id, search));
-  const plants = list.data?.pages.flatMap(({ data }) => data) ?? [];
+  const plants = useMemo(() => plantsOf(list.data?.pages ?? []), [list.data]);
   const body = useRef<HTMLDivElement>(null);
   const rows = useWindowVirtualizer({
     count: plants.length,
