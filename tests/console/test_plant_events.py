@@ -449,6 +449,37 @@ def test_energy_is_compared_with_the_year_before(watched: Watched, user: User, d
     watched.check_width(390)
 
 
+def test_sums_until_now_are_not_taken_for_those_of_a_whole_period(watched: Watched, user: User, database_url: str) -> None:
+    page, member = watched.page, user()
+    [plant_id] = add_plants(database_url, member.slugs[0], "Winery")
+    year = datetime.now(UTC).year
+    add_energy(database_url, plant_id, {datetime(year - before, 1, 1, 10, tzinfo=UTC): before + 1 for before in range(3)})
+    member.log_in(page, f"/console/o/{member.slugs[0]}/plants/{plant_id}/energy?period=year")
+    words = page.get_by_text("This period is not over: its sums until now stand beside those of the whole period a year before.")
+    expect(words).to_be_visible()
+    page.get_by_role("button", name="Earlier").click()
+    expect(page.get_by_text(f"a year before, {year - 2}.")).to_be_visible()
+    expect(words).to_have_count(0)
+
+
+def test_the_day_of_the_energy_flow_is_named_if_it_is_not_the_plants(watched: Watched, user: User, database_url: str) -> None:
+    page, member = watched.page, user()
+    plant_id = add_battery(database_url, member.slugs[0], "Barn")
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "INSERT INTO plant_power (plant_id, measured_at, pv_kw, energy_day, produced_kwh, imported_kwh, exported_kwh,"
+            " charged_kwh, discharged_kwh) VALUES (%s, now(), 1, (now() AT TIME ZONE 'UTC')::date, 5, 0, 0, 0, 0)",
+            (plant_id,),
+        )
+    member.log_in(page, f"/console/o/{member.slugs[0]}/plants/{plant_id}/live")
+    expect(page.get_by_role("heading", name="Today", exact=True)).to_be_visible()
+    with psycopg.connect(database_url) as db:
+        db.execute("UPDATE plant SET time_zone = 'Asia/Tokyo' WHERE id = %s", (plant_id,))
+    page.reload()
+    expect(page.get_by_role("heading", name="Today in the time zone UTC")).to_be_visible()
+    watched.check_accessibility()
+
+
 def test_a_chart_has_at_most_two_units_and_says_when_it_has_no_metric(watched: Watched, user: User, database_url: str) -> None:
     page, member = watched.page, user()
     plant_id = add_battery(database_url, member.slugs[0], "Barn")

@@ -91,6 +91,7 @@ export function PlantEnergyScreen() {
             {compared && (
               <p className="fine">{texts.energy.comparison(title(period, before.start, timeZone, locale))}</p>
             )}
+            {compared && range.end > Date.now() && <p className="fine">{texts.energy.unfinished}</p>}
             {period === "day" && dateBefore.day !== date.day && <p className="fine">{texts.energy.leapDay}</p>}
             <p className="fine">{texts.energy.zone(timeZone)}</p>
           </figcaption>

@@ -35,7 +35,9 @@ export function PlantLiveScreen() {
   return (
     <>
       <Failure error={latest.error ?? row.error} />
-      {row.data?.power && <EnergyFlow plant={row.data} power={row.data.power} timeZone={timeZone} />}
+      {row.data?.power && (
+        <EnergyFlow plant={row.data} power={row.data.power} timeZone={timeZone} dayZone={organization.timeZone} />
+      )}
       <div className="cards">
         {[...byDevice(latest.data ?? [])].map(([device, points]) => (
           <Device key={device} externalId={device} points={points} nameOf={nameOf} timeZone={timeZone} />

@@ -10,6 +10,8 @@ interface Props {
   plant: FleetPlant;
   power: components["schemas"]["FleetPower"];
   timeZone: string;
+  /** In which the day of the energies begins. */
+  dayZone: string;
 }
 
 interface Node {
@@ -30,7 +32,7 @@ const CENTRE = { x: 160, y: 146 };
 const RADIUS = 42;
 
 /** Where energy comes from and goes to now, with numbers, words and arrows, and the energies of the day. */
-export function EnergyFlow({ plant, power, timeZone }: Props) {
+export function EnergyFlow({ plant, power, timeZone, dayZone }: Props) {
   const texts = useTexts();
   const locale = useLocale();
   const now = useNow(1);
@@ -94,7 +96,7 @@ export function EnergyFlow({ plant, power, timeZone }: Props) {
       </svg>
       {plant.energyToday !== null && (
         <div>
-          <h3>{texts.flow.today}</h3>
+          <h3>{dayZone === timeZone ? texts.flow.today : texts.flow.todayIn(dayZone)}</h3>
           <dl className="details">
             {AMOUNTS.map((name) => (
               <Fact key={name} name={texts.energy.amounts[name]}>

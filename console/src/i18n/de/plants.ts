@@ -33,6 +33,7 @@ export const plants: typeof english = {
     title: "Energiefluss",
     stale: "Die Anlage sendet keine neueren Werte.",
     today: "Heute",
+    todayIn: (zone) => `Heute in der Zeitzone ${zone}`,
     soc: "Ladezustand",
   },
   devices: {
@@ -224,6 +225,8 @@ export const plants: typeof english = {
     chart: "Erzeugte, verbrauchte, bezogene und eingespeiste Energie über die Zeit",
     comparedChart: "Erzeugte, verbrauchte, bezogene und eingespeiste Energie über die Zeit, jetzt und ein Jahr vorher",
     comparison: (period) => `Volle Balken: dieser Zeitraum. Blasse Balken mit Umriss: ein Jahr vorher, ${period}.`,
+    unfinished:
+      "Dieser Zeitraum ist nicht zu Ende: Neben seinen Summen bis jetzt stehen die des ganzen Zeitraums ein Jahr vorher.",
     leapDay: "Das Jahr vorher hatte keinen 29. Februar. Verglichen wird mit dem 28. Februar.",
     energy: "Energie",
     now: "Dieser Zeitraum",

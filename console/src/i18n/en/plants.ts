@@ -31,6 +31,7 @@ export const plants = {
     title: "Energy flow",
     stale: "The plant sends no newer values.",
     today: "Today",
+    todayIn: (zone: string) => `Today in the time zone ${zone}`,
     soc: "State of charge",
   },
   devices: {
@@ -223,6 +224,7 @@ export const plants = {
     chart: "Produced, consumed, imported and exported energy over time",
     comparedChart: "Produced, consumed, imported and exported energy over time, now and a year before",
     comparison: (period: string) => `Solid bars: this period. Pale bars with an outline: a year before, ${period}.`,
+    unfinished: "This period is not over: its sums until now stand beside those of the whole period a year before.",
     leapDay: "The year before had no 29 February. It is compared with 28 February.",
     energy: "Energy",
     now: "This period",
