@@ -20,15 +20,6 @@ import "./styles/flow.css";
 import "./styles/map.css";
 import "./theme";
 
-// A release that replaced this one has other files: the page is loaded anew, once.
-addEventListener("vite:preloadError", (event) => {
-  const key = "gridfleet-reloaded";
-  if (Date.now() - Number(sessionStorage.getItem(key)) < 60_000) return;
-  sessionStorage.setItem(key, String(Date.now()));
-  event.preventDefault();
-  location.reload();
-});
-
 // What this tab shows and keeps in memory may belong to a user who has left. The whole page is loaded, so that nothing remains.
 onLogout(() => location.assign(`${router.basepath}/login`));
 // Its requests would be those of the new user, below the name and on the pages of the former one.

@@ -304,3 +304,21 @@ def test_a_member_who_is_removed_while_a_page_is_open_learns_it(watched: Watched
     with psycopg.connect(database_url) as db:
         db.execute("INSERT INTO membership (id, organization_id, user_id, role) VALUES (%s, %s, %s, %s)", (new_id(), *removed))
     expect(page.get_by_text("You no longer belong to this organisation")).to_have_count(0)
+
+
+def test_a_release_that_replaced_the_page_leaves_what_was_typed(watched: Watched, user: User) -> None:
+    page, operator = watched.page, user(role="OPERATOR")
+    operator.log_in(page, f"/console/o/{operator.slugs[0]}/rules/new")
+    name = page.get_by_label("Name", exact=True)
+    name.fill("Low battery")
+    watched.wait_until_loaded()
+    watched.allowed.append("404")
+    page.route("**/console/assets/*", lambda route: route.fulfill(status=404))
+    trading = page.get_by_role("link", name="Trading")
+    with page.expect_response(lambda response: response.status == 404):
+        trading.hover()
+    page.wait_for_timeout(1_000)
+    expect(name).to_have_value("Low battery")
+    page.unroute("**/console/assets/*")
+    trading.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Trading")

@@ -1,4 +1,5 @@
 import { useSyncExternalStore } from "react";
+import { loadAnew } from "../ui/lazy-part";
 import type { en } from "./en";
 
 /** Every text of the console. A catalogue that lacks one does not compile. */
@@ -31,7 +32,7 @@ function initialLanguage(): Language {
 
 /** Show the console in a language, also after the next start. */
 export async function setLanguage(chosen: Language): Promise<void> {
-  texts = await LOADERS[chosen]();
+  texts = await LOADERS[chosen]().catch(loadAnew);
   language = chosen;
   localStorage.setItem(KEY, chosen);
   document.documentElement.lang = chosen;

@@ -1,8 +1,9 @@
-import { lazy, Suspense, useEffect, useState } from "react";
+import { Suspense, useEffect, useState } from "react";
 import { useTexts } from "../i18n";
+import { lazyPart } from "../ui/lazy-part";
 import type { FinderProps } from "./finder-dialog";
 
-const FinderDialog = lazy(async () => ({ default: (await import("./finder-dialog")).FinderDialog }));
+const FinderDialog = lazyPart(async () => (await import("./finder-dialog")).FinderDialog);
 
 /** Open a search over plants, people and pages by a button or Ctrl-K. */
 export function Finder(props: FinderProps) {

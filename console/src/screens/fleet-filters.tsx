@@ -1,15 +1,16 @@
 import { getRouteApi } from "@tanstack/react-router";
-import { lazy, Suspense } from "react";
+import { Suspense } from "react";
 import { rarerFiltersOf } from "../fleet";
 import { useTexts } from "../i18n";
 import { CONDITIONS, STATUSES } from "../searches/fleet";
 import { Choices } from "../ui/choices";
 import { FilterField } from "../ui/fields";
+import { lazyPart } from "../ui/lazy-part";
 import { Picker } from "../ui/picker";
 import { SearchField } from "../ui/search-field";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
-const RarerFilters = lazy(async () => ({ default: (await import("./fleet-rarer-filters")).FleetRarerFilters }));
+const RarerFilters = lazyPart(async () => (await import("./fleet-rarer-filters")).FleetRarerFilters);
 /** What a plant may be: one status, or one of two. */
 const CHOICES = STATUSES.flatMap((one, at) => [[one], ...STATUSES.slice(at + 1).map((other) => [one, other])]).sort(
   (one, other) => one.length - other.length,

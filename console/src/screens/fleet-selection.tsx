@@ -1,15 +1,16 @@
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { lazy, Suspense, useRef, useState } from "react";
+import { Suspense, useRef, useState } from "react";
 import { count } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { mayAct } from "../session";
 import { Failure } from "../ui/failure";
 import type { FleetSelection } from "../ui/fleet-selection";
+import { lazyPart } from "../ui/lazy-part";
 import { Total } from "../ui/total";
 import type { Group } from "./group-dialog";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
-const GroupDialog = lazy(async () => ({ default: (await import("./group-dialog")).GroupDialog }));
+const GroupDialog = lazyPart(async () => (await import("./group-dialog")).GroupDialog);
 
 /** Plants that were added to a group. */
 interface Added {

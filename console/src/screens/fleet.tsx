@@ -1,22 +1,20 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { lazy, Suspense } from "react";
+import { Suspense } from "react";
 import { summaryQuery } from "../fleet";
 import { useTexts } from "../i18n";
 import { mayAct } from "../session";
 import { Failure } from "../ui/failure";
+import { lazyPart } from "../ui/lazy-part";
 import { PageHead } from "../ui/page-head";
 import { LoadingPage } from "../ui/pages";
-
 import { FleetFilters } from "./fleet-filters";
 import { FleetTable } from "./fleet-table";
 import { FleetTiles } from "./fleet-tiles";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
-const FleetUnregistered = lazy(async () => ({
-  default: (await import("./fleet-unregistered")).FleetUnregistered,
-}));
-const FleetMapScreen = lazy(async () => ({ default: (await import("./fleet-map")).FleetMapScreen }));
+const FleetUnregistered = lazyPart(async () => (await import("./fleet-unregistered")).FleetUnregistered);
+const FleetMapScreen = lazyPart(async () => (await import("./fleet-map")).FleetMapScreen);
 
 /** Totals of the fleet, and its plants with filters in the URL. */
 export function FleetScreen() {

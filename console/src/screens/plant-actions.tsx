@@ -1,14 +1,15 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
-import { lazy, Suspense, useState } from "react";
+import { Suspense, useState } from "react";
 import { apiOf, dataOf, inOrganization } from "../api/client";
 import { useTexts } from "../i18n";
 import type { Plant } from "../plants";
 import { mayAct } from "../session";
 import { Confirm } from "../ui/dialog";
+import { lazyPart } from "../ui/lazy-part";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId");
-const PlantDialog = lazy(async () => ({ default: (await import("./plant-dialog")).PlantDialog }));
+const PlantDialog = lazyPart(async () => (await import("./plant-dialog")).PlantDialog);
 
 /** Buttons that change a plant itself, for those who may. */
 export function PlantActions({ plant }: { plant: Plant }) {

@@ -1,6 +1,6 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, useNavigate, useSearch } from "@tanstack/react-router";
-import { lazy, Suspense, useState } from "react";
+import { Suspense, useState } from "react";
 import { apiOf, dataOf } from "../api/client";
 import { actionsOf, type DeviceTemplate, type SubDevice, subDevicesQuery, templatesQuery } from "../devices";
 import { useTexts } from "../i18n";
@@ -9,6 +9,7 @@ import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { Confirm } from "../ui/dialog";
 import { Failure } from "../ui/failure";
+import { lazyPart } from "../ui/lazy-part";
 import { useNow } from "../ui/now";
 import { Pager } from "../ui/pager";
 import { SearchField } from "../ui/search-field";
@@ -21,7 +22,7 @@ import { RegisterDialog } from "./register-dialog";
 import { UnknownDevice } from "./unknown-device";
 
 const route = getRouteApi("/inside/o/$slug");
-const DeviceDialog = lazy(async () => ({ default: (await import("./device-dialog")).DeviceDialog }));
+const DeviceDialog = lazyPart(async () => (await import("./device-dialog")).DeviceDialog);
 const plantRoute = getRouteApi("/inside/o/$slug/plants/$plantId");
 
 /** One array, so that nothing is computed again while the templates are read. */

@@ -1,6 +1,7 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { allPlants, type FleetFilters, type FleetPlant, type Progress } from "../fleet";
+import { loadAnew } from "./lazy-part";
 import { saveFile } from "./save-file";
 
 const NONE: ReadonlySet<string> = new Set();
@@ -43,7 +44,7 @@ export function useFleetSelection(
   });
   const save = useMutation({
     mutationFn: async () => {
-      const { csvOfPlants } = await import("../fleet-csv");
+      const { csvOfPlants } = await import("../fleet-csv").catch(loadAnew);
       saveFile("plants.csv", csvOfPlants(await (ids.size > 0 ? selected() : matching())));
     },
     onSettled: () => setProgress(null),

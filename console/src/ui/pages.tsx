@@ -1,4 +1,5 @@
 import { Link, useRouter } from "@tanstack/react-router";
+import { ApiError } from "../api/error";
 import { useTexts } from "../i18n";
 import { Failure } from "./failure";
 
@@ -23,7 +24,8 @@ export function ErrorPage({ error }: { error: unknown }) {
   return (
     <main className="page-message">
       <Failure error={error instanceof Error ? error : new Error(String(error))} />
-      <button type="button" onClick={() => router.invalidate()}>
+      {/* A file of the page that could not be loaded may belong to a release that another one has replaced. */}
+      <button type="button" onClick={() => (error instanceof ApiError ? router.invalidate() : location.reload())}>
         {texts.retry}
       </button>
     </main>
