@@ -164,6 +164,35 @@ def test_a_page_that_is_loaded_again_after_the_credentials_were_made_leads_on(wa
     expect(page.get_by_text("Waiting for the first message of Mill")).to_be_visible()
 
 
+def test_a_second_renewal_within_the_hour_is_confirmed(watched: Watched) -> None:
+    """It ends the certificate that the plant may still use."""
+    page = watched.page
+    page.get_by_label("Name").fill("Tower")
+    page.get_by_label("Serial number").fill("SN-tower")
+    page.get_by_role("button", name="Register").click()
+    page.get_by_role("button", name="Continue").click()
+    with page.expect_download():
+        page.get_by_role("button", name="Make credentials and save them").click()
+    page.get_by_role("button", name="I have the file").click()
+    expect(page.get_by_text("Waiting for the first message of Tower")).to_be_visible()
+    page.get_by_role("link", name="Fleet", exact=True).first.click()
+    page.get_by_role("link", name="Tower").click()
+    page.locator(".tabs").get_by_role("link", name="Credentials").click()
+    renew = page.get_by_role("button", name="Renew the certificate")
+    renew.click()
+    dialog = page.get_by_role("dialog")
+    first = dialog.get_by_label("Certificate").input_value()
+    page.get_by_role("button", name="Close").click()
+    renew.click()
+    expect(dialog).to_contain_text("the one before is refused at once")
+    watched.check_accessibility()
+    dialog.get_by_label("Type “Tower” to confirm").fill("Tower")
+    dialog.get_by_role("button", name="Renew the certificate").click()
+    expect(dialog.get_by_label("Certificate")).not_to_have_value(first)
+    page.get_by_role("button", name="Close").click()
+    expect(dialog).to_have_count(0)
+
+
 def test_the_login_of_a_key_is_tested_at_the_broker(watched: Watched, fleet: Fleet) -> None:
     page = watched.page
     keys = {}

@@ -50,6 +50,29 @@ def test_back_to_another_plant_closes_the_form_of_the_former(watched: Watched, u
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+def test_back_to_another_new_plant_shows_no_package_of_the_former(watched: Watched, user: User) -> None:
+    """It would be saved under the name of the plant that is shown now."""
+    page, admin = watched.page, user(role="ORG_ADMIN")
+    admin.log_in(page)
+    positions = []
+    for name in ("Mill", "Tower"):
+        page.get_by_role("link", name="Fleet", exact=True).first.click()
+        page.get_by_role("link", name="New plant").click()
+        page.get_by_label("Name", exact=True).fill(name)
+        page.get_by_label("Serial number").fill(f"SN {name}")
+        page.get_by_label("Login").select_option("Token")
+        page.get_by_role("button", name="Register").click()
+        page.get_by_role("button", name="Continue").click()
+        expect(page.get_by_role("button", name="Make credentials and save them")).to_be_visible()
+        positions.append(int(page.evaluate("history.length")))
+    with page.expect_download():
+        page.get_by_role("button", name="Make credentials and save them").click()
+    expect(page.get_by_role("button", name="Save the file again")).to_be_visible()
+    page.evaluate(f"history.go({positions[0] - positions[1]})")
+    expect(page.get_by_role("button", name="Make credentials and save them")).to_be_visible()
+    expect(page.get_by_role("button", name="Save the file again")).to_have_count(0)
+
+
 def test_another_organisation_never_shows_plants_of_the_former_one(watched: Watched, user: User, database_url: str) -> None:
     page, member = watched.page, user(organizations=2)
     for slug, plant in zip(member.slugs, ("Mill", "Tower"), strict=True):

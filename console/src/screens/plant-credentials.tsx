@@ -89,13 +89,15 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
   const texts = useTexts();
   const locale = useLocale();
   const queryClient = useQueryClient();
-  const [revoking, setRevoking] = useState(false);
+  const [confirming, setConfirming] = useState<"rotate" | "renew" | "revoke" | null>(null);
+  const close = () => setConfirming(null);
   const call = apiOf(plant.organizationId);
   const params = { header: inOrganization(plant.organizationId), path: { id: plant.id } };
   const reload = () => queryClient.invalidateQueries(plantQuery(plant.organizationId, plant.id));
   const rotate = useMutation({
     mutationFn: () => dataOf(call.POST("/api/v1/plants/{id}/rotate-secret", { params })),
     onSuccess: ({ hmacSecret, previousValidUntil }) => {
+      close();
       onSecrets({
         title: texts.credentials.newSecret,
         explanation: texts.credentials.oldUntil(dateTime(previousValidUntil, plant.effectiveTimeZone, locale)),
@@ -107,6 +109,7 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
   const renew = useMutation({
     mutationFn: () => dataOf(call.POST("/api/v1/plants/{id}/renew-certificate", { params })),
     onSuccess: ({ clientCert, clientKey }) => {
+      close();
       onSecrets({
         title: texts.credentials.newCertificate,
         explanation: texts.credentials.shownOnce,
@@ -132,18 +135,31 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
     mutationFn: () => dataOf(call.POST("/api/v1/plants/{id}/reactivate", { params })),
     onSuccess: reload,
   });
-  const { lifecycleStatus: lifecycle, authMethod: method } = plant;
+  const { lifecycleStatus: lifecycle, authMethod: method, secretRotatedAt } = plant;
+  /** Whether the plant may still use what was replaced at this time. What replaces it once more ends that at once. */
+  const isInUse = (replacedAt: number) => Date.now() < replacedAt + GRACE;
+  // After a response that was lost, the same request gets it: nothing is replaced a second time.
+  const isRotated = secretRotatedAt !== null && isInUse(Date.parse(secretRotatedAt)) && !rotate.isError;
+  const isRenewed = renew.isSuccess && isInUse(renew.submittedAt);
   if (lifecycle === "DECOMMISSIONED") return <p className="hint">{texts.credentials.decommissioned}</p>;
   const isActive = lifecycle === "ACTIVE";
   return (
     <Section title={texts.credentials.actions}>
       <Failure error={rotate.error ?? renew.error ?? token.error ?? suspend.error ?? reactivate.error} />
       <div className="toolbar">
-        <button type="button" onClick={() => rotate.mutate()} disabled={rotate.isPending}>
+        <button
+          type="button"
+          onClick={() => (isRotated ? setConfirming("rotate") : rotate.mutate())}
+          disabled={rotate.isPending}
+        >
           {texts.credentials.rotate}
         </button>
         {isActive && method === "MTLS" && (
-          <button type="button" onClick={() => renew.mutate()} disabled={renew.isPending}>
+          <button
+            type="button"
+            onClick={() => (isRenewed ? setConfirming("renew") : renew.mutate())}
+            disabled={renew.isPending}
+          >
             {texts.credentials.renew}
           </button>
         )}
@@ -161,11 +177,31 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
             {texts.credentials.reactivate}
           </button>
         )}
-        <button type="button" className="danger" onClick={() => setRevoking(true)}>
+        <button type="button" className="danger" onClick={() => setConfirming("revoke")}>
           {texts.credentials.revoke}
         </button>
       </div>
-      {revoking && (
+      {confirming === "rotate" && (
+        <Confirm
+          title={texts.credentials.rotateTitle(plant.name)}
+          consequence={texts.credentials.rotateConsequence}
+          name={plant.name}
+          action={texts.credentials.rotate}
+          run={() => rotate.mutateAsync()}
+          onClose={close}
+        />
+      )}
+      {confirming === "renew" && (
+        <Confirm
+          title={texts.credentials.renewTitle(plant.name)}
+          consequence={texts.credentials.renewConsequence}
+          name={plant.name}
+          action={texts.credentials.renew}
+          run={() => renew.mutateAsync()}
+          onClose={close}
+        />
+      )}
+      {confirming === "revoke" && (
         <Confirm
           title={texts.credentials.revokeTitle(plant.name)}
           consequence={texts.credentials.revokeConsequence}
@@ -175,7 +211,7 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
             await dataOf(call.POST("/api/v1/plants/{id}/revoke", { params }));
             await reload();
           }}
-          onClose={() => setRevoking(false)}
+          onClose={close}
         />
       )}
     </Section>

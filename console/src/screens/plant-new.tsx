@@ -48,7 +48,8 @@ function NewPlant() {
           </Link>
         </p>
       )}
-      {plantId === undefined ? <RegisterForm /> : <LaterSteps plantId={plantId} step={step} />}
+      {/* Back and forward may lead to another plant: nothing of the former one stays, such as its package. */}
+      {plantId === undefined ? <RegisterForm /> : <LaterSteps key={plantId} plantId={plantId} step={step} />}
     </>
   );
 }

@@ -94,10 +94,16 @@ export const plants: typeof english = {
     clientId: "Client-Id",
     topic: "Topic der Telemetrie",
     rotate: "Geheimnis wechseln",
+    rotateTitle: (name) => `Das Geheimnis von ${name} noch einmal wechseln?`,
+    rotateConsequence:
+      "Das Geheimnis wurde vor weniger als einer Stunde gewechselt. Nach einem weiteren Wechsel wird das vorherige sofort abgelehnt: Benutzt die Anlage es noch, werden ihre Nachrichten abgelehnt, bis sie das neue hat. Das lässt sich nicht rückgängig machen.",
     newSecret: "Neues Geheimnis",
     secret: "HMAC-Geheimnis",
     oldUntil: (time) => `Mit dem bisherigen Geheimnis signierte Nachrichten werden bis ${time} angenommen.`,
     renew: "Zertifikat erneuern",
+    renewTitle: (name) => `Das Zertifikat von ${name} noch einmal erneuern?`,
+    renewConsequence:
+      "Das Zertifikat wurde vor weniger als einer Stunde erneuert. Nach einer weiteren Erneuerung wird das vorherige sofort abgelehnt: Benutzt die Anlage es noch, kann sie sich nicht anmelden, bis sie das neue hat. Das lässt sich nicht rückgängig machen.",
     newCertificate: "Neues Zertifikat",
     certificate: "Zertifikat",
     key: "Privater Schlüssel",

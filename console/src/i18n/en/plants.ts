@@ -91,10 +91,16 @@ export const plants = {
     clientId: "Client id",
     topic: "Topic of telemetry",
     rotate: "Rotate the secret",
+    rotateTitle: (name: string) => `Rotate the secret of ${name} again?`,
+    rotateConsequence:
+      "The secret was rotated less than an hour ago. After another rotation, the one before is refused at once: if the plant still uses it, its messages are refused until it has the new one. This cannot be undone.",
     newSecret: "New secret",
     secret: "HMAC secret",
     oldUntil: (time: string) => `Messages signed with the former secret are accepted until ${time}.`,
     renew: "Renew the certificate",
+    renewTitle: (name: string) => `Renew the certificate of ${name} again?`,
+    renewConsequence:
+      "The certificate was renewed less than an hour ago. After another renewal, the one before is refused at once: if the plant still uses it, it cannot log in until it has the new one. This cannot be undone.",
     newCertificate: "New certificate",
     certificate: "Certificate",
     key: "Private key",
