@@ -83,10 +83,10 @@ export function plantsQuery(organizationId: string, { sort, order, ...filters }:
 }
 
 /**
- * Return the plants of pages, each once. One whose value changed between two requests may be on both pages; the later one has the
- * newer values.
+ * Return the plants of the pages that are loaded, each once. One whose value changed between two requests may be on both pages;
+ * the later one has the newer values.
  */
-export function plantsOf(pages: readonly FleetPlantPage[]): FleetPlant[] {
+export function plantsOf(pages: readonly FleetPlantPage[] = []): FleetPlant[] {
   return [...new Map(pages.flatMap(({ data }) => data).map((plant) => [plant.id, plant])).values()];
 }
 

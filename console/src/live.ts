@@ -35,8 +35,8 @@ export function useFleetStream(organizationId: string): StreamState {
   const queryClient = useQueryClient();
   const [state, setState] = useState<StreamState>("connecting");
   useEffect(() => {
-    // The id of the newest event. Undefined: nothing can have been missed yet.
-    let position: string | undefined;
+    // The id of the newest event. Undefined: nothing can have been missed yet; "": it is not known what was.
+    let position = document.hidden ? "" : undefined;
     let newest: StreamState = "connecting";
     let isReader = false;
     setState(newest);
@@ -58,27 +58,48 @@ export function useFleetStream(organizationId: string): StreamState {
       if (data.name !== "hello") apply(data);
       else if (isReader) channel.postMessage({ name: "state", data: newest, id: position ?? "" });
     };
-    const end = new AbortController();
-    const stream = () => {
+    const read = (signal: AbortSignal) => {
       isReader = true;
-      return streamUntil(end.signal, organizationId, () => position, publish);
+      return streamUntil(signal, organizationId, () => position, publish);
     };
     // The tab that has the lock reads the stream, and passes its events on to the others. One of these continues after the
-    // newest event when that tab is closed, so each asks for its id. Without TLS, browsers offer locks on localhost alone; each
-    // tab then reads a stream of its own.
+    // newest event when that tab is closed or hidden, so each asks for its id. Without TLS, browsers offer locks on localhost
+    // alone; each tab then reads a stream of its own.
     channel.postMessage({ name: "hello", data: "", id: "" });
-    const held = navigator.locks
-      ? navigator.locks.request(`gridfleet-live-${organizationId}`, { signal: end.signal }, stream)
-      : stream();
-    held.catch((error: unknown) => {
-      if (!end.signal.aborted) throw error;
-    });
+    const end = whileVisible((signal) =>
+      navigator.locks
+        ? navigator.locks.request(`gridfleet-live-${organizationId}`, { signal }, () => read(signal))
+        : read(signal),
+    );
     return () => {
-      end.abort();
+      end();
       channel.close();
     };
   }, [queryClient, organizationId]);
   return state;
+}
+
+/**
+ * Do something whenever the tab is visible, until the signal: browsers open six connections to a service of HTTP/1.1, and streams
+ * of hidden tabs would leave none for requests. What a tab has missed comes when it is shown again.
+ *
+ * @returns Ends it.
+ */
+function whileVisible(act: (signal: AbortSignal) => Promise<unknown>): () => void {
+  let end = new AbortController();
+  const follow = () => {
+    end.abort();
+    end = new AbortController();
+    // A lock that is no longer waited for fails.
+    if (!document.hidden) act(end.signal).catch(() => undefined);
+  };
+  follow();
+  // Nothing else of the console does so: there is one stream of a tab.
+  document.onvisibilitychange = follow;
+  return () => {
+    document.onvisibilitychange = null;
+    end.abort();
+  };
 }
 
 /**

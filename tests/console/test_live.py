@@ -92,6 +92,30 @@ def test_no_change_is_missed_while_another_tab_takes_over(
     expect(second.get_by_role("link", name="Barn")).to_be_visible(timeout=SOON)
 
 
+def test_hidden_tabs_leave_connections_for_requests(
+    watched: Watched, context: BrowserContext, member: ConsoleUser, plant: UUID, database_url: str
+) -> None:
+    """Without TLS browsers offer locks on localhost alone, and each tab reads a stream of its own."""
+    context.add_init_script(
+        "Object.defineProperty(Navigator.prototype, 'locks', { get: () => undefined });"
+        "Object.defineProperty(Document.prototype, 'hidden', { get: () => window.isHidden === true });"
+    )
+    show = "isHidden => { window.isHidden = isHidden; document.dispatchEvent(new Event('visibilitychange')); }"
+    member.log_in(watched.page)
+    tabs = []
+    for _ in range(7):  # browsers open six connections
+        tabs.append(context.new_page())
+        tabs[-1].goto(f"/console/o/{member.slugs[0]}/fleet")
+        expect(tabs[-1].get_by_role("link", name="Roof")).to_be_visible()
+        tabs[-1].evaluate(show, True)
+    rename(database_url, plant, "Barn")
+    expect(watched.page.get_by_role("link", name="Barn")).to_be_visible(timeout=SOON)
+    tabs[0].evaluate(show, False)
+    expect(tabs[0].get_by_role("link", name="Barn")).to_be_visible(timeout=SOON)
+    rename(database_url, plant, "Hall")
+    expect(tabs[0].get_by_role("link", name="Hall")).to_be_visible(timeout=SOON)
+
+
 def test_a_lost_stream_is_said_and_opened_again(
     watched: Watched, context: BrowserContext, member: ConsoleUser, plant: UUID, database_url: str
 ) -> None:

@@ -29,7 +29,7 @@ export function FleetTable() {
   const search = route.useSearch();
   const { organization } = route.useRouteContext();
   const list = useInfiniteQuery(plantsQuery(organization.id, search));
-  const plants = useMemo(() => plantsOf(list.data?.pages ?? []), [list.data]);
+  const plants = useMemo(() => plantsOf(list.data?.pages), [list.data]);
   const body = useRef<HTMLDivElement>(null);
   const rows = useWindowVirtualizer({
     count: plants.length,

@@ -117,7 +117,7 @@ function Tile({ label, value, note, title, search, isCurrent }: LinkProps) {
       // Otherwise each of them with fewer filters than the page would be the current one too.
       activeOptions={{ exact: true }}
       className="tile"
-      aria-current={isCurrent ? "true" : undefined}
+      aria-current={isCurrent || undefined}
     >
       <span className="fine">{label}</span>
       <strong>{value}</strong>

@@ -47,7 +47,7 @@ export function FleetScreen() {
       ) : (
         <>
           <FleetTiles />
-          <Suspense fallback={null}>
+          <Suspense>
             <FleetUnregistered />
           </Suspense>
           <FleetFilters />
