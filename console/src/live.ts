@@ -90,8 +90,12 @@ function whileVisible(act: (signal: AbortSignal) => Promise<unknown>): () => voi
   const follow = () => {
     end.abort();
     end = new AbortController();
-    // A lock that is no longer waited for fails.
-    if (!document.hidden) act(end.signal).catch(() => undefined);
+    if (document.hidden) return;
+    const { signal } = end;
+    act(signal).catch((error: unknown) => {
+      // A lock that is no longer waited for fails.
+      if (!signal.aborted) throw error;
+    });
   };
   follow();
   // Nothing else of the console does so: there is one stream of a tab.
