@@ -107,14 +107,12 @@ def _try_tables() -> None:
     import asyncio
 
     from gridfleet.domains.telemetry.trial import TrialFailed, try_tables
-    from gridfleet.kernel.db import DatabaseError
+    from gridfleet.kernel.db import DatabaseError, open_database
     from gridfleet.kernel.db.scale_out import CannotScaleOut
 
     async def attempt() -> None:
         async with open_database(_url(), name="gridfleet-db", size=1) as database:
             await try_tables(database)
-
-    from gridfleet.kernel.db import open_database
 
     try:
         asyncio.run(attempt())

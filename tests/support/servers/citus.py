@@ -21,6 +21,7 @@ from support.servers.free_ports import free_ports
 _CONFIGURATION: Final = {
     "shared_preload_libraries": "citus",
     "citus.enable_statistics_collection": "off",
+    "citus.shard_count": "4",  # each test creates partitions, of one table for each shard
     "citus.recover_2pc_interval": "2s",
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",

@@ -32,7 +32,7 @@ class _RollBack(Exception):
 
 
 async def try_tables(database: Database) -> None:
-    """Write a value of some sources, roll it up and read it. Creates the partitions of the present day, and changes nothing else.
+    """Write a value of some sources, roll it up and read it. Only the partitions of the present day stay.
 
     Raises:
         TrialFailed: A value is missing or wrong.

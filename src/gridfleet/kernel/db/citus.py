@@ -11,7 +11,7 @@ import psycopg
 
 from gridfleet.kernel.db.scale_out import CannotScaleOut, Extension, Hypertable, Plan, Step, check_installed, check_owner, fetch
 
-__all__ = ["distributed", "plan"]
+__all__ = ["examine", "plan"]
 
 _OLDEST_VERSION: Final = (13, 0)
 """The oldest one that the tests ran with is 13.2."""
@@ -61,12 +61,22 @@ def plan(url: str, tables: Sequence[Hypertable]) -> Plan:
         return Plan(list(_steps(connection, tables, workers)), compresses=True)
 
 
-def distributed(url: str, tables: Sequence[Hypertable]) -> bool:
-    """Return whether Citus distributes any of the tables. Raises psycopg errors."""
+def examine(url: str, tables: Sequence[Hypertable]) -> int | None:
+    """Return the number of workers that have the tables; None if no table is distributed.
+
+    Raises:
+        CannotScaleOut: Only some tables are distributed, or a worker cannot be used.
+        psycopg.Error: The database does not answer.
+    """
     with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
         if fetch(connection, "SELECT to_regclass('pg_catalog.pg_dist_partition')") is None:
-            return False
-        return any(_is_distributed(connection, name) for table in tables for name in (table.name, table.after))
+            return None
+        done = [_is_distributed(connection, table.name) for table in tables]
+        if not any(done) and not any(_is_distributed(connection, table.after) for table in tables):
+            return None
+        if not all(done):
+            raise CannotScaleOut("only some of the tables are distributed: stop the processes, and run the command again")
+        return _check_workers(connection)
 
 
 def _check_workers(connection: psycopg.Connection) -> int:
@@ -91,7 +101,9 @@ def _check_workers(connection: psycopg.Connection) -> int:
 def _steps(connection: psycopg.Connection, tables: Sequence[Hypertable], workers: int) -> Iterator[Step]:
     missing = [name for name in _FUNCTIONS if not _is_on_workers(connection, name)]
     if missing:
-        yield Step("create functions on the workers", tuple(f"SELECT create_distributed_function('{name}')" for name in missing))
+        yield Step(
+            "create functions on the workers", tuple(f"SELECT create_distributed_function('{name}')" for name in missing)
+        )
     for number, table in enumerate(tables):
         yield from _table_steps(connection, table, tables[0] if number else None)
     if not fetch(connection, "SELECT true FROM pg_trigger WHERE tgname = %s", _TRIGGER):

@@ -17,7 +17,18 @@ from typing import Any, Final
 
 import psycopg
 
-__all__ = ["CannotScaleOut", "Extension", "Hypertable", "Plan", "Step", "apply", "check_installed", "check_owner", "fetch", "plan"]
+__all__ = [
+    "CannotScaleOut",
+    "Extension",
+    "Hypertable",
+    "Plan",
+    "Step",
+    "apply",
+    "check_installed",
+    "check_owner",
+    "fetch",
+    "plan",
+]
 
 _COMPRESS_AFTER_DAYS: Final = 7
 _NO_LIMIT: Final = "timescaledb.max_tuples_decompressed_per_dml_transaction"
@@ -47,7 +58,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps that are left, and whether the extension does all that it can: the Apache edition of TimescaleDB does not compress."""
+    """The steps that are left. `compresses` is false for the edition of TimescaleDB that does not."""
 
     steps: Sequence[Step]
     compresses: bool

@@ -9,6 +9,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from psycopg import OperationalError
+
 from gridfleet.kernel.db.pool import Connection, shard_starts
 
 __all__ = ["NotSettled", "Part", "by_shard", "hash_of", "is_distributed", "settle"]
@@ -21,8 +23,8 @@ _CHECKS: Final = 10
 _PAUSE_SECONDS: Final = 0.2
 
 
-class NotSettled(RuntimeError):
-    """A worker does not show all committed rows yet. This ends when it has been reached again."""
+class NotSettled(OperationalError):
+    """A worker does not show all committed rows yet. It is an outage, which ends when the worker has been reached again."""
 
 
 class Part(NamedTuple, Generic[T]):

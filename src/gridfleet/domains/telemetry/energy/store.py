@@ -157,7 +157,7 @@ async def readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, byt
     for part in _parts(db, picks):
         cursor = db.cursor(binary=True)
         await cursor.execute(
-            # Each pick is aggregated by itself: a GROUP BY over all of them may sort, and then changes the order of the readings.
+            # Each pick is aggregated by itself: a GROUP BY over all of them may sort, which changes the order of the readings.
             f"SELECT w.number, r.times, r.vals FROM {_PICKS} CROSS JOIN LATERAL"
             " (SELECT string_agg(timestamptz_send(f.time), ''::bytea) AS times,"
             f" string_agg(float8send({_VALUE}), ''::bytea) AS vals"
@@ -210,9 +210,7 @@ async def last_readings(db: Connection, picks: Sequence[Pick], *, positive: bool
     for part in _parts(db, picks):
         found += await _last(db, part.items, frames.format(part.condition), _span(part.items))
     return [
-        row
-        for _, rows in groupby(sorted(found, key=itemgetter(0, 1), reverse=True), itemgetter(0))
-        for row in islice(rows, 2)
+        row for _, rows in groupby(sorted(found, key=itemgetter(0, 1), reverse=True), itemgetter(0)) for row in islice(rows, 2)
     ]
 
 

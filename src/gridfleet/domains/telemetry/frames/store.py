@@ -318,7 +318,7 @@ async def delete_latest(db: Connection, source_id: int) -> None:
 async def create_source(db: Connection, organization_id: UUID, plant_id: UUID) -> int:
     """Create the source of a plant and return its id. The plant does not have to exist."""
     query = "INSERT INTO telemetry_source (organization_id, plant_id) VALUES (%s, %s) RETURNING id"
-    return int(await fetch_value(db, query, (organization_id, plant_id)))
+    return await fetch_count(db, query, (organization_id, plant_id))
 
 
 async def delete_source(db: Connection, source_id: int) -> None:

@@ -78,7 +78,8 @@ async def oldest_before(db: Connection, kept: Kept, sources: Sequence[int], star
         await fetch_value(
             db,
             f"SELECT min(o.first) FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL (SELECT {kept.time} AS first"
-            f" FROM {kept.table} WHERE source_id = s.id AND {kept.time} < %s{part.condition} ORDER BY {kept.time} LIMIT 1) AS o",
+            f" FROM {kept.table} WHERE source_id = s.id AND {kept.time} < %s{part.condition}"
+            f" ORDER BY {kept.time} LIMIT 1) AS o",
             (part.items, start),
             prepare=False,
         )
@@ -94,8 +95,8 @@ async def nth_time(
     found = [
         await fetch_value(
             db,
-            f"SELECT min(o.nth) FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL (SELECT {kept.time} AS nth FROM {kept.table}"
-            f" WHERE source_id = s.id AND {kept.time} >= %s AND {kept.time} < %s{part.condition}"
+            f"SELECT min(o.nth) FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL (SELECT {kept.time} AS nth"
+            f" FROM {kept.table} WHERE source_id = s.id AND {kept.time} >= %s AND {kept.time} < %s{part.condition}"
             f" ORDER BY {kept.time} OFFSET %s LIMIT 1) AS o",
             (part.items, start, end, n - 1),
             prepare=False,

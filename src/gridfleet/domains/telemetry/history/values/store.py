@@ -181,12 +181,12 @@ async def extent(db: Connection, source_ids: Sequence[int], start: datetime, end
         f"(SELECT greatest(bucket, %(start)s) AS time {hours} LIMIT 1) UNION ALL"
         f" (SELECT least(bucket + interval '1 hour', %(end)s) - interval '1 microsecond' {hours} DESC LIMIT 1)"
     )
-    # Hours are not distributed.
-    wanted = (
-        [(of_hours, list(source_ids)), *((of_frames.format(part.condition), part.items) for part in by_shard(db, source_ids, int))]
-        if is_distributed(db)
-        else [(f"{of_frames.format('')} UNION ALL {of_hours}", list(source_ids))]
-    )
+    if is_distributed(db):
+        # Hours are not.
+        wanted = [(of_frames.format(part.condition), part.items) for part in by_shard(db, source_ids, int)]
+        wanted.append((of_hours, list(source_ids)))
+    else:
+        wanted = [(f"{of_frames.format('')} UNION ALL {of_hours}", list(source_ids))]
     found: list[datetime] = []
     for times, ids in wanted:
         cursor = await db.execute(
@@ -209,7 +209,7 @@ async def frontier(
         "SELECT id, raw_from FROM telemetry_source WHERE id = ANY(%s::int[]) AND organization_id = %s",
         (list(source_ids), org.organization_id),
     )
-    starts = dict(await cursor.fetchall())
+    starts: dict[int, datetime] = dict(await cursor.fetchall())
     if not starts or max(starts.values()) > start:
         return None
     found = end
