@@ -74,8 +74,8 @@ async def settle(db: Connection) -> None:
     """Wait until the workers show everything that is committed at the moment of the call.
 
     Citus commits in two phases: rows of the coordinator are visible before those of the workers, usually for milliseconds, but
-    until the recovery of the next minute if a worker has failed in between. Whoever has seen rows of the coordinator and then
-    reads those that were written with them has to wait. Returns at once if nothing is distributed.
+    until the recovery of the next minute if a worker has failed in between. A transaction that has read rows of the
+    coordinator, and then reads those that were written with them, has to wait. Returns at once if nothing is distributed.
 
     Raises:
         NotSettled: A worker does not answer, or still has prepared transactions after some seconds.
