@@ -278,7 +278,7 @@ async def test_what_the_workers_lack_is_one_sentence(cluster: CitusCluster) -> N
     apply(url, plan(url, HYPERTABLES[:1]).steps)
     [finding] = await check_shards(url)
     assert finding.found.startswith("only some of the tables are distributed")
-    switch_over(url)
+    await asyncio.to_thread(switch_over, url)
 
 
 async def test_roll_ups_wait_for_rows_that_a_worker_has_prepared_only(cluster: CitusCluster, name: str, owner: str) -> None:
@@ -332,7 +332,7 @@ async def test_a_dump_is_restored_and_distributed_again(cluster: CitusCluster, n
         node.execute("CREATE EXTENSION citus", database=restored)
     cluster.add_workers(restored)
     await asyncio.to_thread(dump_and_restore, owner, copy)
-    switch_over(copy)
+    await asyncio.to_thread(switch_over, copy)
     async with open_database(cluster.coordinator.url(restored, "running"), name="test", size=5) as database:
         assert await contents(RecordedPlant(database, plant.organization_id, plant.id)) == before
     cluster.drop(restored)
