@@ -263,10 +263,11 @@ async def count_history(
         count += await fetch_count(
             db,
             # Position by position: the limit ends a search in the index, but neither a scan of all frames nor a sort.
-            "SELECT count(*) FROM (SELECT true FROM (SELECT p.* FROM"
+            "WITH p AS MATERIALIZED (SELECT p.* FROM"
             " unnest(%(sources)s::int[], %(layouts)s::int[], %(positions)s::int[]) AS p (source_id, layout_id, position)"
-            " JOIN telemetry_source s ON s.id = p.source_id AND s.organization_id = %(org)s) AS p CROSS JOIN LATERAL"
-            " (SELECT true FROM telemetry_frame WHERE source_id = p.source_id AND layout_id = p.layout_id"
+            " JOIN telemetry_source s ON s.id = p.source_id AND s.organization_id = %(org)s)"
+            " SELECT count(*) FROM (SELECT true FROM p CROSS JOIN LATERAL (SELECT true FROM telemetry_frame"
+            " WHERE source_id = p.source_id AND layout_id = p.layout_id"
             f" AND time >= %(start)s AND time < %(end)s{part.condition} AND vals[p.position] IS NOT NULL LIMIT %(most)s) AS f"
             " LIMIT %(most)s) AS counted",
             {
@@ -291,11 +292,12 @@ async def open_history(
     Rows are (source, plant, metric, unit, time, value).
     """
     await cursor.execute(
-        "SELECT p.source_id, p.plant_id, p.metric, p.unit, f.time, f.vals[p.position]"
-        " FROM unnest(%(sources)s::int[], %(plants)s::uuid[], %(layouts)s::int[], %(positions)s::int[], %(metrics)s::text[],"
-        " %(units)s::text[]) AS p (source_id, plant_id, layout_id, position, metric, unit)"
-        " JOIN telemetry_source s ON s.id = p.source_id AND s.organization_id = %(org)s"
-        " JOIN telemetry_frame f ON f.source_id = p.source_id AND f.layout_id = p.layout_id"
+        "WITH p AS MATERIALIZED (SELECT p.* FROM unnest(%(sources)s::int[], %(plants)s::uuid[], %(layouts)s::int[],"
+        " %(positions)s::int[], %(metrics)s::text[], %(units)s::text[])"
+        " AS p (source_id, plant_id, layout_id, position, metric, unit)"
+        " JOIN telemetry_source s ON s.id = p.source_id AND s.organization_id = %(org)s)"
+        " SELECT p.source_id, p.plant_id, p.metric, p.unit, f.time, f.vals[p.position]"
+        " FROM p JOIN telemetry_frame f ON f.source_id = p.source_id AND f.layout_id = p.layout_id"
         " AND f.time >= %(start)s AND f.time < %(end)s"
         " WHERE f.vals[p.position] IS NOT NULL ORDER BY f.time, p.source_id",
         {

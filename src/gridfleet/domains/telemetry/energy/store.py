@@ -140,11 +140,14 @@ def _parts(db: Connection, picks: Sequence[Pick]) -> list[Part[Pick]]:
 
 
 _PICKS: Final = (
-    "(SELECT w.*, s.raw_from FROM unnest(%s::int[], %s::int[], %s::int[], %s::int[], %s::timestamptz[], %s::timestamptz[],"
-    " %s::float8[], %s::float8[]) AS w (number, source_id, layout_id, place, start, finish, low, high)"
-    " JOIN telemetry_source s ON s.id = w.source_id) AS w"
+    "WITH w AS MATERIALIZED (SELECT p.*, s.raw_from FROM unnest(%s::int[], %s::int[], %s::int[], %s::int[], %s::timestamptz[],"
+    " %s::timestamptz[], %s::float8[], %s::float8[]) AS p (number, source_id, layout_id, place, start, finish, low, high)"
+    " JOIN telemetry_source s ON s.id = p.source_id)"
 )
-"""The picks with the time from which frames of their sources are kept."""
+"""The picks with the time from which frames of their sources are kept. Citus evaluates it at the coordinator.
+
+It must not be a subquery in FROM: Citus 13.2 gives all of its columns the type of the first one.
+"""
 _VALUE: Final = "CASE WHEN f.value BETWEEN w.low AND w.high THEN f.value ELSE -1 END"
 
 
@@ -158,7 +161,7 @@ async def readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, byt
         cursor = db.cursor(binary=True)
         await cursor.execute(
             # Each pick is aggregated by itself: a GROUP BY over all of them may sort, which changes the order of the readings.
-            f"SELECT w.number, r.times, r.vals FROM {_PICKS} CROSS JOIN LATERAL"
+            f"{_PICKS} SELECT w.number, r.times, r.vals FROM w CROSS JOIN LATERAL"
             " (SELECT string_agg(timestamptz_send(f.time), ''::bytea) AS times,"
             f" string_agg(float8send({_VALUE}), ''::bytea) AS vals"
             " FROM (SELECT time, value FROM (SELECT time, value, lead(time) OVER (ORDER BY time) AS next"
@@ -218,7 +221,7 @@ async def _last(
     db: Connection, picks: Sequence[Pick], readings: str, span: tuple[datetime, ...]
 ) -> list[tuple[int, datetime, float]]:
     cursor = await db.execute(
-        f"SELECT w.number, f.time, {_VALUE} FROM {_PICKS} CROSS JOIN LATERAL {readings} AS f",
+        f"{_PICKS} SELECT w.number, f.time, {_VALUE} FROM w CROSS JOIN LATERAL {readings} AS f",
         (*_columns(picks), *span),
         prepare=False,
     )
@@ -260,7 +263,7 @@ async def next_readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int
     found: list[tuple[int, datetime, float]] = []
     for part in _parts(db, picks):
         cursor = await db.execute(
-            f"SELECT w.number, f.time, {_VALUE} FROM {_PICKS} CROSS JOIN LATERAL"
+            f"{_PICKS} SELECT w.number, f.time, {_VALUE} FROM w CROSS JOIN LATERAL"
             " (SELECT time, vals[w.place + 1] AS value FROM telemetry_frame"
             " WHERE source_id = w.source_id AND time >= greatest(w.start, w.raw_from) AND time < w.finish"
             f" AND layout_id = w.layout_id AND time >= %s::timestamptz AND time < %s::timestamptz{part.condition}"
