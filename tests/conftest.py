@@ -63,6 +63,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if missing:
         raise pytest.UsageError(f"tests/support/servers/distribution.py lacks {', '.join(sorted(missing))}")
     longest_first(items)
+    for item in items if config.option.citus else []:
+        if (marker := item.get_closest_marker("local_tables")) is not None:
+            item.add_marker(pytest.mark.skip(reason=marker.kwargs["reason"]))
     if "faults" not in config.option.markexpr:
         long = [item for item in items if item.get_closest_marker("faults") and item.path.parent in _LONG]
         config.hook.pytest_deselected(items=long)
