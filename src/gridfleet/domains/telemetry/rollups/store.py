@@ -14,6 +14,8 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_value
 
 _COLUMNS: Final = ("counts", "sums", "lows", "highs", "firsts", "lasts")
+DECOMPRESSED: Final = ", ".join(f"{column} || '{{}}' AS {column}" for column in _COLUMNS)
+"""The arrays of a stored bucket, each decompressed once. PostgreSQL would decompress it again for each element that is read."""
 _WATERMARK_LOCK: Final = "hashtextextended('telemetry seal', 0)"
 _JOB_LOCK: Final = "hashtextextended('telemetry rollups', 0)"
 _SLOT_LOCK: Final = "hashtext('telemetry rollups')"
@@ -311,9 +313,10 @@ def _recompute_hours(count: int) -> str:
 @cache
 def _recompute_days(count: int) -> str:
     return (
-        "WITH hours AS (SELECT h.* FROM unnest(%(sources)s::int[], %(layouts)s::int[], %(days)s::timestamptz[])"
-        " AS w (source_id, layout_id, day) JOIN telemetry_hour h ON h.source_id = w.source_id AND h.layout_id = w.layout_id"
-        " AND h.bucket >= w.day AND h.bucket < w.day + interval '1 day'),"
+        f"WITH hours AS (SELECT source_id, layout_id, bucket, {DECOMPRESSED}"
+        " FROM unnest(%(sources)s::int[], %(layouts)s::int[], %(days)s::timestamptz[]) AS w (source, layout, day)"
+        " JOIN telemetry_hour ON source_id = source AND layout_id = layout"
+        " AND bucket >= day AND bucket < day + interval '1 day' OFFSET 0),"
         f" days AS ({wider(count, '1 day', 'hours')})"
         f" {upsert('telemetry_day', 'days')}"
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from gridfleet.domains.telemetry.rollups.models import LayoutHour, Level
-from gridfleet.domains.telemetry.rollups.store import hours_parameters, minutes_of_frames, upsert, wider
+from gridfleet.domains.telemetry.rollups.store import DECOMPRESSED, hours_parameters, minutes_of_frames, upsert, wider
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.shards import by_shard
 
@@ -43,8 +43,8 @@ def _written(level: Level, condition: str) -> str:
     """Return the query of the level's buckets of these hours, which this transaction has written."""
     return (
         "SELECT b.* FROM unnest(%(sources)s::int[], %(layouts)s::int[], %(hours)s::timestamptz[])"
-        f" AS w (source_id, layout_id, hour) CROSS JOIN LATERAL (SELECT * FROM {level.table}"
-        " WHERE source_id = w.source_id AND bucket >= w.hour AND bucket < w.hour + interval '1 hour'"
+        f" AS w (source_id, layout_id, hour) CROSS JOIN LATERAL (SELECT source_id, layout_id, bucket, {DECOMPRESSED}"
+        f" FROM {level.table} WHERE source_id = w.source_id AND bucket >= w.hour AND bucket < w.hour + interval '1 hour'"
         " AND layout_id = w.layout_id AND bucket >= %(start)s::timestamptz AND bucket < %(end)s::timestamptz"
         f"{condition} OFFSET 0) AS b"
     )
