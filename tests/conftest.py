@@ -30,6 +30,7 @@ from gridfleet.local.secrets import ensure_local_secrets
 from support.clients.fleet_under_test import Fleet
 from support.figures import Figure, figure_of, report_figures
 from support.servers.broker_node import BrokerNode
+from support.servers.citus import CitusCluster, citus_cluster, citus_programs
 from support.servers.distribution import ByServers, longest_first, unlisted_server
 from support.servers.expo_server import ExpoServer, expo_server
 from support.servers.free_ports import settings_at
@@ -62,6 +63,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if missing:
         raise pytest.UsageError(f"tests/support/servers/distribution.py lacks {', '.join(sorted(missing))}")
     longest_first(items)
+    for item in items if config.option.citus else []:
+        if (marker := item.get_closest_marker("local_tables")) is not None:
+            item.add_marker(pytest.mark.skip(reason=marker.kwargs["reason"]))
     if "faults" not in config.option.markexpr:
         long = [item for item in items if item.get_closest_marker("faults") and item.path.parent in _LONG]
         config.hook.pytest_deselected(items=long)
@@ -71,6 +75,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option of `make faults`."""
     parser.addoption("--figures", type=Path, help="file for what the tests measure, beside their goals")
+    parser.addoption("--citus", action="store_true", help="distribute the telemetry of each test's database with Citus")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:
@@ -150,6 +155,25 @@ def _memory() -> str | None:
 
 
 @pytest.fixture(scope="session")
+def citus_template(pytestconfig: pytest.Config) -> Iterator[CitusCluster | None]:
+    """Run a cluster with the distributed database `gridfleet` if the run has the option; None otherwise."""
+    if not pytestconfig.getoption("--citus"):
+        yield None
+        return
+    programs = citus_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL with Citus is not installed")
+    folder = Path(tempfile.mkdtemp(prefix="gridfleet-citus-", dir=_memory()))
+    try:
+        with citus_cluster(folder, programs) as cluster:
+            cluster.distribute(cluster.create("gridfleet"))
+            cluster.freeze("gridfleet")
+            yield cluster
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """Run a server with the database `gridfleet`, migrated and empty: the template of each test's own database."""
     folder = Path(tempfile.mkdtemp(prefix="gridfleet-pg-", dir=_memory()))
@@ -165,9 +189,14 @@ def postgres_url() -> Iterator[str]:
 
 
 @pytest.fixture
-def database_url(postgres_url: str) -> Iterator[str]:
+def database_url(request: pytest.FixtureRequest, citus_template: CitusCluster | None) -> Iterator[str]:
     """Yield the connection string of the test's own database with the newest schema."""
     name = f"test_{next(_numbers)}"
+    if citus_template is not None:
+        yield citus_template.copy("gridfleet", name)
+        citus_template.drop(name)
+        return
+    postgres_url = request.getfixturevalue("postgres_url")
     with psycopg.connect(postgres_url.replace("/gridfleet?", "/postgres?"), autocommit=True) as server:
         server.execute(f"CREATE DATABASE {name} TEMPLATE gridfleet STRATEGY FILE_COPY")
         yield postgres_url.replace("/gridfleet?", f"/{name}?")

@@ -146,7 +146,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "telemetry/frames/store": (
         "ingest writes what verified plants reported; the telemetry of deleted plants has no organisation",
         "ensure_sources sources ensure_device_sources device_sources used_layouts count_own_names write_frames write_latest"
-        " abandoned_sources days_of_source nth_time delete_frames hold_source delete_latest delete_source source_owners",
+        " abandoned_sources days_of_source nth_time delete_frames hold_source delete_latest create_source delete_source"
+        " source_owners",
     ),
     "telemetry/power/refresh": ("ingest and a job refresh the powers of all plants", "refresh_power refresh_all"),
     "telemetry/power/store": (
@@ -165,7 +166,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "telemetry/rollups/store": (
         "roll-ups treat the sources of all organisations alike",
         "advance_watermark dirty_sources take_dirty set_aside set_aside_hours layouts_to_recompute"
-        " _recompute_hours _recompute_days delete_dirty note_energy",
+        " minutes_of_frames _recompute_hours _recompute_days delete_dirty note_energy",
     ),
     "telemetry/rollups/reading/store": ("source ids come from `sources` alone, which takes the scope", "reach"),
     "telemetry/retention/store": (

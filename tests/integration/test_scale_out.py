@@ -7,29 +7,37 @@ from typer.testing import CliRunner
 
 from gridfleet.cli.db import commands
 from gridfleet.domains.telemetry.hypertables import HYPERTABLES
-from gridfleet.kernel.db import Database
-from gridfleet.kernel.db.scale_out import CannotScaleOut, Extension, Step, apply, plan
+from gridfleet.domains.telemetry.trial import try_tables
+from gridfleet.kernel.db import Database, citus
+from gridfleet.kernel.db.scale_out import CannotScaleOut, Step, apply, plan
 from support.builders.telemetry_records import RecordedPlant
 
 
 def test_an_absent_extension_is_named_with_what_to_do(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CannotScaleOut, match="the server does not have timescaledb: install it"):
-        plan(database_url, Extension.TIMESCALEDB, HYPERTABLES)
+        plan(database_url, HYPERTABLES)
     monkeypatch.setenv("GRIDFLEET_DATABASE_URL", database_url)
     result = CliRunner().invoke(commands, ["scale-out", "timescaledb", "--apply"])
     assert result.exit_code == 1
     assert "cannot scale out: the server does not have" in result.output
 
 
-@pytest.mark.parametrize("apply_it", [True, False])
-def test_citus_is_refused_whatever_the_server_has(database_url: str, monkeypatch: pytest.MonkeyPatch, apply_it: bool) -> None:
-    with pytest.raises(CannotScaleOut, match="Citus is not supported"):
-        plan(database_url, Extension.CITUS, HYPERTABLES)
+def test_citus_without_the_extension_changes_nothing(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CannotScaleOut, match="the server does not have citus: install it"):
+        citus.plan(database_url, HYPERTABLES)
+    assert citus.examine(database_url, HYPERTABLES) is None
     monkeypatch.setenv("GRIDFLEET_DATABASE_URL", database_url)
-    result = CliRunner().invoke(commands, ["scale-out", "citus", *(["--apply"] if apply_it else [])])
+    result = CliRunner().invoke(commands, ["scale-out", "citus", "--apply"])
     assert result.exit_code == 1
-    assert "cannot scale out: Citus is not supported" in result.output
-    assert "--apply" not in result.output
+    assert "cannot scale out: the server does not have" in result.output
+
+
+async def test_the_trial_leaves_only_partitions(database: Database) -> None:
+    await try_tables(database)
+    async with database.transaction() as db:
+        for table in ("telemetry_source", "telemetry_frame", "telemetry_latest", "telemetry_hour"):
+            cursor = await db.execute(f"SELECT count(*) FROM {table}")
+            assert await cursor.fetchone() == (0,)
 
 
 async def test_a_step_that_fails_changes_nothing(database: Database) -> None:

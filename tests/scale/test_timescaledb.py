@@ -33,7 +33,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.db.migrate import migrate
 from gridfleet.kernel.db.roles import grant
-from gridfleet.kernel.db.scale_out import Extension, Step, apply, plan
+from gridfleet.kernel.db.scale_out import Step, apply, plan
 from gridfleet.kernel.isolation import is_poison
 from support.builders.telemetry_records import RecordedPlant
 from support.servers.replication import execute, value
@@ -218,9 +218,9 @@ async def test_roll_ups_move_where_only_frames_were_moved(owner: str, running: s
     async with open_database(running, name="test", size=5) as database:
         plant = await record(database, 20, 3)
         before = await contents(plant)
-        apply(owner, plan(owner, Extension.TIMESCALEDB, HYPERTABLES[:1]).steps)
+        apply(owner, plan(owner, HYPERTABLES[:1]).steps)
         assert hypertables(owner) == {"telemetry_frame"}
-        left = plan(owner, Extension.TIMESCALEDB, HYPERTABLES).steps
+        left = plan(owner, HYPERTABLES).steps
         assert not any("telemetry_frame" in statement for step in left for statement in step.statements)
         await asyncio.to_thread(switch_over, owner)
         assert await contents(plant) == before
@@ -235,7 +235,7 @@ async def test_the_disk_does_not_hold_everything_twice(owner: str, running: str)
         tables = "relkind = 'r' AND (relname ~ '^telemetry_(frame|minute|quarter)_' OR relname ~ '^(_hyper|compress_hyper)')"
         sizes.append(int(value(owner, f"SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE {tables}")))
 
-    steps = plan(owner, Extension.TIMESCALEDB, HYPERTABLES).steps
+    steps = plan(owner, HYPERTABLES).steps
     await asyncio.to_thread(apply, owner, steps, measure)
     assert sizes[0] > 2 << 20
     assert max(sizes) < 1.4 * sizes[0]

@@ -70,31 +70,55 @@ def scale_out(
     extension: Annotated[Extension, typer.Argument(help="The extension to use.")],
     apply: Annotated[bool, typer.Option("--apply/--no-apply", help="Carry out the plan instead of printing it only.")] = False,
 ) -> None:
-    """Store telemetry with TimescaleDB: print the plan, and carry it out with --apply. Citus is not supported and refused.
+    """Store telemetry with TimescaleDB or Citus: print the plan, and carry it out with --apply.
 
     Each step is a transaction. Repeat the command after an interruption, after a restore, and after a change to the edition of
-    TimescaleDB that compresses: it executes only the steps that are still necessary.
+    TimescaleDB that compresses: it executes only the steps that are still necessary. With Citus, --apply ends with a trial: it
+    writes, rolls up and reads values, and rolls back.
     """
     from gridfleet.domains.telemetry.hypertables import HYPERTABLES
+    from gridfleet.kernel.db import citus
     from gridfleet.kernel.db import scale_out as scaling
 
     with _complaints():
         try:
-            plan = scaling.plan(_url(), extension, HYPERTABLES)
+            plan = (citus.plan if extension is Extension.CITUS else scaling.plan)(_url(), HYPERTABLES)
             if not plan.compresses:
                 typer.echo("This edition of TimescaleDB (Apache) does not compress: it partitions, and saves no disk space.")
             if not plan.steps:
                 typer.echo(f"telemetry is stored with {extension} already")
             elif apply:
                 scaling.apply(_url(), plan.steps, _print_step)
-                typer.echo("done")
             else:
                 for step in plan.steps:
                     _print_step(step)
                 typer.echo("Nothing was changed. Stop ingest, jobs and serve, make a backup, and run this again with --apply.")
+            if apply:
+                if extension is Extension.CITUS:
+                    _try_tables()
+                if plan.steps:
+                    typer.echo("done")
         except scaling.CannotScaleOut as refusal:
             typer.echo(f"cannot scale out: {refusal}", err=True)
             raise typer.Exit(1) from None
+
+
+def _try_tables() -> None:
+    import asyncio
+
+    from gridfleet.domains.telemetry.trial import TrialFailed, try_tables
+    from gridfleet.kernel.db import DatabaseError, open_database
+    from gridfleet.kernel.db.scale_out import CannotScaleOut
+
+    async def attempt() -> None:
+        async with open_database(_url(), name="gridfleet-db", size=1) as database:
+            await try_tables(database)
+
+    try:
+        asyncio.run(attempt())
+    except (DatabaseError, TrialFailed) as error:
+        raise CannotScaleOut(f"the tables are distributed, but a trial failed: {error}") from error
+    typer.echo("a trial has written, rolled up and read values, and rolled back")
 
 
 def _print_step(step: Step) -> None:

@@ -273,6 +273,7 @@ async def test_a_preview_has_limits(desk: Desk) -> None:
         assert refused["details"][0].startswith(complaint)
 
 
+@pytest.mark.local_tables(reason="the statistics of reads are those of the workers")
 async def test_a_preview_of_too_many_values_does_not_read_them_all(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """All values were sorted before the first was counted: those of a large fleet for 30 s, until an error 500."""
     monkeypatch.setattr(back_test, "MOST_POINTS", 100)

@@ -125,6 +125,7 @@ async def test_what_a_plant_sent_before_it_went_offline_does_not_bring_it_back(
     assert await two.statuses() == ("ONLINE", "ONLINE")
 
 
+@pytest.mark.local_tables(reason="the owner of the distributed tables is no superuser")
 async def test_a_message_read_before_the_notification_of_offline_brings_a_plant_back(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ async def delay(database: Database, statement: str, table: str = "telemetry_fram
         )
 
 
+@pytest.mark.local_tables(reason="Citus refuses triggers on distributed tables")
 async def test_a_message_that_takes_too_long_is_refused_alone(bench: Bench, writer: BatchWriter) -> None:
     plants = [await bench.plant() for _ in range(3)]
     await delay(bench.database, TOO_LONG)
@@ -51,6 +52,7 @@ async def test_a_message_that_takes_too_long_is_refused_alone(bench: Bench, writ
     assert stored == {moment(n): n for n in range(30) if n != 7}
 
 
+@pytest.mark.local_tables(reason="Citus refuses triggers on distributed tables")
 async def test_messages_of_a_slow_plant_come_last_and_take_a_share_of_the_time(bench: Bench, writer: BatchWriter) -> None:
     slow, other = await bench.plant(), await bench.plant()
     await delay(bench.database, TOO_LONG)
@@ -76,6 +78,7 @@ async def test_messages_of_a_slow_plant_come_last_and_take_a_share_of_the_time(b
     assert (await slow.stored())["a"] == {moment(20): 1, moment(21): 2}
 
 
+@pytest.mark.local_tables(reason="Citus refuses triggers on distributed tables")
 async def test_no_message_is_refused_while_every_statement_takes_too_long(bench: Bench, writer: BatchWriter) -> None:
     plants = [await bench.plant() for _ in range(3)]
     await delay(bench.database, TOO_LONG)

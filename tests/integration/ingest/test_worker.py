@@ -184,6 +184,7 @@ async def test_a_batch_has_few_frames_however_small_its_messages_are(line: Line,
     assert max(sizes) <= 2 * 61
 
 
+@pytest.mark.local_tables(reason="the owner of the distributed tables is no superuser")
 async def test_a_worker_that_starts_again_reads_plants_again(line: Line) -> None:
     """Notifications of the time between were missed. The connection that receives new ones is slower than the first message."""
     plant = await line.bench.plant()
@@ -552,6 +553,7 @@ HIDE = ("ALTER TABLE telemetry_latest RENAME TO hidden",)
 SHOW = ("ALTER TABLE hidden RENAME TO telemetry_latest",)
 
 
+@pytest.mark.local_tables(reason="Citus refuses triggers on distributed tables")
 async def test_a_database_that_takes_nothing_is_waited_for_and_costs_nothing(line: Line) -> None:
     """A damaged table, a schema in disorder: no message is to blame for that."""
     plants = [await line.bench.plant() for _ in range(3)]
@@ -568,6 +570,7 @@ async def test_a_database_that_takes_nothing_is_waited_for_and_costs_nothing(lin
         assert (await plant.stored())["a"] == {moment(0): 0, moment(1): 1}
 
 
+@pytest.mark.local_tables(reason="Citus refuses triggers on distributed tables")
 async def test_a_message_that_is_too_long_for_the_database_stands_alone(line: Line) -> None:
     """PostgreSQL counts a limit of its own as its failure, and would have it tried for ever."""
     plant = await line.bench.plant()

@@ -86,7 +86,9 @@ async def dirty_hours(database: Database) -> int:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_any_order_repetition_and_concurrency_gives_what_the_frames_give(database: Database, seed: int) -> None:
+async def test_any_order_repetition_and_concurrency_gives_what_the_frames_give(
+    database: Database, pytestconfig: pytest.Config, seed: int
+) -> None:
     random = Random(seed)
     plant = await RecordedPlant.create(database)
     await plant.add_device("PV1")
@@ -118,7 +120,8 @@ async def test_any_order_repetition_and_concurrency_gives_what_the_frames_give(d
             await asyncio.sleep(worker.random() / 50)
 
     async def read(reader: Random) -> None:
-        while not written.is_set():
+        # Citus has no common snapshot of its servers.
+        while not (written.is_set() or pytestconfig.getoption("--citus")):
             await compare(plant, reader, begin, finish)
             await asyncio.sleep(0)
 

@@ -7,6 +7,7 @@ from typing import Final
 import psycopg
 
 from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, warn
+from gridfleet.cli.doctor.shards import check_shards
 from gridfleet.domains.maintenance.rewrapping import key_versions
 from gridfleet.domains.plants.certificates.authority import find_authority
 from gridfleet.domains.telemetry.rollups.recomputation import set_aside_hours
@@ -68,6 +69,7 @@ async def check_database(examined: Examination) -> list[Finding]:
         found += await _keys(examined, examined.database_url)
         found.append(await _roll_ups(examined.database_url))
         found.append(await _set_aside(examined.database_url))
+        found += await check_shards(examined.database_url)
     return found
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "limit_statements",
     "open_database",
     "savepoint",
+    "shard_starts",
 ]
 
 Connection = AsyncConnection[TupleRow]
@@ -46,6 +47,9 @@ class TidyConnection(AsyncConnection[TupleRow]):
     garbage collection, which is rare in these processes. When a server continues after it has hung for some minutes, such
     unused sockets would occupy all of its connections.
     """
+
+    shard_starts: tuple[int, ...] = ()
+    """What `shard_starts` returns."""
 
     @classmethod
     async def connect(cls, conninfo: str = "", **arguments: Any) -> Self:
@@ -251,6 +255,21 @@ async def has_our_options(connection: Connection) -> bool:
     return await cursor.fetchone() == (str(GENERATION),)
 
 
+def shard_starts(connection: Connection) -> tuple[int, ...]:
+    """Return the least hash in each shard of the telemetry tables, in order; empty if Citus did not distribute them before."""
+    return connection.shard_starts if isinstance(connection, TidyConnection) else ()
+
+
+async def _read_shard_starts(connection: TidyConnection) -> None:
+    cursor = await connection.execute("SELECT to_regclass('pg_catalog.pg_dist_shard') IS NOT NULL", prepare=False)
+    if await cursor.fetchone() == (True,):
+        cursor = await connection.execute(
+            "SELECT shardminvalue::int FROM pg_dist_shard WHERE logicalrelid = to_regclass('telemetry_frame') ORDER BY 1",
+            prepare=False,
+        )
+        connection.shard_starts = tuple(row[0] for row in await cursor.fetchall())
+
+
 @asynccontextmanager
 async def open_database(
     url: str,
@@ -283,6 +302,8 @@ async def open_database(
         if not await has_our_options(connection):
             await connection.close()
             raise OperationalError(f"the database URL leads to {POOLER}")
+        if isinstance(connection, TidyConnection):
+            await _read_shard_starts(connection)
         if channel is not None:
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         await connection.commit()

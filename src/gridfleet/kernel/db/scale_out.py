@@ -1,20 +1,34 @@
 """Let TimescaleDB partition and compress large tables: plan the statements that are left to do, and execute them.
 
+The module `citus` plans the statements for Citus.
+
 Rows are moved one partition at a time, so the disk holds one partition twice at most. A plan that was interrupted is continued
 by the next one. While a table is moved, it has another name: a process that was not stopped fails and waits, instead of
 working with a part of the rows.
 
-Apart from retention, no other code refers to the extension.
+Apart from retention, no other code refers to TimescaleDB.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
 import psycopg
 
-__all__ = ["CannotScaleOut", "Extension", "Hypertable", "Plan", "Step", "apply", "plan"]
+__all__ = [
+    "CannotScaleOut",
+    "Extension",
+    "Hypertable",
+    "Plan",
+    "Step",
+    "apply",
+    "check_installed",
+    "check_owner",
+    "fetch",
+    "plan",
+]
 
 _COMPRESS_AFTER_DAYS: Final = 7
 _NO_LIMIT: Final = "timescaledb.max_tuples_decompressed_per_dml_transaction"
@@ -44,7 +58,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps that are left, and whether this edition of TimescaleDB compresses."""
+    """The steps that are left. `compresses` is false for the edition of TimescaleDB that does not."""
 
     steps: Sequence[Step]
     compresses: bool
@@ -71,21 +85,25 @@ class Hypertable:
         """Name of the hypertable that receives them."""
         return f"{self.name}_after"
 
+    def bounds(self, partition: str) -> tuple[str, str]:
+        """Return the bounds of a partition with this name."""
+        first = datetime.strptime(partition[-8:], "%Y%m%d").replace(tzinfo=UTC)
+        end = first + timedelta(days=1) if self.days == 1 else (first + timedelta(days=32)).replace(day=1)
+        return first.isoformat(), end.isoformat()
 
-def plan(url: str, extension: Extension, tables: Sequence[Hypertable]) -> Plan:
-    """Return the steps to run; none if they have run already.
+
+def plan(url: str, tables: Sequence[Hypertable]) -> Plan:
+    """Return the steps to run for TimescaleDB; none if they have run already.
 
     Raises:
-        CannotScaleOut: The extension is not supported, too old, or not in the database, or the role does not own the schema.
+        CannotScaleOut: The extension is too old or not in the database, or the role does not own the schema.
         psycopg.Error: The database does not answer.
     """
-    if extension is Extension.CITUS:
-        raise CannotScaleOut("Citus is not supported: ingest stops once its tables are distributed")
     with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
-        _check_installed(connection, extension)
-        _check_owner(connection)
+        check_installed(connection, Extension.TIMESCALEDB, _OLDEST_VERSION)
+        check_owner(connection)
         # The Apache edition has neither the statements nor the background job.
-        compresses = _value(connection, "SELECT current_setting('timescaledb.license', true)") == "timescale"
+        compresses = fetch(connection, "SELECT current_setting('timescaledb.license', true)") == "timescale"
         steps = [step for table in tables for step in _steps(connection, table, compresses)]
         if compresses:
             steps = [*_unlimited(connection), *steps]
@@ -121,26 +139,27 @@ def apply(url: str, steps: Sequence[Step], report: Callable[[Step], None] = lamb
                 raise CannotScaleOut(f"{step.purpose}: {reason}; {left}") from error
 
 
-def _check_installed(connection: psycopg.Connection, extension: Extension) -> None:
-    version = _value(connection, "SELECT extversion FROM pg_extension WHERE extname = %s", extension)
+def check_installed(connection: psycopg.Connection, extension: Extension, oldest: tuple[int, int]) -> None:
+    """Check that the database has the extension. Raises CannotScaleOut."""
+    version = fetch(connection, "SELECT extversion FROM pg_extension WHERE extname = %s", extension)
     if version is None:
-        available = _value(connection, "SELECT true FROM pg_available_extensions WHERE name = %s", extension)
+        available = fetch(connection, "SELECT true FROM pg_available_extensions WHERE name = %s", extension)
         raise CannotScaleOut(
             f"{extension} is on the server but not in this database: have its owner run CREATE EXTENSION {extension}"
             if available
             else f"the server does not have {extension}: install it, add it to shared_preload_libraries, restart,"
             f" and run CREATE EXTENSION {extension} in this database"
         )
-    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_VERSION:
-        raise CannotScaleOut(f"{extension} {version} is too old: it must be {'.'.join(map(str, _OLDEST_VERSION))} or newer")
+    if tuple(int(part) for part in version.split("-")[0].split(".")[:2]) < oldest:
+        raise CannotScaleOut(f"{extension} {version} is too old: it must be {'.'.join(map(str, oldest))} or newer")
 
 
-def _check_owner(connection: psycopg.Connection) -> None:
-    """Check that the role owns the tables.
+def check_owner(connection: psycopg.Connection) -> None:
+    """Check that the role owns the tables. Raises CannotScaleOut.
 
     A superuser is refused too: it would own the new tables, and the running role would have no rights on them.
     """
-    owner = _value(
+    owner = fetch(
         connection,
         "SELECT relowner::regrole::text FROM pg_class WHERE oid = to_regclass('alembic_version')"
         " AND relowner <> current_user::regrole",
@@ -154,8 +173,8 @@ def _unlimited(connection: psycopg.Connection) -> Iterator[Step]:
 
     Late values of many sources exceed the default limit, and ingest would stop.
     """
-    database = _value(connection, "SELECT quote_ident(current_database())")
-    if _value(connection, f"SELECT current_setting('{_NO_LIMIT}', true)") != "0":
+    database = fetch(connection, "SELECT quote_ident(current_database())")
+    if fetch(connection, f"SELECT current_setting('{_NO_LIMIT}', true)") != "0":
         yield Step("allow late values in compressed chunks", (f"ALTER DATABASE {database} SET {_NO_LIMIT} = 0",))
 
 
@@ -174,7 +193,7 @@ def _steps(connection: psycopg.Connection, table: Hypertable, compresses: bool) 
     elif compresses and not enabled:
         yield _enabling(table, table.name)
         enabled = True
-    if enabled and not _value(
+    if enabled and not fetch(
         connection,
         "SELECT true FROM timescaledb_information.jobs WHERE hypertable_name = %s AND proc_name = 'policy_compression'",
         table.name,
@@ -254,12 +273,13 @@ def _partitions(connection: psycopg.Connection, table: Hypertable) -> list[str]:
 
 def _compression(connection: psycopg.Connection, name: str) -> bool | None:
     """Return whether a hypertable has settings of compression; None if it is no hypertable."""
-    enabled: bool | None = _value(
+    enabled: bool | None = fetch(
         connection, "SELECT compression_enabled FROM timescaledb_information.hypertables WHERE hypertable_name = %s", name
     )
     return enabled
 
 
-def _value(connection: psycopg.Connection, query: str, *parameters: Any) -> Any:
+def fetch(connection: psycopg.Connection, query: str, *parameters: Any) -> Any:
+    """Return the first column of the first row; None without rows."""
     row = connection.execute(query.encode(), parameters or None).fetchone()
     return row and row[0]

@@ -12,6 +12,7 @@ from gridfleet.domains.alerts.models import AlertRule, Condition, Severity
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import assignments, fetch_count
+from gridfleet.kernel.db.shards import by_shard
 from gridfleet.kernel.pagination import Paging
 
 __all__ = ["MetricPosition", "RuleCounts"]
@@ -264,25 +265,30 @@ async def count_history(
     db: Connection, org: OrgScope, positions: Sequence[MetricPosition], start: datetime, end: datetime, most: int
 ) -> int:
     """Return the number of values at the positions that `positions_of` returned; counting stops at `most`."""
-    return await fetch_count(
-        db,
-        # Position by position: the limit ends a search in the index, but neither a scan of all frames nor a sort.
-        "SELECT count(*) FROM (SELECT FROM unnest(%(sources)s::int[], %(layouts)s::int[], %(positions)s::int[])"
-        " AS p (source_id, layout_id, position) JOIN telemetry_source s ON s.id = p.source_id AND s.organization_id = %(org)s"
-        " CROSS JOIN LATERAL (SELECT FROM telemetry_frame WHERE source_id = p.source_id AND layout_id = p.layout_id"
-        " AND time >= %(start)s AND time < %(end)s AND vals[p.position] IS NOT NULL LIMIT %(most)s) AS f"
-        " LIMIT %(most)s) AS counted",
-        {
-            "sources": [position.source_id for position in positions],
-            "layouts": [position.layout_id for position in positions],
-            "positions": [position.number for position in positions],
-            "org": org.organization_id,
-            "start": start,
-            "end": end,
-            "most": most,
-        },
-        prepare=False,  # planned for this range
-    )
+    count = 0
+    for part in by_shard(db, positions, lambda position: position.source_id):
+        count += await fetch_count(
+            db,
+            # Position by position: the limit ends a search in the index, but neither a scan of all frames nor a sort.
+            "WITH p AS MATERIALIZED (SELECT p.* FROM"
+            " unnest(%(sources)s::int[], %(layouts)s::int[], %(positions)s::int[]) AS p (source_id, layout_id, position)"
+            " JOIN telemetry_source s ON s.id = p.source_id AND s.organization_id = %(org)s)"
+            " SELECT count(*) FROM (SELECT true FROM p CROSS JOIN LATERAL (SELECT true FROM telemetry_frame"
+            " WHERE source_id = p.source_id AND layout_id = p.layout_id"
+            f" AND time >= %(start)s AND time < %(end)s{part.condition} AND vals[p.position] IS NOT NULL LIMIT %(most)s) AS f"
+            " LIMIT %(most)s) AS counted",
+            {
+                "sources": [position.source_id for position in part.items],
+                "layouts": [position.layout_id for position in part.items],
+                "positions": [position.number for position in part.items],
+                "org": org.organization_id,
+                "start": start,
+                "end": end,
+                "most": most - count,
+            },
+            prepare=False,  # planned for this range
+        )
+    return count
 
 
 async def open_history(
@@ -293,11 +299,12 @@ async def open_history(
     Rows are (source, plant, metric, unit, time, value).
     """
     await cursor.execute(
-        "SELECT p.source_id, p.plant_id, p.metric, p.unit, f.time, f.vals[p.position]"
-        " FROM unnest(%(sources)s::int[], %(plants)s::uuid[], %(layouts)s::int[], %(positions)s::int[], %(metrics)s::text[],"
-        " %(units)s::text[]) AS p (source_id, plant_id, layout_id, position, metric, unit)"
-        " JOIN telemetry_source s ON s.id = p.source_id AND s.organization_id = %(org)s"
-        " JOIN telemetry_frame f ON f.source_id = p.source_id AND f.layout_id = p.layout_id"
+        "WITH p AS MATERIALIZED (SELECT p.* FROM unnest(%(sources)s::int[], %(plants)s::uuid[], %(layouts)s::int[],"
+        " %(positions)s::int[], %(metrics)s::text[], %(units)s::text[])"
+        " AS p (source_id, plant_id, layout_id, position, metric, unit)"
+        " JOIN telemetry_source s ON s.id = p.source_id AND s.organization_id = %(org)s)"
+        " SELECT p.source_id, p.plant_id, p.metric, p.unit, f.time, f.vals[p.position]"
+        " FROM p JOIN telemetry_frame f ON f.source_id = p.source_id AND f.layout_id = p.layout_id"
         " AND f.time >= %(start)s AND f.time < %(end)s"
         " WHERE f.vals[p.position] IS NOT NULL ORDER BY f.time, p.source_id",
         {

@@ -2,13 +2,16 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby, islice
 from math import inf
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from gridfleet.domains.telemetry.energy.models import DirtyHour, KeptHour
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.shards import Part, by_shard, is_distributed
 
 __all__ = ["Pick"]
 
@@ -132,10 +135,19 @@ def _columns(picks: Sequence[Pick]) -> list[list[Any]]:
     return [[pick[column] for pick in picks] for column in range(len(Pick._fields))]
 
 
+def _parts(db: Connection, picks: Sequence[Pick]) -> list[Part[Pick]]:
+    return by_shard(db, picks, lambda pick: pick.source_id)
+
+
 _PICKS: Final = (
-    "unnest(%s::int[], %s::int[], %s::int[], %s::int[], %s::timestamptz[], %s::timestamptz[], %s::float8[], %s::float8[])"
-    " AS w (number, source_id, layout_id, place, start, finish, low, high)"
+    "WITH w AS MATERIALIZED (SELECT p.*, s.raw_from FROM unnest(%s::int[], %s::int[], %s::int[], %s::int[], %s::timestamptz[],"
+    " %s::timestamptz[], %s::float8[], %s::float8[]) AS p (number, source_id, layout_id, place, start, finish, low, high)"
+    " JOIN telemetry_source s ON s.id = p.source_id)"
 )
+"""The picks with the time from which frames of their sources are kept. Citus evaluates it at the coordinator.
+
+It must not be a subquery in FROM: Citus 13.2 gives all of its columns the type of the first one.
+"""
 _VALUE: Final = "CASE WHEN f.value BETWEEN w.low AND w.high THEN f.value ELSE -1 END"
 
 
@@ -144,23 +156,30 @@ async def readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, byt
 
     Times are microseconds since 2000-01-01 UTC, values doubles, both big-endian and by time.
     """
-    cursor = db.cursor(binary=True)
-    await cursor.execute(
-        # Each pick is aggregated by itself: a GROUP BY over all of them may sort, and then changes the order of the readings.
-        f"SELECT w.number, r.times, r.vals FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL"
-        " (SELECT string_agg(timestamptz_send(f.time), ''::bytea) AS times,"
-        f" string_agg(float8send({_VALUE}), ''::bytea) AS vals"
-        " FROM (SELECT time, value FROM (SELECT time, value, lead(time) OVER (ORDER BY time) AS next"
-        " FROM (SELECT time, vals[w.place + 1] AS value FROM telemetry_frame WHERE source_id = w.source_id"
-        " AND time >= greatest(w.start, s.raw_from) AND time < w.finish AND layout_id = w.layout_id"
-        " AND time >= %s::timestamptz AND time < %s::timestamptz) AS every"
-        " WHERE value IS NOT NULL) AS valued"
-        " WHERE next IS NULL OR date_trunc('second', next) > date_trunc('second', time) ORDER BY time) AS f) AS r"
-        " WHERE r.times IS NOT NULL",
-        (*_columns(picks), min(pick.start for pick in picks), max(pick.end for pick in picks)),
-        prepare=False,
-    )
-    return await cursor.fetchall()
+    found: list[tuple[int, bytes, bytes]] = []
+    for part in _parts(db, picks):
+        cursor = db.cursor(binary=True)
+        await cursor.execute(
+            # Each pick is aggregated by itself: a GROUP BY over all of them may sort, which changes the order of the readings.
+            f"{_PICKS} SELECT w.number, r.times, r.vals FROM w CROSS JOIN LATERAL"
+            " (SELECT string_agg(timestamptz_send(f.time), ''::bytea) AS times,"
+            f" string_agg(float8send({_VALUE}), ''::bytea) AS vals"
+            " FROM (SELECT time, value FROM (SELECT time, value, lead(time) OVER (ORDER BY time) AS next"
+            " FROM (SELECT time, vals[w.place + 1] AS value FROM telemetry_frame WHERE source_id = w.source_id"
+            " AND time >= greatest(w.start, w.raw_from) AND time < w.finish AND layout_id = w.layout_id"
+            f" AND time >= %s::timestamptz AND time < %s::timestamptz{part.condition}) AS every"
+            " WHERE value IS NOT NULL) AS valued"
+            " WHERE next IS NULL OR date_trunc('second', next) > date_trunc('second', time) ORDER BY time) AS f) AS r"
+            " WHERE r.times IS NOT NULL",
+            (*_columns(part.items), *_span(part.items)),
+            prepare=False,
+        )
+        found += await cursor.fetchall()
+    return found
+
+
+def _span(picks: Sequence[Pick]) -> tuple[datetime, datetime]:
+    return min(pick.start for pick in picks), max(pick.end for pick in picks)
 
 
 async def last_readings(db: Connection, picks: Sequence[Pick], *, positive: bool = False) -> list[tuple[int, datetime, float]]:
@@ -176,17 +195,34 @@ async def last_readings(db: Connection, picks: Sequence[Pick], *, positive: bool
         f"{value} > 0 AND {value} BETWEEN w.low AND w.high" if positive else f"{value} IS NOT NULL"
         for value in ("vals[w.place + 1]", "lasts[w.place + 1]")
     )
-    cursor = await db.execute(
-        f"SELECT w.number, f.time, {_VALUE} FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL"
-        " ((SELECT time, vals[w.place + 1] AS value FROM telemetry_frame"
-        " WHERE source_id = w.source_id AND time >= greatest(w.start, s.raw_from) AND time < w.finish"
-        " AND layout_id = w.layout_id AND time >= %s::timestamptz AND time < %s::timestamptz"
-        f" AND {of_frame} ORDER BY time DESC LIMIT 2) UNION ALL"
-        " (SELECT bucket, lasts[w.place + 1] FROM telemetry_hour"
-        " WHERE source_id = w.source_id AND bucket >= w.start AND bucket < least(w.finish + interval '1 hour', s.raw_from)"
+    frames = (
+        "(SELECT time, vals[w.place + 1] AS value FROM telemetry_frame"
+        " WHERE source_id = w.source_id AND time >= greatest(w.start, w.raw_from) AND time < w.finish"
+        " AND layout_id = w.layout_id AND time >= %s::timestamptz AND time < %s::timestamptz{0}"
+        f" AND {of_frame} ORDER BY time DESC LIMIT 2)"
+    )
+    hours = (
+        "(SELECT bucket AS time, lasts[w.place + 1] AS value FROM telemetry_hour"
+        " WHERE source_id = w.source_id AND bucket >= w.start AND bucket < least(w.finish + interval '1 hour', w.raw_from)"
         f" AND layout_id = w.layout_id AND {of_hour} ORDER BY bucket DESC LIMIT 2)"
-        " ORDER BY time DESC LIMIT 2) AS f",
-        (*_columns(picks), min(pick.start for pick in picks), max(pick.end for pick in picks)),
+    )
+    if not is_distributed(db):
+        return await _last(db, picks, f"({frames.format('')} UNION ALL {hours} ORDER BY time DESC LIMIT 2)", _span(picks))
+    # Hours are not distributed.
+    found = await _last(db, picks, hours, ())
+    for part in _parts(db, picks):
+        found += await _last(db, part.items, frames.format(part.condition), _span(part.items))
+    return [
+        row for _, rows in groupby(sorted(found, key=itemgetter(0, 1), reverse=True), itemgetter(0)) for row in islice(rows, 2)
+    ]
+
+
+async def _last(
+    db: Connection, picks: Sequence[Pick], readings: str, span: tuple[datetime, ...]
+) -> list[tuple[int, datetime, float]]:
+    cursor = await db.execute(
+        f"{_PICKS} SELECT w.number, f.time, {_VALUE} FROM w CROSS JOIN LATERAL {readings} AS f",
+        (*_columns(picks), *span),
         prepare=False,
     )
     return await cursor.fetchall()
@@ -228,17 +264,20 @@ async def next_readings(db: Connection, picks: Sequence[Pick], *, positive: bool
     With `positive`, these are the first positive ones within the pick's limits.
     """
     value = "vals[w.place + 1]"
-    cursor = await db.execute(
-        f"SELECT w.number, f.time, {_VALUE} FROM {_PICKS} JOIN telemetry_source s ON s.id = w.source_id CROSS JOIN LATERAL"
-        " (SELECT time, vals[w.place + 1] AS value FROM telemetry_frame"
-        " WHERE source_id = w.source_id AND time >= greatest(w.start, s.raw_from) AND time < w.finish"
-        " AND layout_id = w.layout_id AND time >= %s::timestamptz AND time < %s::timestamptz"
-        f" AND {f'{value} > 0 AND {value} BETWEEN w.low AND w.high' if positive else f'{value} IS NOT NULL'}"
-        " ORDER BY time LIMIT 1) AS f",
-        (*_columns(picks), min(pick.start for pick in picks), max(pick.end for pick in picks)),
-        prepare=False,
-    )
-    return await cursor.fetchall()
+    wanted = f"{value} > 0 AND {value} BETWEEN w.low AND w.high" if positive else f"{value} IS NOT NULL"
+    found: list[tuple[int, datetime, float]] = []
+    for part in _parts(db, picks):
+        cursor = await db.execute(
+            f"{_PICKS} SELECT w.number, f.time, {_VALUE} FROM w CROSS JOIN LATERAL"
+            " (SELECT time, vals[w.place + 1] AS value FROM telemetry_frame"
+            " WHERE source_id = w.source_id AND time >= greatest(w.start, w.raw_from) AND time < w.finish"
+            f" AND layout_id = w.layout_id AND time >= %s::timestamptz AND time < %s::timestamptz{part.condition}"
+            f" AND {wanted} ORDER BY time LIMIT 1) AS f",
+            (*_columns(part.items), *_span(part.items)),
+            prepare=False,
+        )
+        found += await cursor.fetchall()
+    return found
 
 
 async def log_dirty(db: Connection, hours: Collection[DirtyHour]) -> None:

@@ -11,6 +11,7 @@ from gridfleet.domains.telemetry.frames import store
 from gridfleet.domains.telemetry.rollups import store as rollups
 from gridfleet.domains.telemetry.rollups.models import Level
 from gridfleet.kernel.db import Database
+from gridfleet.kernel.db.shards import settle
 
 __all__ = ["erase_deleted"]
 
@@ -82,6 +83,7 @@ async def _remove(database: Database, source_id: int) -> None:
         await rollups.hold_still(db)
         await store.hold_source(db, source_id)
         await store.delete_latest(db, source_id)
+        await settle(db)
         await store.delete_frames(db, source_id)
         for level in Level:
             await rollups.erase(db, source_id, level)

@@ -318,6 +318,12 @@ async def delete_latest(db: Connection, source_id: int) -> None:
     await db.execute("DELETE FROM telemetry_latest WHERE source_id = %s", (source_id,))
 
 
+async def create_source(db: Connection, organization_id: UUID, plant_id: UUID) -> int:
+    """Create the source of a plant and return its id. The plant does not have to exist."""
+    query = "INSERT INTO telemetry_source (organization_id, plant_id) VALUES (%s, %s) RETURNING id"
+    return await fetch_count(db, query, (organization_id, plant_id))
+
+
 async def delete_source(db: Connection, source_id: int) -> None:
     """Delete a source that has no telemetry left."""
     await db.execute("DELETE FROM telemetry_source WHERE id = %s", (source_id,))

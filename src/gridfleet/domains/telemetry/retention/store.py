@@ -7,6 +7,7 @@ from uuid import UUID
 from gridfleet.domains.telemetry.rollups.models import Days, Kept
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count, fetch_value
+from gridfleet.kernel.db.shards import by_shard
 
 
 async def limits(db: Connection, deployment: Days) -> list[tuple[UUID, Days]]:
@@ -73,26 +74,36 @@ async def sources_that_start_later(db: Connection, kept: Kept, start: datetime) 
 async def oldest_before(db: Connection, kept: Kept, sources: Sequence[int], start: datetime) -> datetime | None:
     """Return the time of the oldest data of these sources before `start`; None if there is none."""
     # Source by source; otherwise the planner reads the whole table for the minimum.
-    return await fetch_value(
-        db,
-        f"SELECT min(o.first) FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL (SELECT {kept.time} AS first"
-        f" FROM {kept.table} WHERE source_id = s.id AND {kept.time} < %s ORDER BY {kept.time} LIMIT 1) AS o",
-        (list(sources), start),
-        prepare=False,
-    )
+    found = [
+        await fetch_value(
+            db,
+            f"SELECT min(o.first) FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL (SELECT {kept.time} AS first"
+            f" FROM {kept.table} WHERE source_id = s.id AND {kept.time} < %s{part.condition}"
+            f" ORDER BY {kept.time} LIMIT 1) AS o",
+            (part.items, start),
+            prepare=False,
+        )
+        for part in by_shard(db, sources, int)
+    ]
+    return min((time for time in found if time is not None), default=None)
 
 
 async def nth_time(
     db: Connection, kept: Kept, sources: Sequence[int], start: datetime, end: datetime, n: int
 ) -> datetime | None:
     """Return the earliest time up to which one of the sources has `n` rows from `start` to before `end`; None if none has."""
-    return await fetch_value(
-        db,
-        f"SELECT min(o.nth) FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL (SELECT {kept.time} AS nth FROM {kept.table}"
-        f" WHERE source_id = s.id AND {kept.time} >= %s AND {kept.time} < %s ORDER BY {kept.time} OFFSET %s LIMIT 1) AS o",
-        (list(sources), start, end, n - 1),
-        prepare=False,
-    )
+    found = [
+        await fetch_value(
+            db,
+            f"SELECT min(o.nth) FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL (SELECT {kept.time} AS nth"
+            f" FROM {kept.table} WHERE source_id = s.id AND {kept.time} >= %s AND {kept.time} < %s{part.condition}"
+            f" ORDER BY {kept.time} OFFSET %s LIMIT 1) AS o",
+            (part.items, start, end, n - 1),
+            prepare=False,
+        )
+        for part in by_shard(db, sources, int)
+    ]
+    return min((time for time in found if time is not None), default=None)
 
 
 async def delete_between(db: Connection, kept: Kept, sources: Sequence[int], start: datetime, end: datetime) -> None:

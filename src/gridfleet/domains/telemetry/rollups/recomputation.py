@@ -14,11 +14,21 @@ from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.telemetry.clocks import is_clock_behind
 from gridfleet.domains.telemetry.rollups import store
 from gridfleet.domains.telemetry.rollups.models import Level, SetAsideHour, Stale
+from gridfleet.domains.telemetry.rollups.shards import store as shards
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, limit_statements
+from gridfleet.kernel.db.shards import is_distributed, settle
 from gridfleet.kernel.isolation import SECONDS_OF_SEVERAL, is_poison, note_set_aside, reason_of, took_too_long
 
-__all__ = ["close_hour", "correct_watermark", "ensure_partitions_ahead", "roll_up", "set_aside_hours"]
+__all__ = [
+    "close_hour",
+    "correct_watermark",
+    "ensure_partitions",
+    "ensure_partitions_ahead",
+    "recompute",
+    "roll_up",
+    "set_aside_hours",
+]
 
 GRACE: Final = timedelta(minutes=5)
 """How long an hour stays open after its end; frames that come later are logged in the dirty log."""
@@ -109,10 +119,11 @@ async def _roll_up(database: Database, owners: Mapping[int, UUID | None], until:
                     if not await store.lock(db, is_shared=True):
                         return done
                     stale = await store.take_dirty(db, some, most, limit)
-                    await _recompute(db, stale)
+                    await settle(db)
+                    await recompute(db, stale)
         except _LacksPartitions as lacking:
             async with database.transaction() as db:
-                await _ensure_partitions(db, lacking.of_minutes, lacking.of_quarters)
+                await ensure_partitions(db, lacking.of_minutes, lacking.of_quarters)
             continue
         except Exception as error:
             if not stale or not is_poison(error, is_retried=True):
@@ -196,7 +207,7 @@ class _LacksPartitions(Exception):
         self.of_quarters = of_quarters
 
 
-async def _recompute(db: Connection, stale: list[Stale]) -> None:
+async def recompute(db: Connection, stale: list[Stale]) -> None:
     """Write the roll-ups of these hours.
 
     Raises:
@@ -210,9 +221,10 @@ async def _recompute(db: Connection, stale: list[Stale]) -> None:
     if await _missing(db, Level.MINUTE, of_minutes) or await _missing(db, Level.QUARTER, of_quarters):
         raise _LacksPartitions(of_minutes, of_quarters)
     for metrics, group in groupby(found, key=attrgetter("metrics")):
-        members = [(one.source_id, one.layout_id, one.hour) for one in group]
-        await store.recompute_hours(db, members, metrics)
-        days = sorted({(source, layout, hour - (hour - _EPOCH) % _DAY) for source, layout, hour in members})
+        members = list(group)
+        recompute_hours = shards.recompute_hours if is_distributed(db) else store.recompute_hours
+        await recompute_hours(db, members, metrics)
+        days = sorted({(one.source_id, one.layout_id, one.hour - (one.hour - _EPOCH) % _DAY) for one in members})
         await store.recompute_days(db, days, metrics)
     await store.note_energy(db, stale)
 
@@ -222,10 +234,10 @@ async def ensure_partitions_ahead(database: Database, days: int) -> None:
     today = utc_now().date()
     async with database.transaction() as db:
         ahead = {today + timedelta(days=number) for number in range(days + 1)}
-        await _ensure_partitions(db, ahead, ahead)
+        await ensure_partitions(db, ahead, ahead)
 
 
-async def _ensure_partitions(db: Connection, of_minutes: Iterable[date], of_quarters: Iterable[date]) -> None:
+async def ensure_partitions(db: Connection, of_minutes: Iterable[date], of_quarters: Iterable[date]) -> None:
     """Create the missing partitions of these days: those of minutes, and those of quarters."""
     for level, days in ((Level.MINUTE, of_minutes), (Level.QUARTER, of_quarters)):
         for first in await _missing(db, level, days):

@@ -14,6 +14,8 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_value
 
 _COLUMNS: Final = ("counts", "sums", "lows", "highs", "firsts", "lasts")
+DECOMPRESSED: Final = ", ".join(f"{column} || '{{}}' AS {column}" for column in _COLUMNS)
+"""The arrays of a stored bucket, each decompressed once. PostgreSQL would decompress it again for each element that is read."""
 _WATERMARK_LOCK: Final = "hashtextextended('telemetry seal', 0)"
 _JOB_LOCK: Final = "hashtextextended('telemetry rollups', 0)"
 _SLOT_LOCK: Final = "hashtext('telemetry rollups')"
@@ -189,19 +191,21 @@ async def layouts_to_recompute(db: Connection, stale: Sequence[Stale]) -> list[L
     return await cursor.fetchall()
 
 
-async def recompute_hours(db: Connection, due: Sequence[tuple[int, int, datetime]], metrics: int) -> None:
-    """Write minutes, quarters and hours of (source, layout, hour) from frames. Each of the layouts has `metrics` metrics."""
-    hours = [hour for _, _, hour in due]
-    await db.execute(
-        _recompute_hours(metrics),
-        {
-            "sources": [source for source, _, _ in due],
-            "layouts": [layout for _, layout, _ in due],
-            "hours": hours,
-            "start": min(hours),
-            "end": max(hours) + timedelta(hours=1),
-        },
-    )
+async def recompute_hours(db: Connection, due: Sequence[LayoutHour], metrics: int) -> None:
+    """Write minutes, quarters and hours from frames. Each of the layouts has `metrics` metrics."""
+    await db.execute(_recompute_hours(metrics), hours_parameters(due))
+
+
+def hours_parameters(due: Sequence[LayoutHour]) -> dict[str, object]:
+    """Return the parameters of statements that compute roll-ups of these hours."""
+    hours = [one.hour for one in due]
+    return {
+        "sources": [one.source_id for one in due],
+        "layouts": [one.layout_id for one in due],
+        "hours": hours,
+        "start": min(hours),
+        "end": max(hours) + timedelta(hours=1),
+    }
 
 
 async def note_energy(db: Connection, stale: Sequence[Stale]) -> None:
@@ -229,7 +233,7 @@ def _array(expression: str, count: int) -> str:
     return "ARRAY[" + ", ".join(expression.format(position=position) for position in range(1, count + 1)) + "]"
 
 
-def _merged(count: int, order: str) -> str:
+def merged(count: int, order: str) -> str:
     """Return the six arrays of a bucket, merged from those of the narrower buckets in it."""
     first = f"array_agg(firsts[{{position}}] ORDER BY {order}) FILTER (WHERE firsts[{{position}}] IS NOT NULL)"
     last = f"array_agg(lasts[{{position}}] ORDER BY {order} DESC) FILTER (WHERE lasts[{{position}}] IS NOT NULL)"
@@ -245,7 +249,8 @@ def _merged(count: int, order: str) -> str:
     )
 
 
-def _upsert(table: str, rows: str) -> str:
+def upsert(table: str, rows: str) -> str:
+    """Return the statement that writes buckets, which replace those that exist."""
     columns = ", ".join(_COLUMNS)
     changed = ", ".join(f"{column} = excluded.{column}" for column in _COLUMNS)
     return (
@@ -255,9 +260,17 @@ def _upsert(table: str, rows: str) -> str:
     )
 
 
-@cache
-def _recompute_hours(count: int) -> str:
-    """Return the statement: one pass over the frames. Named columns instead of unnested rows take an eighth of the time."""
+def wider(count: int, width: str, rows: str) -> str:
+    """Return the query of the buckets of `width` that narrower ones form."""
+    bucket = f"date_bin('{width}', bucket, 'epoch')"
+    return f"SELECT source_id, layout_id, {bucket} AS bucket, {merged(count, 'bucket')} FROM {rows} GROUP BY 1, 2, {bucket}"
+
+
+def minutes_of_frames(count: int, condition: str = "") -> str:
+    """Return the query of the minutes: one pass over the frames. Its parameters are those of `hours_parameters`.
+
+    Named columns instead of unnested rows take an eighth of the time. `condition` restricts the frames.
+    """
     values = ", ".join(f"vals[{position}] AS v{position}" for position in range(1, count + 1))
     ordered = "array_agg(v{position} ORDER BY time) FILTER (WHERE v{position} IS NOT NULL)"
     aggregates = ", ".join(
@@ -271,35 +284,41 @@ def _recompute_hours(count: int) -> str:
         )
     )
     return (
-        "WITH frames AS (SELECT f.* FROM unnest(%(sources)s::int[], %(layouts)s::int[], %(hours)s::timestamptz[])"
+        f"SELECT source_id, layout_id, bucket, {aggregates} FROM (SELECT f.* FROM"
+        " unnest(%(sources)s::int[], %(layouts)s::int[], %(hours)s::timestamptz[])"
         " AS w (source_id, layout_id, hour) CROSS JOIN LATERAL (SELECT source_id, layout_id, time,"
         f" date_bin('1 minute', time, 'epoch') AS bucket, {values} FROM telemetry_frame"
         " WHERE source_id = w.source_id AND time >= w.hour AND time < w.hour + interval '1 hour' AND layout_id = w.layout_id"
-        " AND time >= %(start)s::timestamptz AND time < %(end)s::timestamptz OFFSET 0) AS f),"
-        f" minutes AS MATERIALIZED (SELECT source_id, layout_id, bucket, {aggregates} FROM frames GROUP BY 1, 2, 3),"
-        " quarters AS MATERIALIZED (SELECT source_id, layout_id, date_bin('15 minutes', bucket, 'epoch') AS bucket,"
-        f" {_merged(count, 'bucket')} FROM minutes GROUP BY 1, 2, date_bin('15 minutes', bucket, 'epoch')),"
-        " hours AS (SELECT source_id, layout_id, date_bin('1 hour', bucket, 'epoch') AS bucket,"
-        f" {_merged(count, 'bucket')} FROM quarters GROUP BY 1, 2, date_bin('1 hour', bucket, 'epoch')),"
+        f" AND time >= %(start)s::timestamptz AND time < %(end)s::timestamptz{condition} OFFSET 0) AS f) AS frames"
+        " GROUP BY 1, 2, 3"
+    )
+
+
+@cache
+def _recompute_hours(count: int) -> str:
+    return (
+        f"WITH minutes AS MATERIALIZED ({minutes_of_frames(count)}),"
+        f" quarters AS MATERIALIZED ({wider(count, '15 minutes', 'minutes')}),"
+        f" hours AS ({wider(count, '1 hour', 'quarters')}),"
         " kept_minutes AS (SELECT m.* FROM minutes m JOIN telemetry_source s ON s.id = m.source_id"
         " AND m.bucket >= s.minutes_from),"
         " kept_quarters AS (SELECT q.* FROM quarters q JOIN telemetry_source s ON s.id = q.source_id"
         " AND q.bucket >= s.quarters_from),"
-        f" written_minutes AS ({_upsert('telemetry_minute', 'kept_minutes')}),"
-        f" written_quarters AS ({_upsert('telemetry_quarter', 'kept_quarters')})"
-        f" {_upsert('telemetry_hour', 'hours')}"
+        f" written_minutes AS ({upsert('telemetry_minute', 'kept_minutes')}),"
+        f" written_quarters AS ({upsert('telemetry_quarter', 'kept_quarters')})"
+        f" {upsert('telemetry_hour', 'hours')}"
     )
 
 
 @cache
 def _recompute_days(count: int) -> str:
     return (
-        "WITH hours AS (SELECT h.* FROM unnest(%(sources)s::int[], %(layouts)s::int[], %(days)s::timestamptz[])"
-        " AS w (source_id, layout_id, day) JOIN telemetry_hour h ON h.source_id = w.source_id AND h.layout_id = w.layout_id"
-        " AND h.bucket >= w.day AND h.bucket < w.day + interval '1 day'),"
-        " days AS (SELECT source_id, layout_id, date_bin('1 day', bucket, 'epoch') AS bucket,"
-        f" {_merged(count, 'bucket')} FROM hours GROUP BY 1, 2, date_bin('1 day', bucket, 'epoch'))"
-        f" {_upsert('telemetry_day', 'days')}"
+        f"WITH hours AS (SELECT source_id, layout_id, bucket, {DECOMPRESSED}"
+        " FROM unnest(%(sources)s::int[], %(layouts)s::int[], %(days)s::timestamptz[]) AS w (source, layout, day)"
+        " JOIN telemetry_hour ON source_id = source AND layout_id = layout"
+        " AND bucket >= day AND bucket < day + interval '1 day' OFFSET 0),"
+        f" days AS ({wider(count, '1 day', 'hours')})"
+        f" {upsert('telemetry_day', 'days')}"
     )
 
 

@@ -5,7 +5,9 @@ Frames have no organisation column. The ids of sources come only from `sources` 
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from heapq import merge
 from math import inf
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from psycopg.rows import class_row
@@ -15,6 +17,7 @@ from gridfleet.domains.telemetry.rollups.store import scaled_sum
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count, fetch_in_turns, fetch_value
+from gridfleet.kernel.db.shards import by_shard, is_distributed
 
 __all__ = ["ValuesPage"]
 
@@ -120,16 +123,19 @@ async def frames_page(
 
     Further frames of the time of a source's last frame are returned, too.
     """
-    cursor = db.cursor(binary=True)
-    await cursor.execute(
-        "SELECT f.time, s.id, f.layout_id, f.vals FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL"
-        " (SELECT time, layout_id, vals FROM telemetry_frame WHERE source_id = s.id AND time >= %s::timestamptz"
-        " AND time < %s::timestamptz ORDER BY time FETCH FIRST (%s::bigint) ROWS WITH TIES) AS f"
-        " ORDER BY f.time, s.id, f.layout_id",
-        (list(source_ids), start, end, limit),
-        prepare=_PLAN_FOR_THIS_RANGE,
-    )
-    return await cursor.fetchall()
+    pages: list[list[tuple[datetime, int, int, list[float | None]]]] = []
+    for part in by_shard(db, source_ids, int):
+        cursor = db.cursor(binary=True)
+        await cursor.execute(
+            "SELECT f.time, s.id, f.layout_id, f.vals FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL"
+            " (SELECT time, layout_id, vals FROM telemetry_frame WHERE source_id = s.id AND time >= %s::timestamptz"
+            f" AND time < %s::timestamptz{part.condition} ORDER BY time FETCH FIRST (%s::bigint) ROWS WITH TIES) AS f"
+            " ORDER BY f.time, s.id, f.layout_id",
+            (part.items, start, end, limit),
+            prepare=_PLAN_FOR_THIS_RANGE,
+        )
+        pages.append(await cursor.fetchall())
+    return pages[0] if len(pages) == 1 else list(merge(*pages, key=itemgetter(0, 1, 2)))
 
 
 async def count_values(
@@ -139,7 +145,7 @@ async def count_values(
     value, arguments = _value(picks)
     return await fetch_count(
         db,
-        f"SELECT count(*) FROM (SELECT FROM telemetry_frame WHERE {value} IS NOT NULL AND source_id = ANY(%s::int[])"
+        f"SELECT count(*) FROM (SELECT true FROM telemetry_frame WHERE {value} IS NOT NULL AND source_id = ANY(%s::int[])"
         " AND time >= %s::timestamptz AND time < %s::timestamptz LIMIT %s::bigint) AS counted",
         (*arguments, list(source_ids), start, end, limit),
         prepare=_PLAN_FOR_THIS_RANGE,
@@ -165,22 +171,31 @@ async def extent(db: Connection, source_ids: Sequence[int], start: datetime, end
 
     Roll-ups reach further back than frames, which retention drops.
     """
-    frames = "FROM telemetry_frame WHERE source_id = s.id AND time >= %(start)s AND time < %(end)s ORDER BY time"
+    frames = "FROM telemetry_frame WHERE source_id = s.id AND time >= %(start)s AND time < %(end)s{0} ORDER BY time"
     hours = (
         "FROM telemetry_hour WHERE source_id = s.id AND bucket > %(start)s - interval '1 hour' AND bucket < %(end)s"
         " ORDER BY bucket"
     )
-    cursor = await db.execute(
-        "SELECT min(f.time), max(f.time) FROM unnest(%(ids)s::int[]) AS s (id) CROSS JOIN LATERAL ("
-        f" (SELECT time {frames} LIMIT 1) UNION ALL (SELECT time {frames} DESC LIMIT 1)"
-        f" UNION ALL (SELECT greatest(bucket, %(start)s) {hours} LIMIT 1)"
-        f" UNION ALL (SELECT least(bucket + interval '1 hour', %(end)s) - interval '1 microsecond' {hours} DESC LIMIT 1)"
-        ") AS f",
-        {"ids": list(source_ids), "start": start, "end": end},
-        prepare=_PLAN_FOR_THIS_RANGE,
+    of_frames = f"(SELECT time {frames} LIMIT 1) UNION ALL (SELECT time {frames} DESC LIMIT 1)"
+    of_hours = (
+        f"(SELECT greatest(bucket, %(start)s) AS time {hours} LIMIT 1) UNION ALL"
+        f" (SELECT least(bucket + interval '1 hour', %(end)s) - interval '1 microsecond' {hours} DESC LIMIT 1)"
     )
-    row = await cursor.fetchone()
-    return None if row is None or row[0] is None else (row[0], row[1])
+    if is_distributed(db):
+        # Hours are not.
+        wanted = [(of_frames.format(part.condition), part.items) for part in by_shard(db, source_ids, int)]
+        wanted.append((of_hours, list(source_ids)))
+    else:
+        wanted = [(f"{of_frames.format('')} UNION ALL {of_hours}", list(source_ids))]
+    found: list[datetime] = []
+    for times, ids in wanted:
+        cursor = await db.execute(
+            "SELECT min(f.time), max(f.time) FROM unnest(%(ids)s::int[]) AS s (id)" + f" CROSS JOIN LATERAL ({times}) AS f",
+            {"ids": ids, "start": start, "end": end},
+            prepare=_PLAN_FOR_THIS_RANGE,
+        )
+        found += [time for time in await cursor.fetchone() or () if time is not None]
+    return (min(found), max(found)) if found else None
 
 
 async def frontier(
@@ -190,15 +205,25 @@ async def frontier(
 
     None if frames from `start` on may have been dropped.
     """
-    return await fetch_value(
-        db,
-        "SELECT coalesce(min(f.time), %(end)s::timestamptz) FROM telemetry_source s LEFT JOIN LATERAL (SELECT time"
-        " FROM telemetry_frame WHERE source_id = s.id AND time >= %(start)s AND time < %(end)s ORDER BY time"
-        " OFFSET %(frames)s LIMIT 1) AS f ON true WHERE s.id = ANY(%(ids)s::int[]) AND s.organization_id = %(org)s"
-        " HAVING max(s.raw_from) <= %(start)s",
-        {"org": org.organization_id, "ids": list(source_ids), "start": start, "end": end, "frames": frames},
-        prepare=_PLAN_FOR_THIS_RANGE,
+    cursor = await db.execute(
+        "SELECT id, raw_from FROM telemetry_source WHERE id = ANY(%s::int[]) AND organization_id = %s",
+        (list(source_ids), org.organization_id),
     )
+    starts: dict[int, datetime] = dict(await cursor.fetchall())
+    if not starts or max(starts.values()) > start:
+        return None
+    found = end
+    for part in by_shard(db, list(starts), int):
+        first = await fetch_value(
+            db,
+            "SELECT min(f.time) FROM unnest(%(ids)s::int[]) AS s (id) CROSS JOIN LATERAL (SELECT time"
+            f" FROM telemetry_frame WHERE source_id = s.id AND time >= %(start)s AND time < %(end)s{part.condition}"
+            " ORDER BY time OFFSET %(frames)s LIMIT 1) AS f",
+            {"ids": part.items, "start": start, "end": end, "frames": frames},
+            prepare=_PLAN_FOR_THIS_RANGE,
+        )
+        found = min(found, first or end)
+    return found
 
 
 async def buckets(

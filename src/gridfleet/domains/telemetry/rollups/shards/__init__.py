@@ -1,0 +1,1 @@
+"""Recomputation of roll-ups whose tables are distributed."""
