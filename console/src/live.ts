@@ -66,11 +66,11 @@ export function useFleetStream(organizationId: string): StreamState {
     // newest event when that tab is closed or hidden, so each asks for its id. Without TLS, browsers offer locks on localhost
     // alone; each tab then reads a stream of its own.
     channel.postMessage({ name: "hello", data: "", id: "" });
-    const end = whileVisible((signal) =>
-      navigator.locks
-        ? navigator.locks.request(`gridfleet-live-${organizationId}`, { signal }, () => read(signal))
-        : read(signal),
-    );
+    const end = whileVisible((signal) => {
+      // A tab that got the lock after it was hidden returns it at once.
+      if (navigator.locks) navigator.locks.request(channel.name, () => signal.aborted || read(signal));
+      else read(signal);
+    });
     return () => {
       end();
       channel.close();
@@ -85,17 +85,12 @@ export function useFleetStream(organizationId: string): StreamState {
  *
  * @returns Ends it.
  */
-function whileVisible(act: (signal: AbortSignal) => Promise<unknown>): () => void {
+function whileVisible(act: (signal: AbortSignal) => void): () => void {
   let end = new AbortController();
   const follow = () => {
     end.abort();
     end = new AbortController();
-    if (document.hidden) return;
-    const { signal } = end;
-    act(signal).catch((error: unknown) => {
-      // A lock that is no longer waited for fails.
-      if (!signal.aborted) throw error;
-    });
+    if (!document.hidden) act(end.signal);
   };
   follow();
   // Nothing else of the console does so: there is one stream of a tab.
