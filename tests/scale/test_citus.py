@@ -5,7 +5,6 @@ import itertools
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,9 +15,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from typer.testing import CliRunner, Result
 
-from gridfleet.cli.db import commands
 from gridfleet.cli.doctor.models import Status
 from gridfleet.cli.doctor.shards import check_shards
 from gridfleet.domains.telemetry.frames.deletion import erase_deleted
@@ -39,6 +36,7 @@ from gridfleet.kernel.isolation import is_poison
 from support.builders.telemetry_records import RecordedPlant
 from support.clients.acknowledged_ledger import compare, under_load
 from support.clients.fleet_under_test import Fleet
+from support.clients.switch_over import gridfleet_db, kill_after
 from support.figures import Figure
 from support.servers.citus import CitusCluster, citus_cluster, citus_programs
 from support.servers.replication import execute, value
@@ -89,11 +87,6 @@ def owner(cluster: CitusCluster, name: str) -> str:
 @pytest.fixture
 def running(cluster: CitusCluster, name: str) -> str:
     return cluster.coordinator.url(name, "running")
-
-
-def gridfleet_db(url: str, *arguments: str) -> Result:
-    """Run `gridfleet db`."""
-    return CliRunner(env={"GRIDFLEET_DATABASE_URL": url}).invoke(commands, arguments)
 
 
 def switch_over(owner: str) -> None:
@@ -225,7 +218,7 @@ async def test_a_killed_switch_over_continues(owner: str, running: str) -> None:
         plant = await record(database, *range(1, 6), devices=1)
         before = await contents(plant)
     kills = 0
-    while await asyncio.to_thread(kill_after, owner, "-- move ", 3):
+    while await asyncio.to_thread(kill_after, owner, APPLY, "-- move ", 3):
         kills += 1
         if value(owner, "SELECT to_regclass('telemetry_frame')") is None:
             async with open_database(running, name="test", size=1) as database:
@@ -239,26 +232,6 @@ async def test_a_killed_switch_over_continues(owner: str, running: str) -> None:
         moved = RecordedPlant(database, plant.organization_id, plant.id)
         assert await contents(moved) == before
         await moved.write(None, ["a", "b"], {TODAY: [1.0, 2.0]})
-
-
-def kill_after(url: str, line: str, times: int) -> bool:
-    """Start the switch-over, and kill (-9) it when it begins its `times`th step of a kind. Return whether it was killed."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gridfleet", "db", *APPLY],
-        env={**os.environ, "GRIDFLEET_DATABASE_URL": url, "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    with process.stdout as output:
-        for printed in output:
-            times -= printed.startswith(line)
-            if times == 0:
-                process.kill()
-                process.wait()
-                return True
-    assert process.wait() == 0
-    return False
 
 
 async def test_what_the_workers_lack_is_one_sentence(cluster: CitusCluster) -> None:

@@ -6,10 +6,8 @@ Debian's package is the Apache edition, which does not compress. With the other 
 import asyncio
 import dataclasses
 import itertools
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, timedelta
@@ -18,9 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from typer.testing import CliRunner, Result
 
-from gridfleet.cli.db import commands
 from gridfleet.domains.telemetry.frames.models import FrameBatch, microseconds
 from gridfleet.domains.telemetry.frames.writer import write_batch
 from gridfleet.domains.telemetry.history.buckets import read_buckets
@@ -36,6 +32,7 @@ from gridfleet.kernel.db.roles import grant
 from gridfleet.kernel.db.scale_out import Step, apply, plan
 from gridfleet.kernel.isolation import is_poison
 from support.builders.telemetry_records import RecordedPlant
+from support.clients.switch_over import gridfleet_db, kill_after
 from support.servers.replication import execute, value
 from support.servers.timescale import TimescaleServer, timescale_programs, timescale_server
 
@@ -80,11 +77,6 @@ def owner(server: TimescaleServer, name: str) -> str:
 @pytest.fixture
 def running(server: TimescaleServer, name: str) -> str:
     return server.url_of("running", name)
-
-
-def gridfleet_db(url: str, *arguments: str) -> Result:
-    """Run `gridfleet db`."""
-    return CliRunner(env={"GRIDFLEET_DATABASE_URL": url}).invoke(commands, arguments)
 
 
 def switch_over(owner: str) -> None:
@@ -201,7 +193,7 @@ async def test_a_killed_switch_over_continues(owner: str, running: str) -> None:
         plant = await record(database, *range(1, 13))
         before = await contents(plant)
         kills = 0
-        while await asyncio.to_thread(kill_after, owner, "-- move ", 4):
+        while await asyncio.to_thread(kill_after, owner, APPLY, "-- move ", 4):
             kills += 1
             left = value(owner, "SELECT count(*) FROM pg_inherits WHERE inhparent::regclass::text LIKE '%_before'")
             if left and value(owner, "SELECT to_regclass('telemetry_frame')") is None:
@@ -239,26 +231,6 @@ async def test_the_disk_does_not_hold_everything_twice(owner: str, running: str)
     await asyncio.to_thread(apply, owner, steps, measure)
     assert sizes[0] > 2 << 20
     assert max(sizes) < 1.4 * sizes[0]
-
-
-def kill_after(url: str, line: str, times: int) -> bool:
-    """Start the switch-over, and kill (-9) it when it begins its `times`th step of a kind. Return whether it was killed."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gridfleet", "db", *APPLY],
-        env={**os.environ, "GRIDFLEET_DATABASE_URL": url, "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    with process.stdout as output:
-        for printed in output:
-            times -= printed.startswith(line)
-            if times == 0:
-                process.kill()
-                process.wait()
-                return True
-    assert process.wait() == 0
-    return False
 
 
 async def test_a_table_in_use_is_one_sentence_and_changes_nothing(owner: str) -> None:

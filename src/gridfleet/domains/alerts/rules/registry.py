@@ -92,7 +92,7 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
         Forbidden: The caller is limited to some plants, and the rule watches or would watch all.
     """
     columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
-    measured = await _measured(db, org, await get_rule(db, org, rule_id), columns)
+    measured = await _measured(db, org, rule_id, columns)
     rule = await store.lock(db, org, rule_id)
     if rule is None:
         raise RuleNotFound
@@ -136,14 +136,17 @@ class _Measured(NamedTuple):
         return self.unit if (rule.plant_id, rule.metric) == (self.plant_id, self.metric) else None
 
 
-async def _measured(db: Connection, org: OrgScope, rule: AlertRule, columns: Mapping[str, Any]) -> _Measured:
+async def _measured(db: Connection, org: OrgScope, rule_id: UUID, columns: Mapping[str, Any]) -> _Measured:
     """Return the unit that a change of a rule needs.
 
     It is read before the rule is locked: it takes seconds in a large fleet, and ingest waits for the lock, with the messages of
     all plants, when it would raise an alert of the rule.
     """
+    if columns.keys().isdisjoint(("metric", "unit")) or columns.get("unit") is not None:
+        return _Measured(None, "", None)
+    rule = await get_rule(db, org, rule_id)
     plant_id, metric = columns.get("plant_id", rule.plant_id), columns.get("metric", rule.metric)
-    is_needed = (metric != rule.metric or "unit" in columns) and columns.get("unit") is None
+    is_needed = metric != rule.metric or "unit" in columns
     if is_needed and plant_id is None:
         _refuse_limited(org)
     unit = await measured_unit(db, org.organization_id, plant_id, metric) if is_needed else None

@@ -233,7 +233,7 @@ def _array(expression: str, count: int) -> str:
     return "ARRAY[" + ", ".join(expression.format(position=position) for position in range(1, count + 1)) + "]"
 
 
-def merged(count: int, order: str) -> str:
+def _merged(count: int, order: str) -> str:
     """Return the six arrays of a bucket, merged from those of the narrower buckets in it."""
     first = f"array_agg(firsts[{{position}}] ORDER BY {order}) FILTER (WHERE firsts[{{position}}] IS NOT NULL)"
     last = f"array_agg(lasts[{{position}}] ORDER BY {order} DESC) FILTER (WHERE lasts[{{position}}] IS NOT NULL)"
@@ -263,7 +263,7 @@ def upsert(table: str, rows: str) -> str:
 def wider(count: int, width: str, rows: str) -> str:
     """Return the query of the buckets of `width` that narrower ones form."""
     bucket = f"date_bin('{width}', bucket, 'epoch')"
-    return f"SELECT source_id, layout_id, {bucket} AS bucket, {merged(count, 'bucket')} FROM {rows} GROUP BY 1, 2, {bucket}"
+    return f"SELECT source_id, layout_id, {bucket} AS bucket, {_merged(count, 'bucket')} FROM {rows} GROUP BY 1, 2, {bucket}"
 
 
 def minutes_of_frames(count: int, condition: str = "") -> str:
