@@ -75,7 +75,7 @@ bench: $(DEVELOPMENT) ## Measure speed and memory, and print every figure beside
 faults: $(DEVELOPMENT) ## Kill processes under load and compare ledgers
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
 	@scripts/ensure_redis.sh
-	$(RUN)/python -m pytest -m faults $(if $(ARGS),,--figures bench/results/faults.json) $(ARGS)
+	$(RUN)/python -m pytest -m faults $(if $(ARGS),,--figures=bench/results/faults.json) $(ARGS)
 
 soak: $(DEVELOPMENT) ## Keep 1,000 plants at work for a quarter of an hour: no error, no growth
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
