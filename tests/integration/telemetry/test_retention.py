@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gridfleet.domains.device_templates.decoder import Metric
+from gridfleet.domains.plants import store as plants
 from gridfleet.domains.telemetry.energy.models import EnergyAmounts
 from gridfleet.domains.telemetry.energy.periods import EnergyBucket
 from gridfleet.domains.telemetry.energy.recomputation import keep_energy
@@ -210,6 +211,30 @@ async def test_an_organisation_may_keep_more_or_less_than_the_others(database: D
     for plant in (longer, usual, shorter):
         (day,) = await asked(plant, Bucket.DAY, 15)
         assert day.size == 288
+
+
+async def test_a_new_source_keeps_minutes_although_a_plant_moved_in_that_kept_fewer(database: Database) -> None:
+    usual, *moved = [await RecordedPlant.create(database) for _ in range(6)]
+    for plant in (usual, *moved):
+        await record(plant, 2)
+    async with database.transaction() as db:
+        for plant in moved:
+            cursor = await db.execute("SELECT slug FROM organization WHERE id = %s", (plant.organization_id,))
+            ((slug,),) = await cursor.fetchall()
+            await set_retention(db, slug, raw_days=10, minute_days=3, quarter_days=3)
+    await roll_up(database)
+    await apply_retention(database, DEPLOYMENT, utc_now())
+    async with database.transaction() as db:
+        for plant in moved:
+            await db.execute("UPDATE plant SET organization_id = %s WHERE id = %s", (usual.organization_id, plant.id))
+            await plants.move_belongings(db, plant.org, plant.id, usual.organization_id)
+
+    new = RecordedPlant(database, usual.organization_id, await add_plant(database, usual.organization_id))
+    await record(new, 9)
+    await roll_up(database)
+
+    for table, rows in (("telemetry_minute", 288), ("telemetry_quarter", 96)):
+        assert await count(database, table, await new.source(None), TODAY) == rows
 
 
 @pytest.mark.local_tables(reason="Citus refuses triggers on distributed tables")

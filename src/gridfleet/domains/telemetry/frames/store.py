@@ -25,16 +25,13 @@ _COPY_TRAILER = b"\xff\xff"
 _ROWS_PER_CHUNK = 2_000
 _OWN_NAMES: Final = "'' = ALL (l.units) AND NOT true = ANY (l.counters) AND num_nonnulls(VARIADIC l.minimums || l.maximums) = 0"
 
-_OF_ORGANIZATION: Final = (
-    "(SELECT s.{0} FROM plant q JOIN telemetry_source s ON s.plant_id = q.id"
-    " WHERE q.organization_id = o.id AND s.{0} > 'epoch' LIMIT 1)"
-)
+_EARLIEST: Final = "(SELECT min(s.{0}) FROM telemetry_source s WHERE s.organization_id = o.id AND s.{0} > 'epoch')"
 _STARTS: Final = (
-    f" starts AS (SELECT id, {_OF_ORGANIZATION.format('minutes_from')} AS minutes,"
-    f" {_OF_ORGANIZATION.format('quarters_from')} AS quarters FROM (SELECT DISTINCT organization_id AS id FROM held) o)"
+    f" starts AS (SELECT id, {_EARLIEST.format('minutes_from')} AS minutes,"
+    f" {_EARLIEST.format('quarters_from')} AS quarters FROM (SELECT DISTINCT organization_id AS id FROM held) o)"
 )
-"""From when retention keeps minutes and quarters of an organisation, of whose sources any has the same. It is read only if a
-source is created."""
+"""From when retention keeps minutes and quarters of an organisation. The sources of a plant that moved in may start later, if
+its former organisation kept less. It is read only if a source is created."""
 _START: Final = ", ".join(
     f"coalesce((SELECT {one} FROM starts WHERE id = p.organization_id), 'epoch')" for one in ("minutes", "quarters")
 )
