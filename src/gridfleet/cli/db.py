@@ -83,8 +83,8 @@ def scale_out(
     with _complaints():
         try:
             plan = (citus.plan if extension is Extension.CITUS else scaling.plan)(_url(), HYPERTABLES)
-            if not plan.compresses:
-                typer.echo("This edition of TimescaleDB (Apache) does not compress: it partitions, and saves no disk space.")
+            if plan.limitation:
+                typer.echo(plan.limitation)
             if not plan.steps:
                 typer.echo(f"telemetry is stored with {extension} already")
             elif apply:

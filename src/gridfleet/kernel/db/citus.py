@@ -58,7 +58,7 @@ def plan(url: str, tables: Sequence[Hypertable]) -> Plan:
         check_installed(connection, Extension.CITUS, _OLDEST_VERSION)
         check_owner(connection)
         workers = _check_workers(connection)
-        return Plan(list(_steps(connection, tables, workers)), compresses=True)
+        return Plan(list(_steps(connection, tables, workers)))
 
 
 def examine(url: str, tables: Sequence[Hypertable]) -> int | None:

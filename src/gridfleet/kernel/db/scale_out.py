@@ -34,6 +34,7 @@ _COMPRESS_AFTER_DAYS: Final = 7
 _NO_LIMIT: Final = "timescaledb.max_tuples_decompressed_per_dml_transaction"
 _OLDEST_VERSION: Final = (2, 13)
 """The first one with `by_range`."""
+_NO_COMPRESSION: Final = "This edition of TimescaleDB (Apache) does not compress: it partitions, and saves no disk space."
 _LOCK_TIMEOUT: Final = "10s"
 
 
@@ -58,10 +59,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps that are left. `compresses` is false for the edition of TimescaleDB that does not."""
+    """The steps that are left, and what the extension cannot do."""
 
     steps: Sequence[Step]
-    compresses: bool
+    limitation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def plan(url: str, tables: Sequence[Hypertable]) -> Plan:
         steps = [step for table in tables for step in _steps(connection, table, compresses)]
         if compresses:
             steps = [*_unlimited(connection), *steps]
-        return Plan(steps, compresses)
+        return Plan(steps, None if compresses else _NO_COMPRESSION)
 
 
 def apply(url: str, steps: Sequence[Step], report: Callable[[Step], None] = lambda _: None) -> None:
