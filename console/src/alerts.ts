@@ -12,13 +12,8 @@ const PAGE = 50;
 const MOST_MARKS = 100;
 
 /** A page of the alerts of a plant, or of all plants. */
-export function alertsQuery(
-  organizationId: string,
-  { status, severity, from, to, page }: AlertSearch,
-  plantId?: string,
-) {
-  const filters = { status: [...(status ?? OPEN)], severity: severity ?? [], page: page ?? 1, limit: PAGE };
-  const query = { ...filters, ...given({ from, to, plantId }) };
+export function alertsQuery(organizationId: string, search: AlertSearch, plantId?: string) {
+  const query = { ...filtersOf(search, plantId), page: search.page ?? 1, limit: PAGE };
   return queryOptions({
     queryKey: [organizationId, "alerts", query],
     queryFn: ({ signal }) => dataOf(apiOf(organizationId).GET("/api/v1/alerts", { params: { query }, signal })),
@@ -26,6 +21,11 @@ export function alertsQuery(
     // The stream is faster; without it, this is how old the list may be.
     refetchInterval: 30_000,
   });
+}
+
+/** Return the filters of the alerts of a plant, or of all plants. */
+export function filtersOf({ status, severity, from, to }: AlertSearch, plantId?: string) {
+  return { status: [...(status ?? OPEN)], severity: severity ?? [], ...given({ from, to, plantId }) };
 }
 
 /** The alerts that a plant raised in a range, the newest hundred. */
@@ -44,9 +44,4 @@ export function alertQuery(organizationId: string, id: string) {
     queryFn: ({ signal }) =>
       dataOf(apiOf(organizationId).GET("/api/v1/alerts/{id}", { params: { path: { id } }, signal })),
   });
-}
-
-/** Acknowledge or resolve several alerts. The result says for each whether it changed. */
-export function changeAlerts(organizationId: string, change: "acknowledge" | "resolve", alertIds: string[]) {
-  return dataOf(apiOf(organizationId).POST(`/api/v1/alerts/${change}`, { body: { alertIds } }));
 }

@@ -65,6 +65,38 @@ def test_several_alerts_are_acknowledged_and_resolved(watched: Watched, user: Us
     watched.check_accessibility()
 
 
+def test_all_alerts_that_match_are_changed_at_once(watched: Watched, user: User, database_url: str) -> None:
+    """After an outage, an operator acknowledges hundreds of alerts but one."""
+    page, operator = watched.page, user(role="OPERATOR")
+    add_alerts(database_url, operator.slugs[0], ["WARNING"] * 620 + ["CRITICAL"] * 3)
+    operator.log_in(page, f"/console/o/{operator.slugs[0]}/alerts?severity=%5B%22WARNING%22%5D")
+    expect(page.get_by_text("620 alerts", exact=True)).to_be_visible()
+    page.get_by_role("checkbox", name="Choose all alerts of this page").check()
+    expect(page.get_by_text("50 chosen")).to_be_visible()
+    page.get_by_role("button", name="Choose all 620 alerts that match").click()
+    expect(page.get_by_text("620 chosen")).to_be_visible()
+    expect(page.get_by_role("button", name="Acknowledge")).to_be_focused()
+    watched.check_accessibility()
+    page.get_by_role("button", name="Next page").click()
+    page.get_by_role("checkbox", name="Choose: Message of WARNING").first.uncheck()
+    expect(page.get_by_text("619 chosen")).to_be_visible()
+
+    page.get_by_role("button", name="Acknowledge").click()
+    expect(page.get_by_text("chosen")).to_have_count(0)
+    with psycopg.connect(database_url) as db:
+        found = db.execute(
+            "SELECT severity, status, count(*) FROM alert a JOIN organization o ON o.id = a.organization_id"
+            " WHERE slug = %s GROUP BY 1, 2 ORDER BY 1, 2",
+            (operator.slugs[0],),
+        ).fetchall()
+    assert found == [
+        ("CRITICAL", "ACTIVE", 3),
+        ("INFO", "RESOLVED", 1),
+        ("WARNING", "ACKNOWLEDGED", 619),
+        ("WARNING", "ACTIVE", 1),
+    ]
+
+
 def test_viewers_see_alerts_and_change_none(watched: Watched, user: User, database_url: str) -> None:
     viewer = user()
     add_alerts(database_url, viewer.slugs[0], ["WARNING"])

@@ -35,7 +35,7 @@ def test_a_device_is_found_changed_commanded_and_deleted(watched: Watched, user:
     page = watched.page
     operator.log_in(page, f"/console/o/{operator.slugs[0]}/plants/{plant_id}/devices")
     expect(page.get_by_role("rowheader")).to_have_count(50)
-    page.get_by_role("button", name="Older").click()
+    page.get_by_role("button", name="Next page").click()
     expect(page.get_by_role("rowheader")).to_have_count(DEVICES - 50)
     expect(page.get_by_role("rowheader").last).to_contain_text("Battery 01")
     watched.check_accessibility()
@@ -73,7 +73,7 @@ def test_a_device_is_found_changed_commanded_and_deleted(watched: Watched, user:
     expect(page.get_by_text("No device found.")).to_be_visible()
     watched.check_accessibility()
     page.goto(f"/console/o/{operator.slugs[0]}/plants/{plant_id}/devices?page=9")
-    page.get_by_role("button", name="Newer").click()
+    page.get_by_role("button", name="Previous page").click()
     expect(page).to_have_url(re.compile("page=2"))
     expect(page.get_by_role("rowheader")).to_have_count(DEVICES - 51)
     with psycopg.connect(database_url) as db:

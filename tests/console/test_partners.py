@@ -106,7 +106,7 @@ def test_the_oldest_of_many_keys_can_be_revoked(
         httpx.post(f"{service.url}/api/v1/partner/api-keys", json=body, headers=headers).raise_for_status()
     administrator.log_in(page, f"/console/o/{administrator.slugs[0]}/partners")
     for number in (50, 0):
-        page.get_by_role("button", name="Older").click()
+        page.get_by_role("button", name="Next page").click()
         expect(page.get_by_role("row").filter(has_text=f"Key {number}acme")).to_be_visible()
     page.get_by_role("button", name="Revoke").click()
     confirm = page.get_by_role("dialog", name="Revoke Key 0?")

@@ -307,7 +307,7 @@ def test_every_refused_message_can_be_seen(watched: Watched, user: User, databas
             )
     viewer.log_in(page, f"/console/o/{viewer.slugs[0]}/plants/{plant}/messages")
     expect(page.get_by_role("article")).to_have_count(50)
-    page.get_by_role("button", name="Older").click()
+    page.get_by_role("button", name="Next page").click()
     expect(page.get_by_role("article")).to_have_count(1)
     expect(page.get_by_role("article")).to_contain_text("The signature is wrong")
     watched.check_accessibility()

@@ -1,8 +1,10 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useState } from "react";
-import { type Alert, alertsQuery, changeAlerts, OPEN } from "../alerts";
-import { useTexts } from "../i18n";
+import { useRef, useState } from "react";
+import { changeAlerts, idsOfAlerts } from "../alert-changes";
+import { type Alert, alertsQuery, OPEN } from "../alerts";
+import { count } from "../format/quantities";
+import { useLocale, useTexts } from "../i18n";
 import { useTimeZone } from "../plants";
 import { type AlertSearch, STATUSES } from "../searches/alerts";
 import { mayAct } from "../session";
@@ -19,6 +21,15 @@ import { Total } from "../ui/total";
 
 const route = getRouteApi("/inside/o/$slug");
 
+/** Alerts that were chosen. */
+interface Chosen {
+  ids: ReadonlySet<string>;
+  /** The filters that all alerts match which were chosen at once. Without them, one of another page does not count. */
+  filters?: string;
+}
+
+const NONE: Chosen = { ids: new Set() };
+
 interface Props {
   /** Without it, the alerts of all plants. */
   plantId?: string;
@@ -32,18 +43,31 @@ export function AlertList({ plantId, search, onSearch }: Props) {
   const { organization, user } = route.useRouteContext();
   const queryClient = useQueryClient();
   const list = useQuery(alertsQuery(organization.id, search, plantId));
-  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const [chosen, setChosen] = useState(NONE);
+  const acknowledging = useRef<HTMLButtonElement>(null);
   const alerts = list.data?.data ?? [];
-  // Those of another page or of other filters are not shown, and are not changed.
-  const seen = alerts.filter(({ id }) => chosen.has(id)).map(({ id }) => id);
+  const filters = JSON.stringify({ ...search, page: undefined });
+  // Those of another page or of other filters are not shown, and are not changed, unless all were chosen.
+  const ids =
+    chosen.filters === filters ? [...chosen.ids] : alerts.map(({ id }) => id).filter((id) => chosen.ids.has(id));
+  const isWholePage = alerts.length > 0 && alerts.every(({ id }) => chosen.ids.has(id));
+  const total = list.data?.meta.total ?? 0;
+  const refresh = () => queryClient.invalidateQueries({ queryKey: [organization.id] });
   const change = useMutation({
-    mutationFn: (to: "acknowledge" | "resolve") => changeAlerts(organization.id, to, seen),
-    onSuccess: () => {
-      setChosen(new Set());
-      return queryClient.invalidateQueries({ queryKey: [organization.id] });
+    mutationFn: (to: "acknowledge" | "resolve") => changeAlerts(organization.id, to, ids),
+    onSuccess: () => setChosen(NONE),
+    onSettled: refresh,
+  });
+  const chooseMatching = useMutation({
+    mutationFn: () => idsOfAlerts(organization.id, search, plantId),
+    onSuccess: (ids) => {
+      // The keyboard stays at the buttons, of which this one disappears.
+      acknowledging.current?.focus();
+      setChosen({ ids, filters });
     },
   });
   const timeZone = useTimeZone(organization, plantId);
+  const locale = useLocale();
   const canChange = mayAct(user, organization, "OPERATOR");
   const shown = search.status ?? OPEN;
   // Other filters begin with their first page.
@@ -92,12 +116,22 @@ export function AlertList({ plantId, search, onSearch }: Props) {
           onChoose={filter}
         />
       </div>
-      <Failure error={list.error ?? change.error} />
+      <Failure error={list.error ?? change.error ?? chooseMatching.error} />
       <Total total={list.data?.meta.total} text={texts.alerts.count} />
-      {canChange && seen.length > 0 && (
+      {canChange && ids.length > 0 && (
         <div className="toolbar bulk">
-          <strong>{texts.alerts.chosen(seen.length)}</strong>
-          <button type="button" onClick={() => change.mutate("acknowledge")} disabled={change.isPending}>
+          <strong>{texts.alerts.chosen(count(ids.length, locale))}</strong>
+          {isWholePage && ids.length < total && (
+            <button type="button" onClick={() => chooseMatching.mutate()} disabled={chooseMatching.isPending}>
+              {texts.alerts.chooseMatching(count(total, locale))}
+            </button>
+          )}
+          <button
+            type="button"
+            ref={acknowledging}
+            onClick={() => change.mutate("acknowledge")}
+            disabled={change.isPending}
+          >
             {texts.alerts.acknowledge}
           </button>
           <button type="button" onClick={() => change.mutate("resolve")} disabled={change.isPending}>
@@ -117,8 +151,10 @@ export function AlertList({ plantId, search, onSearch }: Props) {
                     <input
                       type="checkbox"
                       aria-label={texts.alerts.chooseAll}
-                      checked={seen.length === alerts.length}
-                      onChange={({ target }) => setChosen(new Set(target.checked ? alerts.map(({ id }) => id) : []))}
+                      checked={isWholePage}
+                      onChange={({ target }) =>
+                        setChosen(target.checked ? { ids: new Set(alerts.map(({ id }) => id)) } : NONE)
+                      }
                     />
                   ),
                 },
@@ -138,13 +174,14 @@ export function AlertList({ plantId, search, onSearch }: Props) {
             slug={organization.slug}
             timeZone={timeZone}
             isOfPlant={plantId !== undefined}
-            isChosen={chosen.has(alert.id)}
+            isChosen={ids.includes(alert.id)}
             onChoose={
               canChange &&
               ((isChosen) =>
-                setChosen(
-                  (before) => new Set(isChosen ? [...before, alert.id] : [...before].filter((id) => id !== alert.id)),
-                ))
+                setChosen((before) => ({
+                  ...before,
+                  ids: new Set(isChosen ? [...before.ids, alert.id] : [...before.ids].filter((id) => id !== alert.id)),
+                })))
             }
           />
         )}

@@ -1,7 +1,8 @@
 import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo } from "react";
-import { type Alert, alertQuery, changeAlerts } from "../alerts";
+import { changeAlerts } from "../alert-changes";
+import { type Alert, alertQuery } from "../alerts";
 import { exact, number } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { columnsQuery, type Range, useTimeZone } from "../plants";

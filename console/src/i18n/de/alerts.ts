@@ -22,6 +22,7 @@ export const alerts: typeof english = {
     chosen: (count) => `${count} ausgewählt`,
     choose: (message) => `Auswählen: ${message}`,
     chooseAll: "Alle Alarme dieser Seite auswählen",
+    chooseMatching: (count) => `Alle ${count} passenden Alarme auswählen`,
     acknowledge: "Bestätigen",
     resolve: "Beheben",
     alert: "Alarm",

@@ -90,8 +90,8 @@ export const basics: typeof english = {
   severity: { INFO: "Information", WARNING: "Warnung", CRITICAL: "Kritisch", EMERGENCY: "Notfall" },
   pager: {
     label: "Seiten",
-    before: "Neuere",
-    after: "Ältere",
+    before: "Vorherige Seite",
+    after: "Nächste Seite",
     page: (page, pages) => `Seite ${page} von ${pages}`,
   },
 };

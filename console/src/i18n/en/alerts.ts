@@ -17,9 +17,10 @@ export const alerts = {
           ? `Raised until ${to}`
           : `Raised from ${from} until ${to}`,
     clearTimes: "Any time",
-    chosen: (count: number) => (count === 1 ? "1 chosen" : `${count} chosen`),
+    chosen: (count: string) => `${count} chosen`,
     choose: (message: string) => `Choose: ${message}`,
     chooseAll: "Choose all alerts of this page",
+    chooseMatching: (count: string) => `Choose all ${count} alerts that match`,
     acknowledge: "Acknowledge",
     resolve: "Resolve",
     alert: "Alert",

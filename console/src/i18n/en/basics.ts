@@ -85,8 +85,8 @@ export const basics = {
   severity: { INFO: "Information", WARNING: "Warning", CRITICAL: "Critical", EMERGENCY: "Emergency" },
   pager: {
     label: "Pages",
-    before: "Newer",
-    after: "Older",
+    before: "Previous page",
+    after: "Next page",
     page: (page: number, pages: number) => `Page ${page} of ${pages}`,
   },
 };
