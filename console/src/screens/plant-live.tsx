@@ -1,9 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { fleetPlantQuery } from "../fleet";
+import { rangeOfPeriod } from "../format/zones";
 import { useTexts } from "../i18n";
 import { type MetricName, partsOf, useMetricNames, valueWord } from "../metrics";
-import { latestQuery, type Point, useTimeZone } from "../plants";
+import { energyQuery, latestQuery, type Point, useTimeZone } from "../plants";
+import { dateOf } from "../searches/energy";
 import { Age } from "../ui/age";
 import { EnergyFlow } from "../ui/energy-flow";
 import { Failure } from "../ui/failure";
@@ -23,6 +25,12 @@ export function PlantLiveScreen() {
   const timeZone = useTimeZone(organization, plantId);
   const latest = useQuery({ ...latestQuery(organization.id, plantId), refetchInterval: 15_000 });
   const row = useQuery(fleetPlantQuery(organization.id, plantId));
+  // Not the count of the fleet's row: until an hour is over, that lacks values that came late.
+  const range = rangeOfPeriod(timeZone, "day", dateOf({}, timeZone));
+  const today = useQuery({
+    ...energyQuery(organization.id, plantId, range, "1 hour", timeZone),
+    refetchInterval: 15_000,
+  });
   const nameOf = useMetricNames(organization.id, plantId);
   if (latest.data?.length === 0) {
     return (
@@ -34,9 +42,9 @@ export function PlantLiveScreen() {
   }
   return (
     <>
-      <Failure error={latest.error ?? row.error} />
+      <Failure error={latest.error ?? row.error ?? today.error} />
       {row.data?.power && (
-        <EnergyFlow plant={row.data} power={row.data.power} timeZone={timeZone} dayZone={organization.timeZone} />
+        <EnergyFlow plant={row.data} power={row.data.power} today={today.data?.total} timeZone={timeZone} />
       )}
       <div className="cards">
         {[...byDevice(latest.data ?? [])].map(([device, points]) => (

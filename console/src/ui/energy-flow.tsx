@@ -6,12 +6,14 @@ import { Age } from "./age";
 import { Fact } from "./fact";
 import { useNow } from "./now";
 
+type Energies = components["schemas"]["EnergyAmounts"];
+
 interface Props {
   plant: FleetPlant;
   power: components["schemas"]["FleetPower"];
+  /** Of the day in `timeZone` until now; undefined until they are loaded. */
+  today: Energies | undefined;
   timeZone: string;
-  /** In which the day of the energies begins. */
-  dayZone: string;
 }
 
 interface Node {
@@ -32,7 +34,7 @@ const CENTRE = { x: 160, y: 146 };
 const RADIUS = 42;
 
 /** Where energy comes from and goes to now, with numbers, words and arrows, and the energies of the day. */
-export function EnergyFlow({ plant, power, timeZone, dayZone }: Props) {
+export function EnergyFlow({ plant, power, today, timeZone }: Props) {
   const texts = useTexts();
   const locale = useLocale();
   const now = useNow(1);
@@ -94,13 +96,13 @@ export function EnergyFlow({ plant, power, timeZone, dayZone }: Props) {
           </g>
         ))}
       </svg>
-      {plant.energyToday !== null && (
+      {today && AMOUNTS.some((name) => today[name] !== null) && (
         <div>
-          <h3>{dayZone === timeZone ? texts.flow.today : texts.flow.todayIn(dayZone)}</h3>
+          <h3>{texts.flow.today}</h3>
           <dl className="details">
             {AMOUNTS.map((name) => (
               <Fact key={name} name={texts.energy.amounts[name]}>
-                {energy(plant.energyToday?.[name], locale)}
+                {energy(today[name], locale)}
               </Fact>
             ))}
           </dl>

@@ -33,7 +33,6 @@ export const plants: typeof english = {
     title: "Energiefluss",
     stale: "Die Anlage sendet keine neueren Werte.",
     today: "Heute",
-    todayIn: (zone) => `Heute in der Zeitzone ${zone}`,
     soc: "Ladezustand",
   },
   devices: {

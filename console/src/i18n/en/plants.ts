@@ -31,7 +31,6 @@ export const plants = {
     title: "Energy flow",
     stale: "The plant sends no newer values.",
     today: "Today",
-    todayIn: (zone: string) => `Today in the time zone ${zone}`,
     soc: "State of charge",
   },
   devices: {
