@@ -20,8 +20,12 @@ export const queryClient = new QueryClient({
     },
   }),
   defaultOptions: {
-    // A request may have a password or a key: it is forgotten with its form.
-    mutations: { gcTime: 0 },
+    mutations: {
+      // A request may have a password or a key: it is forgotten with its form.
+      gcTime: 0,
+      // Without a network, a change fails. Otherwise it would wait, and be made when its user has given it up.
+      networkMode: "always",
+    },
     queries: {
       // A refusal stays one; only a service that cannot be reached or is overloaded is asked again.
       retry: (count, error) => count < 2 && !(error instanceof ApiError && error.status >= 400 && error.status < 500),

@@ -1,0 +1,48 @@
+"""A browser without a network: what a user asks for there is refused at once, and never made later."""
+
+from collections.abc import Callable
+
+import psycopg
+from playwright.sync_api import BrowserContext, expect
+
+from support.clients.console_data import add_system_templates
+from support.clients.console_user import ConsoleUser, add_plants
+from support.clients.watched_page import Watched
+
+User = Callable[..., ConsoleUser]
+
+
+def test_a_command_that_was_given_up_without_a_network_is_not_sent_later(
+    watched: Watched, context: BrowserContext, user: User, database_url: str
+) -> None:
+    add_system_templates(database_url)
+    operator = user(role="OPERATOR")
+    [plant_id] = add_plants(database_url, operator.slugs[0], "Barn")
+    with psycopg.connect(database_url) as db:
+        db.execute("UPDATE plant SET lifecycle_status = 'ACTIVE' WHERE id = %s", (plant_id,))
+        db.execute(
+            "INSERT INTO sub_device (id, organization_id, plant_id, external_id, name, type, template_id)"
+            " SELECT gen_random_uuid(), p.organization_id, p.id, 'BAT1', 'Battery', 'BATTERY', t.id"
+            " FROM plant p, device_template t WHERE p.id = %s AND t.name = 'Gridfleet battery'",
+            (plant_id,),
+        )
+    page = watched.page
+    watched.allowed += ["ERR_INTERNET_DISCONNECTED", "EventSource"]
+    operator.log_in(page, f"/console/o/{operator.slugs[0]}/plants/{plant_id}/devices")
+    send = page.get_by_role("button", name="Send a command")
+    expect(send).to_be_visible()
+    watched.wait_until_loaded()
+    context.set_offline(True)
+    for _ in range(2):
+        send.click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Action").select_option("Stop")
+        dialog.get_by_role("button", name="Send", exact=True).click()
+        expect(dialog.get_by_role("alert")).to_contain_text("The service cannot be reached.")
+        dialog.get_by_role("button", name="Cancel").click()
+    context.set_offline(False)
+    page.wait_for_timeout(3_000)
+    watched.wait_until_loaded()
+    with psycopg.connect(database_url) as db:
+        rows = db.execute("SELECT 1 FROM plant_command WHERE plant_id = %s", (plant_id,)).fetchall()
+    assert rows == []
