@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from gridfleet.domains.fleet.plants.models import FleetSort
 from gridfleet.kernel.ids import new_id
@@ -306,3 +306,29 @@ def test_a_plant_that_moves_to_a_further_page_has_one_row(watched: Watched, user
     page.evaluate("scrollTo(0, 0)")
     expect(rows.filter(has_text="Plant 000")).to_have_count(1)
     expect(rows.filter(has_text="Plant 198")).to_have_count(0)
+
+
+def test_a_further_page_that_is_refused_is_asked_for_again_by_scrolling_alone(
+    watched: Watched, user: User, database_url: str
+) -> None:
+    page, viewer = watched.page, user()
+    add_plants(database_url, viewer.slugs[0], *(f"Plant {number:03}" for number in range(300)))
+    watched.allowed.append("status of 403")
+    viewer.log_in(page)
+    rows = page.get_by_role("region", name="Plants").get_by_role("rowheader")
+    expect(rows.filter(has_text="Plant 000")).to_have_count(1)
+    asked: list[str] = []
+
+    def refuse(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=403, json={"code": "FORBIDDEN", "message": "Not now.", "details": []})
+
+    page.route("**/fleet/plants?*cursor=*", refuse)
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    expect(page.get_by_text("Not now.")).to_have_count(1)
+    page.wait_for_timeout(2_000)
+    assert len(asked) < 4  # the alert moves the list, once
+    page.unroute("**/fleet/plants?*cursor=*")
+    page.evaluate("scrollBy(0, -1_000)")
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    expect(rows.filter(has_text="Plant 201")).to_have_count(1)
