@@ -1,4 +1,4 @@
-"""A browser without a network: what a user asks for there is refused at once, and never made later."""
+"""A browser without a network, or without the service: nothing is made later that was given up, and the page stays."""
 
 from collections.abc import Callable
 
@@ -46,3 +46,24 @@ def test_a_command_that_was_given_up_without_a_network_is_not_sent_later(
     with psycopg.connect(database_url) as db:
         rows = db.execute("SELECT 1 FROM plant_command WHERE plant_id = %s", (plant_id,)).fetchall()
     assert rows == []
+
+
+def test_a_part_of_a_page_that_cannot_be_loaded_leaves_the_page(
+    watched: Watched, context: BrowserContext, user: User, database_url: str
+) -> None:
+    """While the service restarts, the browser would show an error of its own in place of the page."""
+    operator = user(role="OPERATOR")
+    add_plants(database_url, operator.slugs[0], "Barn", "Hall")
+    page = watched.page
+    watched.allowed += ["ERR_CONNECTION_REFUSED", "EventSource"]
+    operator.log_in(page)
+    page.get_by_role("checkbox", name="Select Barn").check()
+    watched.wait_until_loaded()
+    context.route("**/*", lambda route: route.abort("connectionrefused"))
+    page.get_by_role("button", name="Export as CSV").click()
+    expect(page.get_by_text("The service cannot be reached. Try again").first).to_be_visible()
+    page.get_by_role("button", name="Add to a group").click()
+    page.wait_for_timeout(2_000)
+    expect(page.get_by_text("1 plant selected")).to_be_visible()
+    context.unroute("**/*")
+    expect(page.get_by_role("dialog", name="Add 1 plant to a group")).to_be_visible()
