@@ -402,6 +402,27 @@ def test_a_link_keeps_the_time_zone_in_which_times_are_shown(
     context.close()
 
 
+def test_averages_of_days_say_where_these_days_begin(watched: Watched, user: User, database_url: str) -> None:
+    page, member = watched.page, user()
+    start = datetime(2026, 3, 1, tzinfo=UTC)
+    frames = {start + timedelta(hours=at): [float(at)] for at in range(240)}
+    plant_id = add_history(database_url, member.slugs[0], "Barn", "BAT1", [Metric("soc", "%")], frames)
+    with psycopg.connect(database_url) as db:
+        db.execute("UPDATE plant SET time_zone = 'Pacific/Auckland'")
+    path = f"/console/o/{member.slugs[0]}/plants/{plant_id}/history?from=2026-03-01T00:00:00Z&to=2026-03-10T00:00:00Z"
+    member.log_in(page, f"{path}&bucket=1 day")
+    note = page.get_by_text("each of these days begins at midnight UTC")
+    expect(note).to_be_visible()
+    watched.check_accessibility()
+    page.get_by_label("Times in").select_option("UTC")
+    expect(page.get_by_text("Averages of 1 day")).to_contain_text("Times in UTC.")
+    expect(note).to_have_count(0)
+    page.get_by_label("Times in").select_option("")
+    page.get_by_label("Averages of").select_option("1 hour")
+    expect(page.get_by_text("Averages of 1 hour")).to_contain_text("Times in Pacific/Auckland.")
+    expect(note).to_have_count(0)
+
+
 def add_energy(database_url: str, plant_id: str, hours: Mapping[datetime, int]) -> None:
     """Store that a plant produced this many kWh in each quarter of these hours, and fed a half of it into the grid."""
     with psycopg.connect(database_url) as db:

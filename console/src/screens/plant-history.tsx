@@ -157,6 +157,9 @@ export function PlantHistoryScreen() {
               <p className="fine">{texts.history.notDrawn(MOST_UNITS)}</p>
             )}
             <p className="fine">{texts.history.bucket(texts.history.widths[columns.data.bucket], timeZone)}</p>
+            {columns.data.bucket.includes("day") && timeZone !== "UTC" && (
+              <p className="fine">{texts.history.daysOfUtc}</p>
+            )}
           </figcaption>
         </figure>
       )}

@@ -189,6 +189,7 @@ export const plants: typeof english = {
     chart: (metrics) => `Diagramm von ${metrics.join(", ")} über die Zeit`,
     bucket: (width, zone) =>
       `Mittelwerte über ${width}; das Band reicht vom kleinsten zum größten Wert. Zeiten in ${zone}. Ziehen vergrößert.`,
+    daysOfUtc: "In jeder Zeitzone beginnt jeder dieser Tage um Mitternacht UTC.",
     width: "Mittelwerte über",
     automatic: "Automatisch",
     timesIn: "Zeiten in",

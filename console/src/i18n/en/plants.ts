@@ -188,6 +188,7 @@ export const plants = {
     chart: (metrics: string[]) => `Chart of ${metrics.join(", ")} over time`,
     bucket: (width: string, zone: string) =>
       `Averages of ${width}; the band reaches from minimum to maximum. Times in ${zone}. Drag to zoom.`,
+    daysOfUtc: "Whatever the time zone, each of these days begins at midnight UTC.",
     width: "Averages of",
     automatic: "Automatic",
     timesIn: "Times in",
