@@ -113,7 +113,7 @@ def test_keys_are_added_used_and_counted(database_url: str, home: Path) -> None:
     for secret in local_secret(home, "keys").split(","):
         assert secret.split(":")[1] not in text
     code, text = run("keys", "show", **settings, keys=f"2:{'22' * 32}")
-    assert (code, text.splitlines()[0]) == (1, "version 1: NOT IN THE RING, plant_secret 3, certificate_authority 1")
+    assert (code, text.splitlines()[0]) == (1, "version 1: NOT IN THE KEYRING, plant_secret 3, certificate_authority 1")
     code, text = run("keys", "add", **settings, keys=f"7:{'22' * 32}")
     assert text.splitlines()[1].startswith(",8:")
     assert Keyring.parse(f"7:{'22' * 32}:current{text.splitlines()[1]}").versions == (7, 8)

@@ -181,7 +181,7 @@ async def test_a_keyring_that_does_not_fit(database_url: str, home: Path) -> Non
         return by_name(await databases.check_database(examination(settings)))["keyring"]
 
     assert (await keyring(f"{RING},2:{'22' * 32}")).found == "versions 1, 2; 2 encrypts"
-    assert_bad(await keyring(f"2:{'22' * 32}"), "rows need version 1, the ring has 2", "docs/operations.md")
+    assert_bad(await keyring(f"2:{'22' * 32}"), "rows need version 1, the keyring has 2", "docs/operations.md")
     assert_bad(await keyring(f"1:{'22' * 32}"), "does not fit the database")
     assert_bad(await keyring("nonsense"), "a keyring (GRIDFLEET_KEYS, else secrets/keys) is written")
     assert_bad(await keyring(None), "GRIDFLEET_KEYS is not set")

@@ -58,7 +58,7 @@ class _Sessions:
         self._deleted: set[str] = set()
 
     async def replace_some(self) -> None:
-        """Delete a batch of classic session queues. Stops for good if the broker creates them as classic queues again."""
+        """Delete a batch of classic session queues. Stops permanently if the broker creates classic ones again."""
         if not self._replacing:
             return
         queues = await self._management.queues(PLANTS_VHOST, with_arguments=True)

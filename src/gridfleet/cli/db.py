@@ -21,7 +21,7 @@ commands = typer.Typer(help="The database's schema and retention.", no_args_is_h
 def upgrade() -> None:
     """Migrate the database to this release's schema.
 
-    A database with this schema, or with that of a later release, is not changed. Exit code 1 if the database does not answer or
+    A database with this schema, or with that of a later release, is not changed. Exit code 1 if the database is unavailable or
     a table is locked for too long: try again.
     """
     from gridfleet.kernel.db.migrate import migrate, revision_at
@@ -35,7 +35,7 @@ def upgrade() -> None:
 
 @commands.command()
 def check() -> None:
-    """Check the schema: exit code 0 if this release can use it, 1 if not or if the database does not answer."""
+    """Check the schema: exit code 0 if this release can use it, 1 if not or if the database is unavailable."""
     from gridfleet.kernel.db.migrate import head_revision, is_behind, revision_at
 
     url = _url()

@@ -32,7 +32,7 @@ def show() -> None:
     for version in sorted(needed | set(keyring.versions)):
         rows = {kind: versions[version] for kind, versions in counts.items() if version in versions}
         notes = ["encrypts"] if version == keyring.current_version else []
-        notes += [] if version in keyring.versions else ["NOT IN THE RING"]
+        notes += [] if version in keyring.versions else ["NOT IN THE KEYRING"]
         notes += [f"{kind} {count}" for kind, count in rows.items()] or ["no row needs it"]
         typer.echo(f"version {version}: {', '.join(notes)}")
     if needed - set(keyring.versions):

@@ -103,7 +103,7 @@ def add_account_jobs(app: App, database: Database, settings: Settings, retry: Ba
     @app.periodic(cron="* * * * *")
     @app.task(queueing_lock="retry_stalled", name="jobs.retry_stalled", pass_context=True)
     async def retry_stalled(context: JobContext, timestamp: int) -> None:
-        # Jobs of a killed process would otherwise stay in status "doing" for ever.
+        # Jobs of a killed process would otherwise stay in status "doing" permanently.
         manager = context.app.job_manager
         for job in await manager.get_stalled_jobs():
             if job.id == context.job.id:

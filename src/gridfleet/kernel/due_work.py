@@ -12,7 +12,7 @@ __all__ = ["repeat_when_due", "wait_at_most"]
 _POLL_SECONDS: Final = 5.0
 """Maximum time to wait for a notification before the work is repeated anyway."""
 _SHORTEST_SECONDS: Final = 0.05
-"""Bounds the repetitions while work that is due is held by another process."""
+"""Minimum pause between repetitions, while another process holds the work that is due."""
 
 
 async def wait_at_most(event: asyncio.Event, seconds: float) -> None:

@@ -108,7 +108,7 @@ async def isolate(
         consumer: The label under which the items are counted.
         items: In the order in which they are processed.
         process: Processes some items completely, or raises without a lasting effect of any of them.
-        set_aside: Stores one failed item where an operator can read it.
+        set_aside: Stores one failed item where a user or an SRE can read it.
         request_id_of: Returns the item's own request id for the log; None if it has none.
 
     Raises:
@@ -142,5 +142,5 @@ async def _keep(consumer: str, storing: Awaitable[None]) -> None:
     except Exception as second:
         if not is_poison(second):
             raise
-        # The item is then only in the log. Retrying would block the items behind it for ever.
+        # The item is then only in the log. Retrying would block the items behind it permanently.
         log.critical("cannot be stored as set aside", consumer=consumer, reason=reason_of(second), exc_info=second)

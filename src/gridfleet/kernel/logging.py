@@ -79,7 +79,7 @@ class _Brief(logging.Filter):
 
 
 class _Seldom(logging.Filter):
-    """Filter that passes a message once a minute, whatever its arguments.
+    """Filter that passes each message once a minute, regardless of its arguments.
 
     It is for messages about each connection attempt, or each query of a hung database.
     """

@@ -13,9 +13,9 @@ A rollback removes it. Register the handler in the gateway process (`amqp/effect
 The handler runs after the commit, usually within milliseconds. It may run more than once: if a process is killed between the
 effect and its deletion, the effect is repeated. What the handler writes through `db` commits together with the deletion. If it
 raises, or takes longer than half a minute, its writes are rolled back and it is retried: after a quarter of a second, then
-after twice the previous delay, up to half a minute. An effect is set aside if it fails five times by itself (not because of an
-outage), or in an outage of a day. Effects of one kind with the same `key` are executed one by one in the order of their
-queueing, and a failing one delays those behind it. Other effects run concurrently. Several processes may execute effects.
+after twice the previous delay, up to half a minute. An effect is set aside after five failures that no outage has caused, or if
+outages make it fail for a day. Effects of one kind with the same `key` are executed one by one in the order of their queueing,
+and a failing one delays those behind it. Other effects run concurrently. Several processes may execute effects.
 
 Organisations take turns: the payload names the organisation of the effect as `organizationId`. After an effect of one
 organisation, a worker carries out the oldest of the next one that has any. Effects without it share one turn.
@@ -51,7 +51,7 @@ _CARRY_OUT_SECONDS: Final = 30.0
 _MOST_TRIES: Final = 5
 """For an effect that fails without an outage."""
 _MOST_TRIES_IN_AN_OUTAGE: Final = 2_880
-"""A day of tries. An effect may be older than that at its first one, if the service was stopped."""
+"""As many as in a day. The age does not count: if the service was stopped, an effect may be older at its first try."""
 
 log = structlog.get_logger(__name__)
 

@@ -25,10 +25,13 @@ _PREFIX: Final = "gridfleet:limits"
 
 
 def refuse_within_a_day(earlier: datetime | None) -> None:
-    """Refuse an event if the earlier one that a limit still allowed was less than a day ago. None: there was none.
+    """Refuse an event if a limit of events within a day is reached.
+
+    Args:
+        earlier: Time of the earlier event that must be at least a day ago; None if there are too few events to reach the limit.
 
     Raises:
-        TooManyRequests: It was.
+        TooManyRequests: It is less than a day ago.
     """
     if earlier is not None and (wait := earlier + timedelta(days=1) - utc_now()) > timedelta(0):
         raise TooManyRequests(math.ceil(wait.total_seconds()))
@@ -89,7 +92,7 @@ class _Calls:
         return None
 
     def _sweep(self, now: float) -> None:
-        # Otherwise entries of inactive callers would be kept for ever.
+        # Otherwise entries of inactive callers would be kept permanently.
         self._until_sweep -= 1
         if self._until_sweep <= 0:
             self._until_sweep = _SWEEP_EVERY_CALLS + len(self._calls)

@@ -18,7 +18,7 @@ class HomeInUse(RuntimeError):
 def held(home: Path) -> Iterator[None]:
     """Lock the home folder for this process; create it if it is missing.
 
-    The operating system releases the lock when the process ends, in whatever way.
+    The operating system releases the lock when the process ends, also when it is killed.
 
     Raises:
         HomeInUse: Another process holds the lock.

@@ -48,9 +48,9 @@ class _NoTimeLeft(Exception):
 class BatchWriter:
     """Writes batches one after the other; the next batch may be prepared meanwhile.
 
-    A message whose statements take too long would be repeated for ever and delay the messages of all plants. It is isolated and
-    set aside, and its plant counts as slow: for ten minutes its messages are written after those of other plants, for at most
-    some seconds of each batch.
+    A message whose statements take too long would be repeated without end and delay the messages of all plants. It is isolated
+    and set aside, and its plant counts as slow: for ten minutes its messages are written after those of other plants, for at
+    most five seconds of each batch.
     """
 
     def __init__(self, database: Database, pipeline: Pipeline) -> None:

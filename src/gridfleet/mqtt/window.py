@@ -16,7 +16,7 @@ MARGIN_MILLISECONDS: Final = 60_000
 class ShardWindow:
     """The unacknowledged messages of one shard.
 
-    Times are epoch milliseconds. Tags are the channel's delivery tags, which only rise.
+    Times are epoch milliseconds. Tags are the channel's delivery tags, which only increase.
     """
 
     def __init__(self, arrived_after: int) -> None:

@@ -13,7 +13,7 @@ __all__ = ["Connection", "open_connection"]
 CONNECT_SECONDS: Final = 30.0
 """How long a broker may take to open a connection. Heartbeats begin after that.
 
-Without a limit, a client would wait for ever if the broker's machine hangs and is then reset, which loses the connection.
+Without a limit, a client would wait without end if the broker's machine hangs and is then reset, which loses the connection.
 """
 
 

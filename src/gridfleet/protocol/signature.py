@@ -40,6 +40,6 @@ def sign(key: bytes, address: str, message_id: str, sent_at: int, payload: bytes
 
 
 def verify(key: bytes, signature: str, address: str, message_id: str, sent_at: int, payload: bytes) -> bool:
-    """Return whether `signature` is correct. Compares in constant time and never raises, whatever `signature` contains."""
+    """Return whether `signature` is correct. Compares in constant time and never raises, regardless of its content."""
     expected = sign(key, address, message_id, sent_at, payload)
     return compare_digest(expected.encode(), signature.encode("utf-8", "surrogatepass"))

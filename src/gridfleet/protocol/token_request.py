@@ -15,7 +15,7 @@ def sign_token_request(key: bytes, plant_id: str, request_id: str, sent_at: int)
 
 
 def verify_token_request(key: bytes, sig: str, plant_id: str, request_id: str, sent_at: int) -> bool:
-    """Return whether the signature is correct. Compares in constant time and never raises, whatever `sig` contains."""
+    """Return whether the signature is correct. Compares in constant time and never raises, regardless of its content."""
     return signature.verify(key, sig, _address(plant_id), request_id, sent_at, b"")
 
 

@@ -114,8 +114,8 @@ async def renew_mqtt_token(call: Call, id: UUID, body: TokenRenewal) -> MqttToke
 async def rotate_secret(call: Call, org: OrgScope, db: Connection, id: UUID) -> RotatedSecret:
     """Issue a new HMAC secret to an ACTIVE or SUSPENDED plant. The old one is accepted for another hour.
 
-    A second rotation within the hour ends the first secret at once. Send an `Idempotency-Key`, and the same one if you repeat a
-    request that got no response.
+    A second rotation within the hour ends the first secret immediately. Send an `Idempotency-Key`, and the same one if you
+    repeat a request that got no response.
     """
     call.no_store()
     return await rotation.rotate_secret(db, org, call.state.keyring, id)
@@ -132,7 +132,7 @@ async def rotate_secret(call: Call, org: OrgScope, db: Connection, id: UUID) -> 
 async def renew_certificate(call: Call, org: OrgScope, db: Connection, id: UUID) -> RenewedCertificate:
     """Issue a new certificate to an ACTIVE plant of authMethod MTLS. The old one is accepted for another hour.
 
-    A second renewal within the hour ends the first certificate at once. Send an `Idempotency-Key`, and the same one if you
+    A second renewal within the hour ends the first certificate immediately. Send an `Idempotency-Key`, and the same one if you
     repeat a request that got no response.
     """
     call.no_store()

@@ -30,5 +30,5 @@ async def list_refused_messages(org: OrgScope, db: Connection, id: UUID, query: 
     addition=True,
 )
 async def list_unregistered_devices(org: OrgScope, db: Connection, id: UUID) -> list[UnregisteredDevice]:
-    """List unregistered devices that the plant's snapshots name, last seen first."""
+    """List unregistered devices that the plant's snapshots name, most recently seen first."""
     return await records.list_unregistered_devices(db, org, id)

@@ -168,7 +168,7 @@ async def _keys(examined: Examination, url: str) -> list[Finding]:
             needed = await key_versions(db)
         missing = sorted({version for counts in needed.values() for version in counts} - set(keyring.versions))
         if missing:
-            text = f"rows need version {', '.join(map(str, missing))}, the ring has {', '.join(map(str, keyring.versions))}"
+            text = f"rows need version {', '.join(map(str, missing))}, the keyring has {', '.join(map(str, keyring.versions))}"
             return [fail("keyring", text, remedy)]
         try:
             async with database.transaction() as db:

@@ -35,7 +35,7 @@ class Channel(StrEnum):
 class NotificationStatus(StrEnum):
     """The status of a delivery.
 
-    PENDING until the delivery is sent (SENT) or has failed for good (FAILED). A push that was SENT may become FAILED by its
+    PENDING until the delivery is sent (SENT) or has failed permanently (FAILED). A push that was SENT may become FAILED by its
     receipt.
     """
 

@@ -51,7 +51,7 @@ async def change_preferences(db: Connection, caller: UserCaller, changes: Prefer
 async def queue_test(db: Connection, caller: UserCaller, channel: Channel) -> list[NotificationLog]:
     """Queue a test message to each of the caller's addresses of a channel, and return the deliveries.
 
-    It is sent at once, whatever the caller's preferences and quiet hours are.
+    It is sent immediately, regardless of the caller's preferences and quiet hours.
 
     Raises:
         ValidationFailed: The caller has no address of this channel.

@@ -4,7 +4,7 @@
         └── {slug}.command.… | schedule.* | config.* ──▶ {prefix}.inbound, which the gateway consumes
     vcp.{slug}.event.… when full or a day old ──vcp.dropped──▶ vcp.{slug}.dropped, in which the gateway counts them
 
-The exchange exists as long as the key, the queues exist while the organisation trades. All vhosts share the broker's disk and
+The exchange exists as long as the key, the queues while trading is enabled. All vhosts share the broker's disk and
 memory. Therefore policies limit every queue, including the partner's own: one day and 256 MiB, and 64 MiB of waiting commands.
 A policy applies to a queue only if the queue's type supports every setting in it, so streams have their own policy.
 """

@@ -23,7 +23,7 @@ _MOST_STORED: Final = 4 * MAX_BODY_BYTES
 
 
 class LoggedMessage:
-    """What a log entry contains about its message, whatever the outcome."""
+    """What a log entry contains about its message, for every outcome."""
 
     def __init__(self, message: PartnerMessage, sender: SendingKey) -> None:
         size = len(message.body)

@@ -76,7 +76,7 @@ async def choose_queue_type(management: Management, setting: str) -> QueueType:
 async def ensure_queue(
     channel: AbstractChannel, queue: ServiceQueue, kind: QueueType, types: Mapping[str, str] | None = None
 ) -> None:
-    """Declare and bind a queue. A queue in `types` stays unchanged, whatever its type and arguments."""
+    """Declare and bind a queue. A queue in `types` stays unchanged, also if its type or arguments differ."""
     if queue.name not in (types or {}):
         arguments = {**queue.arguments, "x-queue-type": kind}
         if kind == "quorum":

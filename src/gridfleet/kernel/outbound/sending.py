@@ -165,7 +165,7 @@ async def _read(response: httpx.Response) -> bytes:
 
 
 class _Pinned(httpx.AsyncBaseTransport):
-    """Transport that connects to the given addresses, in order until one responds, whatever the URL's host resolves to.
+    """Transport that connects to the given addresses, in order until one responds. The URL's host is not resolved.
 
     Host header and certificate check use the name.
     """

@@ -51,7 +51,7 @@ class PlantClient:
         queue_path: File that keeps this plant's unconfirmed messages.
         on_command: Executes a command. Return means APPLIED, `CommandRejected` means REJECTED, any other error means FAILED.
         token_provider: Returns the MQTT token of a TOKEN plant. Default: `SignedTokens`.
-        on_problem: Called for every problem. With it, refused logins are retried for ever. Without it, the client stops with
+        on_problem: Called for every problem. With it, refused logins are retried without end. Without it, the client stops with
             `NotAuthorized`, which `send`, `drain`, `wait_connected` and the end of the context raise.
         on_delivered: Called with the numbers (from `send`) that the broker has confirmed.
         firmware: Version to report in status messages.
@@ -267,7 +267,7 @@ class PlantClient:
                 await self._send_stored(client, Channel.ACK, waits=False)
                 await self._publish_status(client, PlantStatus.ONLINE)
                 # Before Python 3.12, `asyncio.wait_for` can swallow the cancellation (python/cpython#86296), and the end of the
-                # client would wait for this session for ever.
+                # client would wait for this session without end.
                 if self._is_ending:
                     raise asyncio.CancelledError
                 self._client = client
@@ -330,7 +330,7 @@ class PlantClient:
         self._emptied.set()
 
     async def _receive(self) -> None:
-        """Accept commands in the order in which they came, whatever becomes of their connection."""
+        """Accept commands in the order in which they arrived, also after their connection was lost."""
         while True:
             message = await self._received.get()
             assert isinstance(message.payload, bytes)

@@ -53,7 +53,7 @@ class NotificationRow(NamedTuple):
 
 
 AddressKey = tuple[UUID, Channel, Severity | None]
-"""An organisation, a channel, and a severity. None stands for all addresses, whatever severities their users want."""
+"""An organisation, a channel, and a severity. None stands for all addresses, regardless of the severities users chose."""
 
 
 async def count_addresses(db: Connection, organization_ids: Sequence[UUID]) -> dict[AddressKey, int]:

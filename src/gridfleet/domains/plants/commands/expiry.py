@@ -51,7 +51,7 @@ DEVICE_DELETED: Final = CommandReason("DEVICE_DELETED", "The sub-device was dele
 EXPIRY_REASONS: Final[Mapping[CommandStatus, CommandReason]] = {
     CommandStatus.PENDING: CommandReason("NOT_SENT", "The plant was not connected."),
     CommandStatus.SENT: CommandReason("NOT_RECEIVED", "The plant did not acknowledge the command."),
-    CommandStatus.RECEIVED: CommandReason("NOT_FINISHED", "The plant received the command and did not say how it ended."),
+    CommandStatus.RECEIVED: CommandReason("NOT_FINISHED", "The plant received the command and did not report the outcome."),
 }
 """Why a command expired that was not withdrawn, by the state that it had."""
 

@@ -25,7 +25,7 @@ AHEAD: Final = "last_seen_at > now() + interval '1 minute'"
 READ_UNTIL: Final = "least(now(), (SELECT min(drained_at) FROM ingest_shard WHERE drained_at > now() - interval '15 minutes'))"
 """The time up to which the messages of plants have been read: messages that still wait in a queue were sent later.
 
-A queue that has not been empty for a quarter of an hour does not count: it could hide for ever which plants are silent.
+A queue that has not been empty for a quarter of an hour does not count: it could permanently hide which plants are silent.
 """
 
 

@@ -187,7 +187,7 @@ async def delete_surplus_devices(db: Connection, limit: int, plant_id: UUID, max
 
 
 async def list_unregistered_devices(db: Connection, org: OrgScope, plant_id: UUID) -> list[UnregisteredDevice]:
-    """Return devices of the plant that are still not registered, the last seen first, at most 1,000."""
+    """Return devices of the plant that are still not registered, most recently seen first, at most 1,000."""
     cursor = db.cursor(row_factory=class_row(UnregisteredDevice))
     await cursor.execute(
         f"SELECT external_id, first_seen_at, last_seen_at, count, fields FROM unregistered_device u WHERE {_OURS}"

@@ -1,7 +1,7 @@
 """The job that keeps the energy of plants and fleets up to date. It runs after the roll-ups, under the same lock.
 
 Roll-ups log the hours of plants that changed. The job computes their energy again from frames and adds the difference to the
-totals of the organisation. Energies are whole mWh, so a total is exactly the sum of its plants, in whatever order they changed.
+totals of the organisation. Energies are whole mWh, so a total is exactly the sum of its plants, in any order of changes.
 """
 
 import math

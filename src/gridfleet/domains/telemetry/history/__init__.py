@@ -1,5 +1,5 @@
 """Read telemetry: raw values, values in buckets, and newest values.
 
 Responses are read page by page, each page in a transaction of its own: a slow client holds neither a connection nor memory,
-whatever the size of its export.
+regardless of the size of its export.
 """

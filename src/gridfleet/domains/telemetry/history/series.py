@@ -31,7 +31,7 @@ async def layouts_of(db: Connection, rows: Iterable[SourceRow]) -> dict[int, Lay
         read = await store.layouts(db, [layout_id for layout_id, _ in missing])
         found |= {(layout.id, digest): layout for digest, layout in read}
         _layout_cache.update(found)
-        # Counted anew: a layout has at least one metric, so the sum is small beside the query above.
+        # Counted each time: a layout has at least one metric, so the sum is small beside the query above.
         if sum(len(layout.metrics) for layout in _layout_cache.values()) > MOST_CACHED:
             _layout_cache.clear()
     return {layout_id: layout for (layout_id, _), layout in found.items()}

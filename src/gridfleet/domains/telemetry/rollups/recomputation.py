@@ -132,7 +132,7 @@ async def _roll_up(database: Database, owners: Mapping[int, UUID | None], until:
             was_slow |= is_slow
             # There may be only one hour although the limit allows more.
             if len(stale) > 1 or (is_slow and is_short):
-                # Halving could take too long again and again until the time ends, and would start anew in the next call.
+                # Halving could take too long repeatedly until the time ends, and would begin again in the next call.
                 limit = 1 if is_slow else len(stale) // 2
                 continue
             limit = 1

@@ -1,7 +1,7 @@
 """SQL of withdrawn and expired commands.
 
 A withdrawal is recorded in a table of its own, because the row of the command may be locked. From then on no claim takes the
-command, whatever the clocks of other processes show, and the sweep for expired commands ends it. The row of the command holds
+command, regardless of the clocks of other processes, and the sweep for expired commands ends it. The row of the command holds
 the reason while the command is still open.
 """
 

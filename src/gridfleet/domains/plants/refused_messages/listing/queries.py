@@ -31,7 +31,7 @@ async def list_refused_messages(
 async def list_unregistered_devices(
     db: Connection, org: OrgScope, which: RefusedFilter, paging: CursorPaging[DeviceKey]
 ) -> CursorPage[PlantUnregisteredDevice]:
-    """Return one page of the unregistered devices of the organisation's plants, first seen last."""
+    """Return one page of the unregistered devices of the organisation's plants, most recently discovered first."""
     devices = await store.page_devices(db, org, which, paging)
     total = await store.count_devices(db, org, which, MOST_COUNTED)
     return CursorPage.of(

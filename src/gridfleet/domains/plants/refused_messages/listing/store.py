@@ -91,7 +91,7 @@ async def count_messages(db: Connection, org: OrgScope, which: RefusedFilter, mo
 
 
 def _devices(org: OrgScope, which: RefusedFilter, after: tuple[Any, UUID, str] | None, most: int) -> tuple[str, dict[str, Any]]:
-    """Return a query of the `most` devices that were first seen last, and perhaps some others, and its parameters."""
+    """Return a query of the `most` devices that were discovered most recently, and perhaps some others, and its parameters."""
     conditions, parameters, plants = _conditions(org, which, "first_seen_at")
     if after is not None:
         conditions.append("(r.first_seen_at, r.plant_id, r.external_id) < (%(after_time)s, %(after_plant)s, %(after_device)s)")
@@ -107,7 +107,7 @@ def _devices(org: OrgScope, which: RefusedFilter, after: tuple[Any, UUID, str] |
 async def page_devices(
     db: Connection, org: OrgScope, which: RefusedFilter, paging: CursorPaging[tuple[Any, UUID, str]]
 ) -> list[PlantUnregisteredDevice]:
-    """Return up to one more than the limit of the unregistered devices of the organisation's plants, first seen last."""
+    """Return up to one more than the limit of the organisation's unregistered devices, most recently discovered first."""
     query, parameters = _devices(org, which, paging.after, paging.limit + 1)
     cursor = db.cursor(row_factory=class_row(PlantUnregisteredDevice))
     await cursor.execute(

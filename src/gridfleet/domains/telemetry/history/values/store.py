@@ -272,7 +272,7 @@ async def wide_buckets(
 ) -> list[tuple[Any, ...]]:
     """Return the bucket, then sum × 2^-32, minimum, maximum and count of each position, from one source's frames of one layout.
 
-    One pass over the frames, whatever the number of metrics. A metric without a value in a bucket has count 0. Positions count
+    One pass over the frames, for any number of metrics. A metric without a value in a bucket has count 0. Positions count
     from 0.
     """
     columns = ", ".join(f"vals[{position + 1:d}] AS v{position:d}" for position in positions)
