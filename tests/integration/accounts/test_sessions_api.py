@@ -33,6 +33,31 @@ async def test_the_newest_thousand_sessions_are_listed(people: People) -> None:
     assert found[0]["current"]
 
 
+async def test_a_login_beyond_a_thousand_sessions_ends_those_that_were_not_used(people: People) -> None:
+    """A statement that ends more than a million of them takes too long, and their user could not be disabled."""
+    ada = await people.with_password("ada@example.com")
+    await people.execute("UPDATE user_session SET created_at = now() - interval '20 days' WHERE user_id = %s", ada.id)
+    await people.execute(
+        "INSERT INTO user_session (id, user_id, token_version, created_at, last_used_at, expires_at)"
+        " SELECT gen_random_uuid(), id, token_version, moment, moment, now() + interval '10 days'"
+        " FROM user_account, generate_series(1, 2500) n, LATERAL (SELECT now() - n * interval '1 min' AS moment) AS m"
+        " WHERE id = %s",
+        ada.id,
+    )
+
+    async def live() -> tuple[int, int]:
+        query = "SELECT count(*), count(*) FILTER (WHERE last_used_at > now() - interval '998.5 min') FROM user_session"
+        [found] = await people.execute(f"{query} WHERE user_id = %s AND revoked_at IS NULL", ada.id)
+        return found
+
+    last = await further(people, ada)
+    assert await live() == (1_502, 1_000), "a login does not end any number at once"
+    last = await further(people, ada)
+    assert await live() == (1_000, 1_000)
+    for session in (ada, last):
+        assert (await people.call("GET", "/auth/me", who=session)).status_code == 200
+
+
 async def test_one_session_is_ended_from_another(people: People) -> None:
     ada = await people.with_password("ada@example.com")
     second = await further(people, ada)

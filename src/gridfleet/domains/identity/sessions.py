@@ -27,6 +27,7 @@ from gridfleet.kernel.security.tokens import InvalidToken
 
 __all__ = [
     "LIFETIME",
+    "MOST_SESSIONS",
     "ROTATION_TOLERANCE",
     "account_of",
     "end",
@@ -40,6 +41,15 @@ __all__ = [
 ]
 
 LIFETIME: Final = timedelta(days=30)
+MOST_SESSIONS: Final = 1_000
+"""Sessions of a user. A login beyond them ends the one that was unused for the longest time.
+
+A new password, or the end of an account, ends all of them in one statement. Those of a program that logs in once a second would
+take longer than a statement may, so that its user could not be disabled any more.
+"""
+
+_MOST_ENDED: Final = 1_000
+"""Sessions that a login ends: those of users who had more before there was a limit."""
 ROTATION_TOLERANCE: Final = timedelta(seconds=10)
 _REFRESH_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
@@ -76,6 +86,7 @@ async def open_session(
     session_id = new_id()
     if not await store.insert_session(db, session_id, account.id, password_hash, client, now, now + LIFETIME):
         return None
+    await store.end_unused_sessions(db, account.id, MOST_SESSIONS, _MOST_ENDED, now)
     actor = Actor(ActorType.USER, str(account.id), client.ip)
     subject = Subject(SubjectType.USER, account.id)
     await record(db, Event.USER_LOGGED_IN, actor, subject, details={"sessionId": str(session_id)})

@@ -191,6 +191,16 @@ async def revoke_sessions(db: Connection, user_id: UUID, but: UUID | None, now: 
     )
 
 
+async def end_unused_sessions(db: Connection, user_id: UUID, kept: int, most: int, now: datetime) -> None:
+    """End up to `most` sessions of the user beyond the `kept` ones that were used last."""
+    await db.execute(
+        "UPDATE user_session SET revoked_at = %(now)s WHERE id = ANY (ARRAY(SELECT id FROM user_session"
+        " WHERE user_id = %(user_id)s AND revoked_at IS NULL ORDER BY last_used_at DESC, id DESC"
+        " OFFSET %(kept)s LIMIT %(most)s))",
+        {"user_id": user_id, "kept": kept, "most": most, "now": now},
+    )
+
+
 async def raise_token_version(db: Connection, user_id: UUID) -> None:
     """Invalidate every access token of the user."""
     await db.execute("UPDATE user_account SET token_version = token_version + 1 WHERE id = %s", (user_id,))
