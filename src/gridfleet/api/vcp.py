@@ -1,13 +1,14 @@
 """`/api/v1/vcp/sites`: data of sites for trading partners. The id of a site is the id of its plant."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, cast
 from uuid import UUID
 
 import msgspec
 from pydantic import Field
 
 from gridfleet.api.http import Input, PageQuery, S, endpoint, org_member
+from gridfleet.api.http.json_out import list_to_json
 from gridfleet.domains.vcp import site_queries
 from gridfleet.domains.vcp.models import LogEntry
 from gridfleet.domains.vcp.site_queries import MeterReading
@@ -138,4 +139,5 @@ async def list_site_meter_readings(org: OrgScope, db: Connection, site_id: UUID,
     A response has at most 200,000 readings.
     """
     end = query.end or utc_now()
-    return MeterReadings(await site_queries.list_meter_readings(db, org, site_id, query.start, end))
+    text = await list_to_json(await site_queries.list_meter_readings(db, org, site_id, query.start, end))
+    return MeterReadings(cast("list[MeterReading]", text))  # JSON, which is inserted into the response unchanged

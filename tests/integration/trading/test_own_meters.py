@@ -1,12 +1,16 @@
 """Meter rows of a plant that no ESM knows: from the counters of its METER sub-devices."""
 
+import json
+import time
 from datetime import UTC, datetime, timedelta
 from math import isfinite
 from uuid import UUID
 
 import pytest
 
+from gridfleet.api.http.json_out import to_json
 from gridfleet.domains.device_templates.decoder import Metric
+from gridfleet.domains.trading.models import MeterRow
 from support.builders.telemetry_records import RecordedPlant
 from support.clients.plants_over_http import Fleet
 from support.servers.running_task import watched_loop
@@ -257,3 +261,23 @@ async def test_other_requests_continue_while_readings_of_each_second_are_counted
 
     assert (status, [row["energy"] for row in rows if row["meter_id"] == "GRID"][:22]) == (200, [36.0] * 22)
     assert loop.longest < 0.1 * loop.total
+
+
+async def test_other_requests_continue_while_many_readings_are_written(fleet: Fleet) -> None:
+    plant = await metered(fleet)
+    first = START - timedelta(days=30)
+    times = [first + timedelta(minutes=number) for number in range(30 * 1_440 - 5)]
+    await plant.write("GRID", IN_KWH, {moment: (n / 100, 0.0) for n, moment in enumerate(times)})
+    path = f"/trading/plants/{plant.id}/meters?from={first:%Y-%m-%dT%H:%M:%SZ}&to={START:%Y-%m-%dT%H:%M:%SZ}&bucketMinutes=1"
+    headers = {**fleet.viewer, "accept-encoding": "identity"}
+
+    # As a stream, which the search for secrets in responses does not read.
+    async with watched_loop() as loop, fleet.service.client.stream("GET", f"/api/v1{path}", headers=headers) as answer:
+        text = await answer.aread()
+
+    rows = json.loads(text)
+    assert (len(rows), rows[-1]["time"]) == (43_200, "2026-11-20T09:59:00.000Z")
+    readings = [MeterRow(datetime.fromisoformat(row["time"]), plant.id, "GRID", 1, row["energy"]) for row in rows]
+    begun = time.thread_time()
+    assert to_json(readings) == text
+    assert loop.longest < 0.7 * (time.thread_time() - begun)

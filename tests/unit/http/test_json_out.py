@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridfleet.api.http.json_out import to_json
+from gridfleet.api.http.json_out import list_to_json, to_json
 from gridfleet.protocol.envelope import format_time
 
 
@@ -87,3 +87,9 @@ def test_integers_beyond_64_bits_are_written(number: int) -> None:
 def test_raw_json_inside_a_record_is_written_as_it_is(beside: int) -> None:
     raw = msgspec.Raw(b'{"a": [1, "\xc3\xa4"], "b": null}')
     assert json.loads(to_json({"raw": [raw], "beside": beside})) == {"raw": [{"a": [1, "ä"], "b": None}], "beside": beside}
+
+
+@pytest.mark.parametrize("count", [0, 1, 1_000, 1_001, 2_500])
+async def test_many_records_are_written_as_few_are(count: int) -> None:
+    records = [Leaf(datetime(2026, 1, 31, tzinfo=UTC) + timedelta(minutes=number), "é") for number in range(count)]
+    assert to_json(await list_to_json(records)) == to_json(records)

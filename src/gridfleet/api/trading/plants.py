@@ -5,13 +5,14 @@ The ESM may respond slowly, so no transaction is open during a request to it.
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, cast
 from uuid import UUID
 
 import msgspec
 from pydantic import Field
 
 from gridfleet.api.http import Call, Input, PageQuery, S, endpoint, key_of, org_member
+from gridfleet.api.http.json_out import list_to_json
 from gridfleet.api.time_blocks import TimeBlocks
 from gridfleet.domains.trading import metering, plans
 from gridfleet.domains.trading.errors import PlantNotLinked
@@ -121,6 +122,11 @@ async def list_plant_meter_readings(call: Call, org: OrgScope, id: UUID, query: 
 
     The response has only buckets that lie completely in the range and are not finer than the readings.
     """
+    rows = await _meter_rows(call, org, id, query)
+    return cast("list[MeterRow]", await list_to_json(rows))  # JSON, which is the response
+
+
+async def _meter_rows(call: Call, org: OrgScope, id: UUID, query: MeterQuery) -> list[MeterRow]:
     state = call.state
     start, end = metering.checked_range(query.since, query.until, utc_now())
     async with state.shares.transaction(org) as db:

@@ -1,5 +1,6 @@
 """A plant's metered energy, from its ESM if it is linked to one, else from its own meters."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -123,15 +124,17 @@ async def own_meters(
         ValidationFailed: There are more than `MOST_ROWS` readings.
     """
     width, interval = timedelta(minutes=bucket_minutes), _plain(bucket_minutes)
-    rows: list[MeterRow] = []
+    count, rows = 0, defaultdict[datetime, list[MeterRow]](list)
     async for one in metered_energy(db, org, plant_id, start, end, width):
-        if len(rows) >= MOST_ROWS:
+        if count >= MOST_ROWS:
             raise ValidationFailed(
                 f"The response would have more than {MOST_ROWS:,} readings.",
                 ["from: ask for a shorter range, or for wider buckets"],
             )
-        rows.append(MeterRow(one.start, plant_id, one.external_id, interval, one.energy))
-    return sorted(rows, key=lambda row: (row.time, row.meter_id))
+        count += 1
+        rows[one.start].append(MeterRow(one.start, plant_id, one.external_id, interval, one.energy))
+    # They came by meter. All other requests would wait while all of them are sorted.
+    return [row for time in sorted(rows) for row in rows[time]]
 
 
 def _plain(minutes: float) -> float:
