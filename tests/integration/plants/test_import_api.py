@@ -295,6 +295,26 @@ async def test_an_exported_file_can_be_imported_elsewhere(fleet: Fleet) -> None:
     assert sorted(set(again.text.splitlines()) - set(answer.text.splitlines())) == ["T,THEIRS,GATEWAY,MTLS,,,,,,,"]
 
 
+@pytest.mark.usefixtures("few_objects_to_collect")
+async def test_other_requests_continue_while_much_metadata_is_exported(fleet: Fleet) -> None:
+    metadata = json.dumps({"a": [[]] * 10_000}, separators=(",", ":"))
+    cell = metadata.replace('"', '""')
+    for _ in range(2):
+        rows = "".join(f'Roof,{uuid4()},GATEWAY,"{cell}"\n' for _ in range(100))
+        assert (await send(fleet, f"name,serialNumber,type,metadata\n{rows}"))[0] == 201
+    begun = time.thread_time()
+    for _ in range(200):
+        json.loads(metadata)
+    decoding = time.thread_time() - begun
+
+    headers = {**fleet.viewer, "accept-encoding": "identity"}
+    async with watched_loop() as loop:
+        answer = await fleet.service.client.get("/api/v1/plants/export", headers=headers)
+
+    assert answer.text.count("[],[]") == 200 * 5_000
+    assert loop.longest < 0.2 * decoding
+
+
 async def test_no_cell_of_an_export_is_a_formula_and_an_import_restores_the_text(fleet: Fleet) -> None:
     texts = {
         f"{mark}{first}{rest}"

@@ -185,12 +185,12 @@ async def page(db: Connection, org: OrgScope, auth_method: AuthMethod | None, pa
 
 
 async def before(db: Connection, org: OrgScope, last: Plant | None, limit: int) -> list[Plant]:
-    """Return up to `limit` plants, newest first: those that follow `last`, or the newest ones."""
+    """Return up to `limit` plants, newest first, with undecoded metadata: those that follow `last`, or the newest."""
     conditions, parameters = _listed(org, None)
     if last is not None:
         conditions += " AND (created_at, id) < (%(created_at)s, %(id)s)"
         parameters |= {"created_at": last.created_at, "id": last.id}
-    cursor = db.cursor(row_factory=kwargs_row(_plant))
+    cursor = with_raw_json(db.cursor(row_factory=kwargs_row(_plant)))
     await cursor.execute(
         f"SELECT {_COLUMNS} FROM plant WHERE organization_id = %(org)s{conditions} ORDER BY created_at DESC, id DESC"
         " LIMIT %(limit)s",
