@@ -1,10 +1,13 @@
 """Energy over time: kept energies of plants and fleets, compared with the frames and with each other."""
 
+import asyncio
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from itertools import chain, pairwise
+from math import inf
+from time import monotonic
 from typing import Any
 from uuid import UUID
 
@@ -751,6 +754,44 @@ async def test_wrong_energies_of_the_past_are_corrected_after_the_upgrade(site: 
     assert (await of_plant(site, range_of(EnergyBucket.HOUR))).buckets == expected.buckets
     await check_totals(site.database, site.organization_id)
     assert await keep_energy(site.database) == 0
+
+
+async def test_hours_from_before_an_upgrade_are_computed_in_short_transactions(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All roll-ups wait while one of them runs, and an upgrade may compute the hours of all plants again."""
+    plants = [await add_site(database)]
+    plants += [await add_site(database, plants[0].organization_id) for _ in range(9)]
+    for plant in plants:
+        await counted(plant, {MIDNIGHT + n * HOUR: float(n) for n in range(24)})
+    await work(database)
+    async with database.transaction() as db:
+        await db.execute("UPDATE plant_energy SET energies = array_fill(NULL::bigint, '{20}')")
+        await db.execute("UPDATE fleet_energy SET energies = array_fill(NULL::bigint, '{28}')")
+        await db.execute("UPDATE energy_account SET recompute_from = %s", (MIDNIGHT,))
+    lasted: list[float] = []
+
+    async def slowly(db: Connection, metrics: Any, some: list[DirtyHour], until: float = inf, *others: Any) -> Any:
+        """Take 20 ms for each hour."""
+        began = monotonic()
+        try:
+            for _ in some:
+                await asyncio.sleep(0.02)
+                if monotonic() > until:
+                    raise readings.TookTooLong
+            return await hours.energies_of_hours(db, metrics, some, until, *others)
+        finally:
+            lasted.append(monotonic() - began)
+
+    monkeypatch.setattr(recomputation, "energies_of_hours", slowly)
+    monkeypatch.setattr(recomputation, "SECONDS_OF_SEVERAL", 0.5)
+
+    await keep_energy(database, seconds=120.0)
+
+    assert max(lasted) < 3.0
+    assert [(await of_plant(plant, range_of(EnergyBucket.DAY))).total.produced for plant in plants] == [23.0] * 10
+    await check_totals(database, plants[0].organization_id)
+    assert await keep_energy(database) == 0
 
 
 async def test_a_plant_that_fails_is_postponed_and_the_others_continue(database: Database) -> None:

@@ -6,7 +6,7 @@ totals of the organisation. Energies are whole mWh, so a total is exactly the su
 
 import math
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from time import monotonic
@@ -22,7 +22,7 @@ from gridfleet.domains.telemetry.energy.totals import store as totals
 from gridfleet.domains.telemetry.roles import role_metrics
 from gridfleet.domains.telemetry.rollups import store as rollups
 from gridfleet.kernel.db import Connection, Database, limit_statements
-from gridfleet.kernel.isolation import SECONDS_OF_SEVERAL, isolate, may_be_poison, note_set_aside, took_too_long
+from gridfleet.kernel.isolation import SECONDS_OF_SEVERAL, may_be_poison, note_set_aside, took_too_long
 
 __all__ = ["keep_energy"]
 
@@ -70,8 +70,7 @@ async def keep_energy(database: Database, *, seconds: float = 60.0, late: set[UU
         if not plants:
             break
         done += await _turns(database, plants, until, late)
-    while monotonic() < until and (written := await _past(database)) is not None:
-        done += written
+    done += await _compute_past(database, until)
     while monotonic() < until and await _complete_totals(database):
         pass
     return done
@@ -218,29 +217,53 @@ async def _complete_totals(database: Database) -> int:
         return await totals.complete(db, _HOURS_OF_TOTALS) if await rollups.lock(db) else 0
 
 
-async def _past(database: Database) -> int | None:
-    """Compute some hours from before an upgrade. Returns the number of written hours; None if no hour is missing."""
-    async with database.transaction() as db:
-        some = await store.past_to_read(db, _PLANTS_A_TRANSACTION)
-    if not some:
-        return None
-    written: Counter[str] = Counter()
+async def _compute_past(database: Database, until: float) -> int:
+    """Compute hours from before an upgrade until none is missing or `until` has passed. Returns the number of written hours.
 
-    async def process(part: Sequence[DirtyHour]) -> None:
+    All roll-ups wait for each transaction. One that takes longer than `SECONDS_OF_SEVERAL` is tried again with half as many
+    hours of plants, and a few hours of one plant with more time.
+
+    Args:
+        database: The database.
+        until: Monotonic time.
+    """
+    written, limit = 0, _PLANTS_A_TRANSACTION * _HOURS_OF_PAST
+    while monotonic() < until:
         async with database.transaction() as db:
-            if not await rollups.lock(db):
-                return
-            open_from = await store.watermark(db)
-            hours = [
-                DirtyHour(one.plant_id, one.hour + number * _HOUR)
-                for one in part
-                for number in range(_HOURS_OF_PAST)
-                if one.hour + number * _HOUR < open_from
-            ]
-            written["hours"] += len(await _recompute(db, hours)) if hours else 0
-            for one in part:
-                following = one.hour + _HOURS_OF_PAST * _HOUR
-                await store.advance_past(db, one.plant_id, following if following < open_from else None)
+            some = await store.past_to_read(db, max(1, limit // _HOURS_OF_PAST))
+        if not some:
+            break
+        hours = min(limit, _HOURS_OF_PAST)
+        is_least = len(some) == 1 and hours <= _HOURS_ALONE
+        try:
+            with limit_statements(None if is_least else SECONDS_OF_SEVERAL):
+                written += await _past(database, some, hours, _SECONDS_ALONE if is_least else SECONDS_OF_SEVERAL)
+        except Exception as error:
+            if not may_be_poison(error):
+                raise
+            if is_least:
+                note_set_aside(Consumer.ROLL_UPS, error, plant_id=str(some[0].plant_id))
+                await _postpone(database, some[0].plant_id)
+            else:
+                limit = max(_HOURS_ALONE, len(some) * hours // 2)
+        else:
+            limit = min(2 * limit, _PLANTS_A_TRANSACTION * _HOURS_OF_PAST)
+    return written
 
-    await isolate(Consumer.ROLL_UPS, some, process, lambda one, _: _postpone(database, one.plant_id))
-    return written["hours"]
+
+async def _past(database: Database, some: Sequence[DirtyHour], hours: int, seconds: float) -> int:
+    """Compute the first hours of each of these plants from before an upgrade. Returns the number of written hours.
+
+    Raises:
+        TookTooLong: `seconds` have passed.
+    """
+    async with database.transaction() as db:
+        if not await rollups.lock(db):
+            return 0
+        open_from = await store.watermark(db)
+        wanted = [DirtyHour(one.plant_id, one.hour + number * _HOUR) for one in some for number in range(hours)]
+        changed = await _recompute(db, [one for one in wanted if one.hour < open_from], monotonic() + seconds)
+        for one in some:
+            following = one.hour + hours * _HOUR
+            await store.advance_past(db, one.plant_id, following if following < open_from else None)
+    return len(changed)
