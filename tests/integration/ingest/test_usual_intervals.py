@@ -104,3 +104,19 @@ async def test_messages_that_waited_for_the_service_do_not_make_the_plant_seem_f
     for number in range(24, 27):
         await send(bench, plant, at(300 * number))
     assert await statuses_after(bench, plant, timedelta(minutes=20)) == ("OFFLINE", "UNKNOWN")
+
+
+@pytest.mark.parametrize("cause", ["restart", "change"])
+async def test_a_new_process_continues_with_the_usual_interval(bench: Bench, at: At, cause: str) -> None:
+    """Also after the change of any template. The first two messages may be a report and, soon after it, an event."""
+    plant = await bench.plant(["D"])
+    for number in range(4):
+        await send(bench, plant, at(900 * number))
+    if cause == "restart":
+        bench.pipeline = bench.another_process()
+    else:
+        bench.pipeline.plant_cache.invalidate_all()
+    for seconds in (3600, 3630, 4500):
+        await send(bench, plant, at(seconds))
+        assert await statuses_after(bench, plant, timedelta(minutes=15)) == ("ONLINE", "ONLINE")
+    assert await statuses_after(bench, plant, timedelta(hours=1)) == ("OFFLINE", "UNKNOWN")

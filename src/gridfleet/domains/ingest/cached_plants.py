@@ -9,7 +9,7 @@ from gridfleet.domains.ingest.readers import Reader
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.sub_devices.models import SubDeviceStatus
 
-__all__ = ["MAX_PLANT_NAMES", "CachedDevice", "CachedPlant"]
+__all__ = ["MAX_PLANT_NAMES", "CachedDevice", "CachedPlant", "Presence"]
 
 MAX_PLANT_NAMES: Final = 100_000
 """How many names the sources of a plant that have no template may use within `NAME_LIFE`, together (docs/decisions/0300)."""
@@ -35,7 +35,7 @@ class Presence:
         last_measured_at: When its values were measured.
         seen_at: When the last message was sent, by the service's clock.
         written_at: When the presence was last written to the database; `-inf` if the next message is to write it.
-        interval_seconds: Usual time between messages; None before the second one.
+        interval_seconds: Usual time between messages; None before the second one. A process begins with what is stored.
     """
 
     last_at: float | None = None

@@ -12,7 +12,7 @@ import msgspec
 from gridfleet.domains.device_templates.catalogue import templates_by_id
 from gridfleet.domains.device_templates.decoder import SignalMap
 from gridfleet.domains.device_templates.models import DeviceTemplate, Signal
-from gridfleet.domains.ingest.cached_plants import MAX_PLANT_NAMES, CachedDevice, CachedPlant
+from gridfleet.domains.ingest.cached_plants import MAX_PLANT_NAMES, CachedDevice, CachedPlant, Presence
 from gridfleet.domains.ingest.early_messages import EarlyMessages
 from gridfleet.domains.ingest.readers import NAME_LIFE, OwnNamesReader, Reader, TemplateReader
 from gridfleet.domains.plants.ingest_plants import IngestDevice, IngestPlant, load_ingest_devices, load_ingest_plants
@@ -229,6 +229,7 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
             sources.devices,
             sources.noted,
             plant.unreadable,
+            presence=Presence(interval_seconds=plant.interval_seconds),
         )
 
     async def _cached_devices(
@@ -241,7 +242,11 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
             ids = {source.external_id: source.id for source in sources.get(plant_id, ())}
             found[plant_id] = {
                 one.external_id: CachedDevice(
-                    one.id, one.external_id, ids[one.external_id], await self._reader(db, one.template_id, templates)
+                    one.id,
+                    one.external_id,
+                    ids[one.external_id],
+                    await self._reader(db, one.template_id, templates),
+                    presence=Presence(interval_seconds=one.interval_seconds),
                 )
                 for one in own
                 if one.external_id in ids

@@ -21,6 +21,8 @@ class IngestDevice(NamedTuple):
     id: UUID
     external_id: str
     template_id: UUID | None
+    interval_seconds: float | None
+    """The usual time between its messages; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class IngestPlant:
     organization_id: UUID
     lifecycle_status: Lifecycle
     template_id: UUID | None
+    interval_seconds: float | None
     keys: SigningKeys | None
     unreadable: bool
 
@@ -48,10 +51,11 @@ async def load_ingest_plants(db: Connection, keyring: Keyring, plant_ids: Sequen
             organization_id,
             Lifecycle(lifecycle),
             template_id,
+            interval_seconds,
             keys.get(plant_id),
             unreadable=plant_id in keys and keys[plant_id] is None,
         )
-        for plant_id, organization_id, lifecycle, template_id in await store.identities(db, plant_ids)
+        for plant_id, organization_id, lifecycle, template_id, interval_seconds in await store.identities(db, plant_ids)
     ]
 
 
@@ -63,6 +67,6 @@ async def load_ingest_devices(
     if named:
         rows += await sub_devices.find_named(db, [(plant_id, name) for plant_id, names in named.items() for name in names])
     devices: dict[UUID, list[IngestDevice]] = {}
-    for plant_id, device_id, external_id, template_id in rows:
-        devices.setdefault(plant_id, []).append(IngestDevice(device_id, external_id, template_id))
+    for plant_id, device_id, external_id, template_id, interval_seconds in rows:
+        devices.setdefault(plant_id, []).append(IngestDevice(device_id, external_id, template_id, interval_seconds))
     return devices

@@ -261,10 +261,11 @@ async def delete(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     await db.execute("DELETE FROM plant WHERE id = %s AND organization_id = %s", (plant_id, org.organization_id))
 
 
-async def identities(db: Connection, plant_ids: Sequence[UUID]) -> list[tuple[UUID, UUID, str, UUID | None]]:
-    """Return (plant, organisation, lifecycle status, template) of those plants that exist."""
+async def identities(db: Connection, plant_ids: Sequence[UUID]) -> list[tuple[UUID, UUID, str, UUID | None, float | None]]:
+    """Return (plant, organisation, lifecycle status, template, usual interval in seconds) of those plants that exist."""
     cursor = await db.execute(
-        "SELECT id, organization_id, lifecycle_status, template_id FROM plant WHERE id = ANY(%s)", (list(plant_ids),)
+        "SELECT id, organization_id, lifecycle_status, template_id, usual_interval_seconds FROM plant WHERE id = ANY(%s)",
+        (list(plant_ids),),
     )
     return await cursor.fetchall()
 

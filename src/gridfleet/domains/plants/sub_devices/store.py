@@ -238,19 +238,22 @@ async def mark_silent(db: Connection, most: int | None) -> int:
     )
 
 
-async def of_plants(db: Connection, plant_ids: Collection[UUID]) -> list[tuple[UUID, UUID, str, UUID | None]]:
-    """Return (plant, sub-device, external id, template) of every sub-device of the plants."""
+async def of_plants(db: Connection, plant_ids: Collection[UUID]) -> list[tuple[UUID, UUID, str, UUID | None, float | None]]:
+    """Return (plant, sub-device, external id, template, usual interval in seconds) of every sub-device of the plants."""
     cursor = await db.execute(
-        "SELECT plant_id, id, external_id, template_id FROM sub_device WHERE plant_id = ANY(%s)", (list(plant_ids),)
+        "SELECT plant_id, id, external_id, template_id, usual_interval_seconds FROM sub_device WHERE plant_id = ANY(%s)",
+        (list(plant_ids),),
     )
     return await cursor.fetchall()
 
 
-async def find_named(db: Connection, names: Sequence[tuple[UUID, str]]) -> list[tuple[UUID, UUID, str, UUID | None]]:
+async def find_named(
+    db: Connection, names: Sequence[tuple[UUID, str]]
+) -> list[tuple[UUID, UUID, str, UUID | None, float | None]]:
     """Return the same as `of_plants` for those sub-devices that exist with these plants and external ids."""
     cursor = await db.execute(
-        "SELECT d.plant_id, d.id, d.external_id, d.template_id FROM unnest(%s::uuid[], %s::text[]) AS n (plant_id, external_id)"
-        " JOIN sub_device d USING (plant_id, external_id)",
+        "SELECT d.plant_id, d.id, d.external_id, d.template_id, d.usual_interval_seconds"
+        " FROM unnest(%s::uuid[], %s::text[]) AS n (plant_id, external_id) JOIN sub_device d USING (plant_id, external_id)",
         ([plant_id for plant_id, _ in names], [name for _, name in names]),
     )
     return await cursor.fetchall()
