@@ -12,6 +12,7 @@ from support.builders.partner_commands import order, soon
 from support.builders.partner_site import PartnerSite
 
 HOUR = 3600
+REFUSED = pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
 
 
 async def in_order(site: PartnerSite) -> list[Any]:
@@ -165,7 +166,7 @@ async def test_a_setpoint_before_the_mode_that_is_restored_is_not_issued_again(s
     assert await in_order(site) == [5, "BACKUP", "STANDBY", "BACKUP"]
 
 
-@pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
+@REFUSED
 async def test_a_setpoint_that_the_plant_refuses_the_second_time_is_not_in_force(site: PartnerSite, answer: str) -> None:
     await begin_step(site)
     refused = await order_mode(site)
@@ -176,3 +177,56 @@ async def test_a_setpoint_that_the_plant_refuses_the_second_time_is_not_in_force
     assert await site.site("setpoint_command_id, setpoint_ends_at") == (None, None)
     await site.issue_due(3)
     assert (await in_order(site))[-1] == 2
+
+
+@REFUSED
+@pytest.mark.parametrize("has", ["nothing yet", "the mode", "both"])
+async def test_a_setpoint_that_the_plant_refuses_ends_where_it_came_again(site: PartnerSite, answer: str, has: str) -> None:
+    """The plant answers a second after the service has issued it again. Its partner reads the refusal."""
+    await begin_step(site)
+    refused = await order_mode(site)
+    await site.send_commands()
+    setpoint = await order_setpoint(site)
+    await site.send_commands()
+    await site.acknowledge({refused: "FAILED"})
+    await site.issue_due(1)
+    sent = await site.send_commands(1) + await site.send_commands(2)
+    assert await in_order(site) == [None, 2, "STANDBY", "AUTO", 5, 5]
+    executed = {"nothing yet": 0, "the mode": 1, "both": 2}[has]
+    await site.acknowledge({setpoint: answer} | dict.fromkeys(sent[:executed], "APPLIED"), seconds=3)
+    assert await site.site("setpoint_command_id, setpoint_ends_at") == (None, None)
+    await site.issue_due(4)
+    assert (await in_order(site))[-2:] == ["AUTO", 2], "the mode ends it, and the step goes on"
+    assert (await site.log())[-1][:2] == (answer, answer)
+
+
+@REFUSED
+async def test_a_setpoint_after_one_that_the_plant_refuses_stays(site: PartnerSite, answer: str) -> None:
+    refused = await order_mode(site)
+    await site.send_commands()
+    setpoint = await order_setpoint(site)
+    await site.send_commands()
+    await site.acknowledge({refused: "FAILED"})
+    await site.issue_due(1)
+    later = datetime.now(UTC) + timedelta(seconds=2)
+    await site.send("command.site-setpoint", now=later, powerKw=7, durationSeconds=900)
+    newest = await site.newest()
+    await site.acknowledge({setpoint: answer}, seconds=3)
+    assert await site.site("setpoint_command_id") == (newest,)
+    assert await site.issue_due(4) == 0
+
+
+@REFUSED
+async def test_an_emergency_stop_after_a_setpoint_that_the_plant_refuses_is_not_sent_again(
+    site: PartnerSite, answer: str
+) -> None:
+    refused = await order_mode(site)
+    await site.send_commands()
+    setpoint = await order_setpoint(site)
+    await site.send_commands()
+    await site.acknowledge({refused: "FAILED"})
+    await site.issue_due(1)
+    await site.acknowledge({setpoint: "RECEIVED"}, seconds=1)
+    await site.send("command.mode", now=datetime.now(UTC) + timedelta(seconds=2), mode="EMERGENCY_STOP")
+    await site.acknowledge({setpoint: answer}, seconds=3)
+    assert await site.issue_due(4) == 0

@@ -27,6 +27,7 @@ from gridfleet.protocol.partner_routes import CommandKind
 __all__ = ["apply_ends"]
 
 _MODES: Final = (CommandType.MODE_CHANGE, CommandType.EMERGENCY)
+_REFUSALS: Final = (CommandStatus.REJECTED, CommandStatus.FAILED)
 
 _PAUSE: Final = timedelta(seconds=30)
 """Time from a refusal until the command is issued again: a plant may report ONLINE many times per minute."""
@@ -60,6 +61,8 @@ async def apply_ends(
         for row in rows.get(site.plant_id, ()):
             if row.command_id in ends:
                 changed = await _apply(db, changed, row, ends[row.command_id], row.command_id in partner_commands)
+        # After the rows: the mode that it expects must not be taken for one that has just been answered.
+        changed = await _without_refused_setpoint(db, changed, ends, partner_commands)
         late = [command_id for command_id, plant_id in applied_late.items() if plant_id == site.plant_id]
         if late:
             changed = await _with_late_setpoint(db, changed, late)
@@ -82,6 +85,31 @@ async def _without_lost_setpoint(
     if held is None:
         await sites.reopen_intervals(db, [site.plant_id], end.at)  # the plant has dropped the step too
     return _with_setpoint(site, held)
+
+
+async def _without_refused_setpoint(
+    db: Connection, site: Site, ends: Mapping[UUID, Transition], partner_commands: Collection[UUID]
+) -> Site:
+    """Return the site without a setpoint that the service has issued again, if the plant has refused the partner's command.
+
+    The partner reads the refusal. The plant may have got the second one, and drops it when it receives a mode.
+    """
+    refused = {
+        command_id: end.at
+        for command_id, end in ends.items()
+        if end.plant_id == site.plant_id and end.status in _REFUSALS and command_id in partner_commands
+    }
+    if site.setpoint_command_id is None or not refused:
+        return site
+    repetition = await store.find_repetition(db, site.setpoint_command_id, refused)
+    if repetition is None:
+        return site
+    if repetition.is_newest:
+        due_at = max(refused.values())
+        place = max(due_at, repetition.issued_at + A_MOMENT)
+        mode = Unconfirmed(plant_id=site.plant_id, kind=Kind.MODE, command_id=None, issued_at=place, due_at=due_at)
+        await store.expect(db, mode)
+    return _with_setpoint(site, None)
 
 
 async def _with_late_setpoint(db: Connection, site: Site, late: Collection[UUID]) -> Site:

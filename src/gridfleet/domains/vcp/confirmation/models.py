@@ -9,7 +9,7 @@ import msgspec
 
 from gridfleet.protocol.partner_messages import Mode
 
-__all__ = ["HeldSetpoint", "Kind", "LaterSetpoint", "Predecessor", "Unconfirmed"]
+__all__ = ["HeldSetpoint", "Kind", "LaterSetpoint", "Predecessor", "Repetition", "Unconfirmed"]
 
 
 class Kind(StrEnum):
@@ -73,3 +73,10 @@ class LaterSetpoint(NamedTuple):
     is_sent: bool
     ends_at: datetime | None
     expires_at: datetime | None
+
+
+class Repetition(NamedTuple):
+    """A setpoint that the service has issued again. `is_newest`: no later setpoint or mode replaces it."""
+
+    issued_at: datetime
+    is_newest: bool

@@ -7,7 +7,14 @@ from uuid import UUID
 
 from psycopg.rows import class_row, kwargs_row
 
-from gridfleet.domains.vcp.confirmation.models import HeldSetpoint, Kind, LaterSetpoint, Predecessor, Unconfirmed
+from gridfleet.domains.vcp.confirmation.models import (
+    HeldSetpoint,
+    Kind,
+    LaterSetpoint,
+    Predecessor,
+    Repetition,
+    Unconfirmed,
+)
 from gridfleet.domains.vcp.sites.due.store import SELECTED, Selection
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count
@@ -92,11 +99,14 @@ async def concerned(
 ) -> list[UUID]:
     """Return the plants whose rows or setpoints belong to these commands, and the connected plants with waiting rows.
 
-    Also those that have applied a setpoint among the commands `applied_late`.
+    Also those whose setpoint the service has issued again, because the partner's own may be among the commands, and those that
+    have applied a setpoint among the commands `applied_late`.
     """
     cursor = await db.execute(
         "SELECT plant_id FROM vcp_unconfirmed WHERE plant_id = ANY(%(plants)s) AND command_id = ANY(%(commands)s)"
         " UNION SELECT plant_id FROM vcp_site WHERE plant_id = ANY(%(plants)s) AND setpoint_command_id = ANY(%(commands)s)"
+        " UNION SELECT s.plant_id FROM vcp_site s JOIN plant_command c ON c.id = s.setpoint_command_id"
+        " WHERE s.plant_id = ANY(%(plants)s) AND c.requester_type = 'SYSTEM'"
         " UNION SELECT plant_id FROM vcp_unconfirmed WHERE plant_id = ANY(%(connected)s) AND due_at = 'infinity'"
         " UNION SELECT plant_id FROM plant_command WHERE id = ANY(%(late)s) AND type = 'SITE_SETPOINT'",
         {
@@ -208,6 +218,14 @@ async def predecessor(db: Connection, plant_id: UUID, types: Collection[CommandT
 _APPLIED = "(c.status = 'APPLIED' OR (c.status = 'EXPIRED' AND c.reason->>'code' = 'APPLIED_LATE'))"
 
 
+_IS_NEWEST = (
+    "NOT EXISTS (SELECT FROM plant_command later WHERE later.plant_id = {0}.plant_id AND later.issued_at > {0}.issued_at"
+    " AND later.type IN ('SITE_SETPOINT', 'MODE_CHANGE', 'EMERGENCY')"
+    " AND later.status NOT IN ('REJECTED', 'FAILED', 'EXPIRED'))"
+)
+"""Whether no later setpoint or mode replaces this one."""
+
+
 async def was_applied(db: Connection, command_id: UUID) -> bool:
     """Return whether the plant has applied the mode or schedule of a partner command, at once or when it was issued again.
 
@@ -251,6 +269,19 @@ async def setpoint_in_force(db: Connection, plant_id: UUID, applied_late: Collec
     return await cursor.fetchone()
 
 
+async def find_repetition(db: Connection, setpoint: UUID, of: Collection[UUID]) -> Repetition | None:
+    """Return the setpoint if it is one of the service that repeats one of the commands `of`, which partners sent."""
+    cursor = db.cursor(row_factory=class_row(Repetition))
+    await cursor.execute(
+        f"SELECT r.issued_at, {_IS_NEWEST.format('r')} AS is_newest FROM plant_command r CROSS JOIN LATERAL"
+        " (SELECT c.id FROM plant_command c WHERE c.plant_id = r.plant_id AND c.issued_at < r.issued_at"
+        " AND c.type = 'SITE_SETPOINT' AND c.requester_type <> 'SYSTEM' ORDER BY c.issued_at DESC, c.id DESC LIMIT 1) AS first"
+        " WHERE r.id = %s AND r.requester_type = 'SYSTEM' AND first.id = ANY(%s)",
+        (setpoint, list(of)),
+    )
+    return await cursor.fetchone()
+
+
 async def later_setpoints(db: Connection, modes: Sequence[Unconfirmed], now: datetime) -> list[LaterSetpoint]:
     """Return the partners' setpoints whose places are after those of modes that follow now.
 
@@ -263,10 +294,7 @@ async def later_setpoints(db: Connection, modes: Sequence[Unconfirmed], now: dat
         " FROM unnest(%(plants)s::uuid[], %(places)s::timestamptz[]) AS m (plant_id, place)"
         " JOIN vcp_site s ON s.plant_id = m.plant_id JOIN plant_command c ON c.id = s.setpoint_command_id"
         f" WHERE c.issued_at > m.place AND (c.finished_at IS NULL OR {_APPLIED})"
-        " AND coalesce(s.setpoint_ends_at > %(now)s, true) AND NOT EXISTS (SELECT FROM plant_command later"
-        " WHERE later.plant_id = c.plant_id AND later.issued_at > c.issued_at"
-        " AND later.type IN ('SITE_SETPOINT', 'MODE_CHANGE', 'EMERGENCY')"
-        " AND later.status NOT IN ('REJECTED', 'FAILED', 'EXPIRED'))",
+        f" AND coalesce(s.setpoint_ends_at > %(now)s, true) AND {_IS_NEWEST.format('c')}",
         {"plants": [row.plant_id for row in modes], "places": [row.issued_at for row in modes], "now": now},
     )
     return await cursor.fetchall()
