@@ -258,6 +258,40 @@ async def test_commands_that_were_received_before_the_connection_broke_are_execu
     assert executed == [f"c{number}" for number in range(6)]
 
 
+async def test_an_emergency_stop_does_not_wait_for_commands_that_wait(tmp_path: Path) -> None:
+    """They are not executed after it either. What came after it is."""
+    executed: list[str] = []
+    release = asyncio.Event()
+
+    async def execute(command: Command) -> None:
+        executed.append(command.command_id)
+        await release.wait()
+
+    queue = QueueFile(tmp_path / "q", "plant", max_bytes=1_000_000, max_age_seconds=3600, fsync=False)
+    executor = CommandExecutor("plant", queue, execute, asyncio.Event(), Counters(), time.time)
+    running = asyncio.create_task(executor.run())
+    now = datetime.now(UTC)
+    for command_id, kind in (
+        ("running", "DEVICE_COMMAND"),
+        ("waiting", "SITE_SETPOINT"),
+        ("auto before", "MODE_CHANGE"),
+        ("stop", "EMERGENCY"),
+        ("auto", "MODE_CHANGE"),
+        ("later", "SITE_SETPOINT"),
+    ):
+        assert await executor.accept(Command(command_id, kind, None, now, now + timedelta(seconds=60)))
+        await asyncio.sleep(0)
+    release.set()
+    await executor.join()
+    running.cancel()
+    acks = [json.loads(stored.payload) for stored in await queue.read(Channel.ACK, 0, 100)]
+    await queue.close()
+    assert executed == ["running", "stop", "auto", "later"]
+    ends = {ack["commandId"]: (ack["status"], ack.get("reason", {}).get("code")) for ack in acks}
+    assert ends["waiting"] == ends["auto before"] == ("REJECTED", "EMERGENCY_STOPPED")
+    assert {ends[one] for one in executed} == {("APPLIED", None)}
+
+
 @given(st.binary(max_size=200) | st.text().map(str.encode))
 def test_no_bytes_break_the_reader(message: bytes) -> None:
     with pytest.raises(CommandRefused):

@@ -1,13 +1,14 @@
 """Execution of a plant's commands, one after the other, independent of the connection."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from gridfleet.protocol.envelope import AckReason, AckStatus, Command, CommandAck
+from gridfleet.protocol.envelope import AckReason, AckStatus, Command, CommandAck, CommandType
 from gridfleet.sdk.plant.errors import CommandRejected
 from gridfleet.sdk.plant.messages import current_time
 from gridfleet.sdk.plant.options import Counters
@@ -20,8 +21,19 @@ CommandHandler = Callable[[Command], Awaitable[None]]
 _log: Final = logging.getLogger("gridfleet.sdk.plant")
 
 
+class _Waiting(NamedTuple):
+    """An accepted command, in the order of execution: emergency stops first, then by the number of its arrival."""
+
+    is_no_stop: bool
+    number: int
+    command: Command
+
+
 class CommandExecutor:
     """Executes commands and stores their acknowledgements.
+
+    An emergency stop is executed as soon as the handler has returned from the command that it is executing. Commands that
+    waited before it are rejected.
 
     Args:
         plant_id: For the log.
@@ -47,7 +59,10 @@ class CommandExecutor:
         self._stored = stored
         self._counters = counters
         self._clock = clock
-        self._commands: asyncio.Queue[Command] = asyncio.Queue()
+        self._commands: asyncio.PriorityQueue[_Waiting] = asyncio.PriorityQueue()
+        self._numbers = itertools.count(1)
+        self._last_stop = 0
+        """The number of the newest emergency stop."""
 
     async def fail_interrupted(self) -> None:
         """Store FAILED for the commands that a former process began and did not finish."""
@@ -72,15 +87,18 @@ class CommandExecutor:
         if not await self._queue.begin_command(command.command_id, self._ack(command.command_id, AckStatus.RECEIVED)):
             return False
         self._stored.set()
-        self._commands.put_nowait(command)
+        waiting = _Waiting(command.type != CommandType.EMERGENCY, next(self._numbers), command)
+        if not waiting.is_no_stop:
+            self._last_stop = waiting.number
+        self._commands.put_nowait(waiting)
         return True
 
     async def run(self) -> None:
         """Execute accepted commands until cancelled. Raises `QueueError` if the file of the queue fails."""
         while True:
-            command = await self._commands.get()
-            status, reason = await self._execute(command)
-            await self._finish(command.command_id, status, reason)
+            waiting = await self._commands.get()
+            status, reason = await self._execute(waiting)
+            await self._finish(waiting.command.command_id, status, reason)
             self._counters.commands += 1
             self._commands.task_done()
 
@@ -88,7 +106,10 @@ class CommandExecutor:
         """Wait until every accepted command has its last acknowledgement stored."""
         await self._commands.join()
 
-    async def _execute(self, command: Command) -> tuple[AckStatus, AckReason | None]:
+    async def _execute(self, waiting: _Waiting) -> tuple[AckStatus, AckReason | None]:
+        command = waiting.command
+        if waiting.is_no_stop and waiting.number < self._last_stop:
+            return AckStatus.REJECTED, AckReason("EMERGENCY_STOPPED", "an emergency stop came before its execution")
         if command.expires_at.timestamp() <= self._clock():
             return AckStatus.REJECTED, AckReason("EXPIRED", "the command has expired")
         if self._on_command is None:
