@@ -157,7 +157,7 @@ function streamUntil(
       const silentSince = lastEventAt;
       // A closed one is opened again anyway.
       if (source?.readyState === EventSource.CLOSED || Date.now() - silentSince < SILENT_AFTER) return;
-      const isReached = await isReachable(organizationId);
+      const isReached = (await statusNow(organizationId)) > 0;
       if (isReached || signal.aborted || lastEventAt !== silentSince) return;
       lastEventAt = Date.now();
       source?.close();
@@ -174,33 +174,23 @@ function streamUntil(
   });
 }
 
-/** Return whether the service answers at all. */
-async function isReachable(organizationId: string): Promise<boolean> {
+/** Return the status with which the service answers now; 0 if it does not. Every member may read groups, and one costs little. */
+async function statusNow(organizationId: string): Promise<number> {
   try {
-    await askLittle(organizationId);
-    return true;
+    await apiOf(organizationId).GET("/api/v1/plant-groups", { params: { query: { limit: 1 } } });
+    return 200;
   } catch (error) {
-    return error instanceof ApiError && error.status > 0;
+    return error instanceof ApiError ? error.status : 0;
   }
-}
-
-/** Every member may read groups, and one costs little. */
-function askLittle(organizationId: string): Promise<unknown> {
-  return apiOf(organizationId).GET("/api/v1/plant-groups", { params: { query: { limit: 1 } } });
 }
 
 /** Return why the stream of an organisation stays closed; null if it may be opened again. */
 async function endOf(organizationId: string): Promise<"ended" | "removed" | null> {
   if (!hasSession()) return "ended";
-  try {
-    // Renews the session only if it has to: otherwise, a page that stays open would do so every few seconds.
-    await askLittle(organizationId);
-    return null;
-  } catch (error) {
-    // A service that cannot be reached says nothing about the session or the membership.
-    const status = error instanceof ApiError ? error.status : 0;
-    return status === 401 ? "ended" : status === 403 ? "removed" : null;
-  }
+  // Renews the session only if it has to: otherwise, a page that stays open would do so every few seconds.
+  const status = await statusNow(organizationId);
+  // A service that cannot be reached says nothing about the session or the membership.
+  return status === 401 ? "ended" : status === 403 ? "removed" : null;
 }
 
 /** Change what is shown of an organisation by an event of the stream. */
