@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -339,6 +340,26 @@ async def age(plant: BenchPlant, names: set[str], days: int) -> None:
             " ORDER BY i) FROM telemetry_layout l WHERE l.id = t.layout_id",
             {"names": list(names), "days": days},
         )
+
+
+async def test_new_names_of_many_messages_get_their_positions_together(bench: Bench) -> None:
+    """A transaction for each of them, in which all plants wait, took 138 times as long as the same messages with one name."""
+    plant, other = await bench.plant(["D"]), await bench.plant(["D"])
+    messages = [plant.message(snapshot(number, {f"own{number}": number}, D={f"n{number}": number})) for number in range(60)]
+    forged = replace(other, id=plant.id, key=bytes(32)).message(snapshot(5, D={"forged": 1}))
+    late = plant.message([snapshot(61, D={"array": 1}), {"time": "never"}, snapshot(62, D={"last": 1})])
+    batch = await bench.take(*messages[:30], forged, other.message(snapshot(1, D={"n1": 1})), *messages[30:], late)
+    assert batch.results == {"accepted": 62, "signature_invalid": 1, "malformed": 1}
+    layouts = await plant.rows(
+        "SELECT s.external_id, l.metrics FROM telemetry_latest t JOIN telemetry_source s ON s.id = t.source_id"
+        " JOIN telemetry_layout l ON l.id = t.layout_id WHERE s.plant_id = %s ORDER BY s.external_id NULLS FIRST, l.id"
+    )
+    assert [(device, len(metrics)) for device, metrics in layouts] == [(None, 1), (None, 59), ("D", 1), ("D", 61)]
+    assert set(layouts[3][1]) == {"array", "last", *(f"n{number}" for number in range(1, 60))}
+    expected = {f"D.n{number}": {moment(number): number} for number in range(60)}
+    expected |= {f"own{number}": {moment(number): number} for number in range(60)}
+    assert await plant.stored() == {**expected, "D.array": {moment(61): 1}, "D.last": {moment(62): 1}}
+    assert await other.stored() == {"D.n1": {moment(1): 1}}
 
 
 async def test_names_unseen_for_30_days_make_room(bench: Bench) -> None:

@@ -4,9 +4,10 @@
 writes the result, including alerts, in one transaction. Both read top to bottom.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
@@ -35,7 +36,7 @@ from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol import envelope as wire
 from gridfleet.protocol import signature
 from gridfleet.protocol.envelope import RefusalReason
-from gridfleet.protocol.topics import Channel, parse_routing_key
+from gridfleet.protocol.topics import Channel, PlantTopic, parse_routing_key
 
 __all__ = ["Pipeline"]
 
@@ -68,7 +69,7 @@ class Pipeline:
         topics = [parse_routing_key(delivery.routing_key) for delivery in deliveries]
         plants = await self.plant_cache.plants(topic.plant_id for topic in topics if topic)
         batch.subscribed = await self.subscription_cache.subscribed([plant.id for plant in plants.values()])
-        for delivery, topic in zip(deliveries, topics, strict=True):
+        for number, (delivery, topic) in enumerate(zip(deliveries, topics, strict=True)):
             if batch.frame_count + batch.refusal_count >= MOST_FRAMES:
                 break
             batch.message_count += 1
@@ -79,7 +80,8 @@ class Pipeline:
                 batch.count("suspended")
             else:
                 try:
-                    if await self._process(batch, plant, topic.channel, delivery):
+                    others = (other for other, its in _following(deliveries, topics, number) if its == topic)
+                    if await self._process(batch, plant, topic.channel, delivery, others):
                         batch.count("accepted")
                 except Refusal as refusal:
                     batch.refuse(plant.id, delivery, refusal)
@@ -133,8 +135,14 @@ class Pipeline:
             batch.refuse(plant.id, delivery, Refusal(RefusalReason.MALFORMED, "the message could not be stored"))
         return batch
 
-    async def _process(self, batch: Batch, plant: CachedPlant, channel: Channel, delivery: Delivery) -> bool:
-        """Process a message. Returns False if it counts as refused: an array of snapshots that were all refused."""
+    async def _process(
+        self, batch: Batch, plant: CachedPlant, channel: Channel, delivery: Delivery, others: Iterable[Delivery]
+    ) -> bool:
+        """Process a message. Returns False if it counts as refused: an array of snapshots that were all refused.
+
+        Args:
+            others: The following messages of the plant on the channel.
+        """
         if len(delivery.body) > wire.MAX_MESSAGE_BYTES:
             raise Refusal(
                 RefusalReason.TOO_LARGE, f"the message has {len(delivery.body)} bytes; the limit is {wire.MAX_MESSAGE_BYTES}"
@@ -145,8 +153,18 @@ class Pipeline:
         message = self._verify(batch, plant, delivery)
         seen_at = plant.sent(message.sent_at, batch.now_ms)
         if channel is Channel.TELEMETRY:
-            if not await self._process_telemetry(batch, plant, delivery, message, seen_at):
+            snapshots = _read_snapshots(plant, message, batch.now, partial(batch.refuse, plant.id, delivery))
+            if snapshots is None:
                 return False
+            if lacking := [entry for snapshot in snapshots for entry in snapshot.lacking]:
+                # The message's own names first: the limit of names may leave no room for those of others.
+                new = [*_by_device(lacking), *_by_device(self._lacking_in(batch, plant, others))]
+                await self.plant_cache.make_room(plant, new)
+            for snapshot in snapshots:
+                add_snapshot(batch, plant, delivery, snapshot, message, seen_at)
+            if snapshots:
+                newest_us = max(snapshot.time_us for snapshot in snapshots)
+                plant.presence.note_message(batch.now_ms, message.sent_at, newest_us / 1000)
             batch.changed.setdefault(plant.organization_id, set()).add(plant.id)
         else:
             batch.acknowledgements.append(parse_acknowledgement(message, plant.id, delivery.request_id))
@@ -192,43 +210,60 @@ class Pipeline:
             batch.oldest_sent_at = message.sent_at
         return message
 
-    async def _process_telemetry(
-        self, batch: Batch, plant: CachedPlant, delivery: Delivery, message: wire.Envelope, seen_at: float
-    ) -> bool:
-        """Process every snapshot of the message; a refused snapshot of an array does not affect the others.
+    def _lacking_in(self, batch: Batch, plant: CachedPlant, deliveries: Iterable[Delivery]) -> list[DeviceFields]:
+        """Return the entries of messages whose fields need positions, about as many as a batch holds.
 
-        Returns:
-            False if each snapshot of an array was refused.
+        They get them together: a plant may send each new name in a message of its own, and all plants wait for a transaction.
         """
-        payload = message.payload
-        snapshots: list[CheckedSnapshot] = []
-        if bytes(payload)[:1] != b"[":
-            snapshots.append(read_snapshot(plant, payload, "payload", message.id, batch.now))
-        else:
-            parsed = parse_snapshots(message)
-            for index, raw in enumerate(parsed):
-                try:
-                    snapshots.append(read_snapshot(plant, raw, f"payload.{index}", message.id, batch.now))
-                except Refusal as refusal:
-                    batch.refuse(plant.id, delivery, refusal)
-            if parsed and not snapshots:
-                return False
-        if lacking := [entry for snapshot in snapshots for entry in snapshot.lacking]:
-            await self._make_room(plant, lacking)
-        for snapshot in snapshots:
-            add_snapshot(batch, plant, delivery, snapshot, message, seen_at)
-        if snapshots:
-            newest_us = max(snapshot.time_us for snapshot in snapshots)
-            plant.presence.note_message(batch.now_ms, message.sent_at, newest_us / 1000)
-        return True
+        scratch, found = Batch(batch.now), list[DeviceFields]()
+        for delivery in deliveries:
+            if len(delivery.body) > wire.MAX_MESSAGE_BYTES:
+                continue
+            try:
+                message = self._verify(scratch, plant, delivery)
+                for snapshot in _read_snapshots(plant, message, batch.now, lambda _: None) or ():
+                    found += snapshot.lacking
+            except Exception as error:  # it is refused in its turn
+                if not is_poison(error):
+                    raise
+            if len(found) >= MOST_FRAMES:
+                break
+        return found
 
-    async def _make_room(self, plant: CachedPlant, lacking: Sequence[DeviceFields]) -> None:
-        """Assign positions to new field names, once a message: each time takes a transaction."""
-        new: dict[UUID, DeviceFields] = {}
-        for device, fields in lacking:
-            names = new.setdefault(device.id, (device, {}))[1]
-            names.update((name, value) for name, value in fields.items() if value is not None)
-        await self.plant_cache.make_room(plant, new.values())
+
+def _following(
+    deliveries: Sequence[Delivery], topics: Sequence[PlantTopic | None], number: int
+) -> Iterator[tuple[Delivery, PlantTopic | None]]:
+    """Yield the deliveries after this one, with their topics."""
+    return zip(islice(deliveries, number + 1, None), islice(topics, number + 1, None), strict=True)
+
+
+def _by_device(entries: Iterable[DeviceFields]) -> Collection[DeviceFields]:
+    """Return the entries with one for each device, without fields that have no value."""
+    found: dict[UUID, DeviceFields] = {}
+    for device, fields in entries:
+        names = found.setdefault(device.id, (device, {}))[1]
+        names.update((name, value) for name, value in fields.items() if value is not None)
+    return found.values()
+
+
+def _read_snapshots(
+    plant: CachedPlant, message: wire.Envelope, now: datetime, refuse: Callable[[Refusal], None]
+) -> list[CheckedSnapshot] | None:
+    """Check every snapshot of a message. `refuse` takes the refusal of one in an array, which does not affect the others.
+
+    Returns:
+        None if each snapshot of an array was refused.
+    """
+    if bytes(message.payload)[:1] != b"[":
+        return [read_snapshot(plant, message.payload, "payload", message.id, now)]
+    parsed, snapshots = parse_snapshots(message), list[CheckedSnapshot]()
+    for index, raw in enumerate(parsed):
+        try:
+            snapshots.append(read_snapshot(plant, raw, f"payload.{index}", message.id, now))
+        except Refusal as refusal:
+            refuse(refusal)
+    return None if parsed and not snapshots else snapshots
 
 
 def _process_status(batch: Batch, plant: CachedPlant, delivery: Delivery) -> None:
