@@ -240,21 +240,19 @@ async def test_limits_and_a_fallback_that_follow_each_other_both_reach_the_plant
     assert await open_limits(site, 60 * HOUR) == []
 
 
-@pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
-async def test_limits_that_the_plant_refused_are_issued_again_when_it_connects(site: PartnerSite, answer: str) -> None:
+async def test_limits_that_the_plant_refused_are_issued_again_when_it_connects(site: PartnerSite) -> None:
     await site.send("config.constraints", constraints={"importLimitKw": 9})
-    await site.acknowledge_newest(answer)
+    await site.acknowledge_newest("REJECTED")
     assert await open_limits(site, 2 * HOUR) == []
     await site.acknowledge({}, connects=True)
     assert await open_limits(site, 2 * HOUR) == [(9, None)]
 
 
-@pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
-async def test_what_the_plant_refused_is_tried_again_when_it_connects(site: PartnerSite, answer: str) -> None:
+async def test_what_the_plant_refused_is_tried_again_when_it_connects(site: PartnerSite) -> None:
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(60))
     await site.acknowledge_newest("APPLIED")
     await site.issue_due(61)
-    await site.acknowledge({await site.newest(): answer})
+    await site.acknowledge({await site.newest(): "REJECTED"})
     assert await open_at(site, 5 * HOUR) == []
     await site.acknowledge({}, connects=True)
     assert await open_at(site, 5 * HOUR) == ["AUTO"]
@@ -281,6 +279,46 @@ async def test_what_the_plant_refuses_at_every_connection_is_issued_again_after_
         await site.acknowledge({}, connects=True)
         assert await site.issue_due(25) == 0
     assert await site.issue_due(31) == 1
+
+
+@pytest.mark.parametrize(
+    ("family", "members"),
+    [
+        ("command.mode", {"mode": "EMERGENCY_STOP"}),
+        ("command.mode", {"mode": "STANDBY"}),
+        ("config.constraints", {"constraints": {"importLimitKw": 9}}),
+        ("config.fallback", {"fallback": {"mode": "STANDBY", "afterSeconds": DAY}}),
+    ],
+)
+async def test_what_failed_is_tried_again_while_the_plant_is_connected(
+    site: PartnerSite, family: str, members: dict[str, Any]
+) -> None:
+    """The partner cannot repeat an emergency stop, and nobody repeats the AUTO at the end of an override."""
+    is_override = members.get("mode") == "STANDBY"
+    await site.send(family, **members, **({"expiresAt": soon(60)} if is_override else {}))
+    seconds = 0
+    if is_override:
+        await site.acknowledge_newest("APPLIED")
+        seconds = 61
+        assert await site.issue_due(seconds) == 1
+    pauses = []
+    for _ in range(8):
+        await site.acknowledge({await site.newest(): "FAILED"}, seconds=seconds)
+        pause = 29
+        assert await site.issue_due(seconds + pause) == 0
+        while not await site.issue_due(seconds + pause):
+            pause += 10
+            assert pause < 700
+        pauses.append(pause)
+        seconds += pause
+    assert pauses == sorted(pauses)
+    assert pauses[0] < 60
+    assert pauses[-1] > 500
+    await site.acknowledge({await site.newest(): "FAILED"}, seconds=seconds)
+    await site.acknowledge({}, seconds=seconds + 40, connects=True)
+    assert await site.issue_due(seconds + 41) == 1, "a connection ends the pause"
+    await site.acknowledge({await site.newest(): "APPLIED"}, seconds=seconds + 42)
+    assert await site.issue_due(seconds + 2 * HOUR) == 0
 
 
 async def test_an_emergency_stop_that_the_plant_refuses_is_issued_again_at_each_connection(site: PartnerSite) -> None:

@@ -30,7 +30,9 @@ _MODES: Final = (CommandType.MODE_CHANGE, CommandType.EMERGENCY)
 _REFUSALS: Final = (CommandStatus.REJECTED, CommandStatus.FAILED)
 
 _PAUSE: Final = timedelta(seconds=30)
-"""Time from a refusal until the command is issued again: a plant may report ONLINE many times per minute."""
+"""Least time from a refusal until the command is issued again: a plant may report ONLINE many times per minute."""
+_LONGEST_PAUSE: Final = timedelta(minutes=10)
+"""Longest time from a failure until the command is issued again."""
 
 
 async def apply_ends(
@@ -142,8 +144,19 @@ async def _apply(db: Connection, site: Site, row: Unconfirmed, end: Transition, 
     elif row.kind is Kind.SCHEDULE:
         return await _restore_schedule(db, site, row, end)
     else:
-        await store.set_due(db, site.plant_id, row.kind, None)
+        await _issue_again(db, row, end)
     return site
+
+
+async def _issue_again(db: Connection, row: Unconfirmed, end: Transition) -> None:
+    """Issue a row again: after a pause if the plant failed, or when it connects if it has rejected the command.
+
+    A failure passes, such as that of an inverter that starts. The pause is as long as the plant has failed so far.
+    """
+    due_at = None
+    if end.status is CommandStatus.FAILED:
+        due_at = end.at + min(_LONGEST_PAUSE, max(_PAUSE, end.at - row.issued_at))
+    await store.set_due(db, row.plant_id, row.kind, due_at)
 
 
 async def _restore_mode(db: Connection, site: Site, row: Unconfirmed, end: Transition, is_partner_command: bool) -> Site:
@@ -153,12 +166,12 @@ async def _restore_mode(db: Connection, site: Site, row: Unconfirmed, end: Trans
     """
     refused = site.override_command_id or (row.command_id if is_partner_command else None)
     if refused is None or site.mode(end.at) is Mode.EMERGENCY_STOP or await _is_repetition(db, row, refused):
-        await store.set_due(db, site.plant_id, Kind.MODE, None)
+        await _issue_again(db, row, end)
         return site
     restored = await _with_override_before(db, site, refused, end.at)
     held = await _setpoint_after(db, restored, end.at)
     if restored == site:
-        await store.set_due(db, site.plant_id, Kind.MODE, None)
+        await _issue_again(db, row, end)
     elif end.status is CommandStatus.REJECTED and row.confirmed_mode is restored.mode(end.at):
         await store.delete(db, site.plant_id, Kind.MODE)  # the plant still has this mode
         if held is not None:  # it has replaced the step that began before it, which the refused mode held back
@@ -203,7 +216,7 @@ async def _with_override_before(db: Connection, site: Site, refused: UUID, now: 
 async def _restore_schedule(db: Connection, site: Site, row: Unconfirmed, end: Transition) -> Site:
     """Return the site with the schedule from before a refused schedule or a refused cancellation."""
     if site.schedule_command_id is not None and await _is_repetition(db, row, site.schedule_command_id):
-        await store.set_due(db, site.plant_id, Kind.SCHEDULE, None)
+        await _issue_again(db, row, end)
         return site
     last = None
     if site.schedule_command_id is not None:

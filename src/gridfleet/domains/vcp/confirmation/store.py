@@ -107,7 +107,7 @@ async def concerned(
         " UNION SELECT plant_id FROM vcp_site WHERE plant_id = ANY(%(plants)s) AND setpoint_command_id = ANY(%(commands)s)"
         " UNION SELECT s.plant_id FROM vcp_site s JOIN plant_command c ON c.id = s.setpoint_command_id"
         " WHERE s.plant_id = ANY(%(plants)s) AND c.requester_type = 'SYSTEM'"
-        " UNION SELECT plant_id FROM vcp_unconfirmed WHERE plant_id = ANY(%(connected)s) AND due_at = 'infinity'"
+        " UNION SELECT plant_id FROM vcp_unconfirmed WHERE plant_id = ANY(%(connected)s) AND due_at IS NOT NULL"
         " UNION SELECT plant_id FROM plant_command WHERE id = ANY(%(late)s) AND type = 'SITE_SETPOINT'",
         {
             "plants": list(plant_ids),
@@ -135,8 +135,9 @@ async def wake(db: Connection, plant_ids: Sequence[UUID], now: datetime, pause: 
     Emergency stops are due at once.
     """
     await db.execute(
-        "UPDATE vcp_unconfirmed u SET due_at = greatest(%(now)s, (SELECT c.finished_at + %(pause)s FROM plant_command c"
-        " WHERE c.id = u.command_id AND c.type <> 'EMERGENCY')) WHERE u.plant_id = ANY(%(plants)s) AND u.due_at = 'infinity'",
+        "UPDATE vcp_unconfirmed u SET due_at = least(u.due_at, greatest(%(now)s, (SELECT c.finished_at + %(pause)s"
+        " FROM plant_command c WHERE c.id = u.command_id AND c.type <> 'EMERGENCY')))"
+        " WHERE u.plant_id = ANY(%(plants)s) AND u.due_at > %(now)s",
         {"now": now, "pause": pause, "plants": list(plant_ids)},
     )
 
