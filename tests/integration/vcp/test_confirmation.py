@@ -293,7 +293,7 @@ async def test_what_the_plant_refuses_at_every_connection_is_issued_again_after_
 async def test_what_failed_is_tried_again_while_the_plant_is_connected(
     site: PartnerSite, family: str, members: dict[str, Any]
 ) -> None:
-    """The partner cannot repeat an emergency stop, and nobody repeats the AUTO at the end of an override."""
+    """The partner cannot repeat an emergency stop, nor the AUTO at the end of an override."""
     is_override = members.get("mode") == "STANDBY"
     await site.send(family, **members, **({"expiresAt": soon(60)} if is_override else {}))
     seconds = 0
