@@ -40,10 +40,11 @@ export function FleetTable() {
   const visible = rows.getVirtualItems();
   const last = visible.at(-1)?.index ?? 0;
   const { fetchNextPage, hasNextPage, isFetchingNextPage } = list;
-  // Not at the end of a request: one that is refused would be made again without end. Scrolling makes it again.
+  // Not at the end of a request: one that is refused would be made again without end. It is made again after a scroll, or after
+  // the list was read again.
   useEffect(() => {
     if (last >= plants.length - 20 && hasNextPage && !isFetchingNextPage) void fetchNextPage();
-  }, [last, plants.length, hasNextPage, fetchNextPage]);
+  }, [last, list.dataUpdatedAt, hasNextPage, fetchNextPage]);
   const total = list.data?.pages[0]?.meta.total;
   // The list of former filters is shown until that of new ones is loaded.
   const matching = list.isPlaceholderData ? [] : plants;
