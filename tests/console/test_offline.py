@@ -67,3 +67,21 @@ def test_a_part_of_a_page_that_cannot_be_loaded_leaves_the_page(
     expect(page.get_by_text("1 plant selected")).to_be_visible()
     context.unroute("**/*")
     expect(page.get_by_role("dialog", name="Add 1 plant to a group")).to_be_visible()
+
+
+def test_a_part_of_a_page_that_a_release_has_replaced_loads_the_page_anew(
+    watched: Watched, user: User, database_url: str
+) -> None:
+    operator = user(role="OPERATOR")
+    add_plants(database_url, operator.slugs[0], "Barn")
+    page = watched.page
+    watched.allowed.append("status of 404")
+    operator.log_in(page)
+    page.get_by_role("checkbox", name="Select Barn").check()
+    watched.wait_until_loaded()
+    page.route("**/console/assets/*", lambda route: route.fulfill(status=404), times=1)
+    with page.expect_event("load"):
+        page.get_by_role("button", name="Add to a group").click()
+    page.get_by_role("checkbox", name="Select Barn").check()
+    page.get_by_role("button", name="Add to a group").click()
+    expect(page.get_by_role("dialog", name="Add 1 plant to a group")).to_be_visible()
