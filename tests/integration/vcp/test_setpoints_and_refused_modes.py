@@ -39,6 +39,17 @@ async def order_setpoint(site: PartnerSite, **members: Any) -> UUID:
     return await site.newest()
 
 
+async def order_refused_mode_and_setpoint(site: PartnerSite) -> UUID:
+    """Order a mode that the plant fails to execute, and a setpoint that the service issues again. Returns the latter."""
+    refused = await order_mode(site)
+    await site.send_commands()
+    setpoint = await order_setpoint(site)
+    await site.send_commands()
+    await site.acknowledge({refused: "FAILED"})
+    await site.issue_due(1)
+    return setpoint
+
+
 async def test_a_setpoint_that_waits_is_not_replaced_by_the_step_before_it(site: PartnerSite) -> None:
     await begin_step(site)
     refused = await order_mode(site)
@@ -184,12 +195,7 @@ async def test_a_setpoint_that_the_plant_refuses_the_second_time_is_not_in_force
 async def test_a_setpoint_that_the_plant_refuses_ends_where_it_came_again(site: PartnerSite, answer: str, has: str) -> None:
     """The plant answers a second after the service has issued it again. Its partner reads the refusal."""
     await begin_step(site)
-    refused = await order_mode(site)
-    await site.send_commands()
-    setpoint = await order_setpoint(site)
-    await site.send_commands()
-    await site.acknowledge({refused: "FAILED"})
-    await site.issue_due(1)
+    setpoint = await order_refused_mode_and_setpoint(site)
     sent = await site.send_commands(1) + await site.send_commands(2)
     assert await in_order(site) == [None, 2, "STANDBY", "AUTO", 5, 5]
     executed = {"nothing yet": 0, "the mode": 1, "both": 2}[has]
@@ -202,12 +208,7 @@ async def test_a_setpoint_that_the_plant_refuses_ends_where_it_came_again(site: 
 
 @REFUSED
 async def test_a_setpoint_after_one_that_the_plant_refuses_stays(site: PartnerSite, answer: str) -> None:
-    refused = await order_mode(site)
-    await site.send_commands()
-    setpoint = await order_setpoint(site)
-    await site.send_commands()
-    await site.acknowledge({refused: "FAILED"})
-    await site.issue_due(1)
+    setpoint = await order_refused_mode_and_setpoint(site)
     later = datetime.now(UTC) + timedelta(seconds=2)
     await site.send("command.site-setpoint", now=later, powerKw=7, durationSeconds=900)
     newest = await site.newest()
@@ -220,12 +221,7 @@ async def test_a_setpoint_after_one_that_the_plant_refuses_stays(site: PartnerSi
 async def test_an_emergency_stop_after_a_setpoint_that_the_plant_refuses_is_not_sent_again(
     site: PartnerSite, answer: str
 ) -> None:
-    refused = await order_mode(site)
-    await site.send_commands()
-    setpoint = await order_setpoint(site)
-    await site.send_commands()
-    await site.acknowledge({refused: "FAILED"})
-    await site.issue_due(1)
+    setpoint = await order_refused_mode_and_setpoint(site)
     await site.acknowledge({setpoint: "RECEIVED"}, seconds=1)
     await site.send("command.mode", now=datetime.now(UTC) + timedelta(seconds=2), mode="EMERGENCY_STOP")
     await site.acknowledge({setpoint: answer}, seconds=3)

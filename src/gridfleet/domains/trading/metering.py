@@ -1,13 +1,12 @@
 """A plant's metered energy, from its ESM if it is linked to one, else from its own meters."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.telemetry.energy.arithmetic import limited
-from gridfleet.domains.telemetry.energy.metering import metered_energy
+from gridfleet.domains.telemetry.energy.metering import MeteredEnergy, metered_energy, metered_rows
 from gridfleet.domains.trading.esm.client import EsmClient, EsmFailed
 from gridfleet.domains.trading.esm.messages import EsmReading
 from gridfleet.domains.trading.models import MeterRow
@@ -124,17 +123,17 @@ async def own_meters(
         ValidationFailed: There are more than `MOST_ROWS` readings.
     """
     width, interval = timedelta(minutes=bucket_minutes), _plain(bucket_minutes)
-    count, rows = 0, defaultdict[datetime, list[MeterRow]](list)
-    async for one in metered_energy(db, org, plant_id, start, end, width):
-        if count >= MOST_ROWS:
-            raise ValidationFailed(
-                f"The response would have more than {MOST_ROWS:,} readings.",
-                ["from: ask for a shorter range, or for wider buckets"],
-            )
-        count += 1
-        rows[one.start].append(MeterRow(one.start, plant_id, one.external_id, interval, one.energy))
-    # They came by meter. All other requests would wait while all of them are sorted.
-    return [row for time in sorted(rows) for row in rows[time]]
+
+    def row_of(one: MeteredEnergy) -> MeterRow:
+        return MeterRow(one.start, plant_id, one.external_id, interval, one.energy)
+
+    rows = await metered_rows(metered_energy(db, org, plant_id, start, end, width), row_of, MOST_ROWS)
+    if rows is None:
+        raise ValidationFailed(
+            f"The response would have more than {MOST_ROWS:,} readings.",
+            ["from: ask for a shorter range, or for wider buckets"],
+        )
+    return rows
 
 
 def _plain(minutes: float) -> float:

@@ -1,6 +1,5 @@
 """Queries of a site by partners over REST. A site that does not exist or that the caller may not see is forbidden."""
 
-from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -12,7 +11,7 @@ from gridfleet.domains.device_templates.roles import GRID_DEVICE
 from gridfleet.domains.plants.commands.listing.powers import applied_powers
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.registry import get_plant
-from gridfleet.domains.telemetry.energy.metering import metered_energy
+from gridfleet.domains.telemetry.energy.metering import MeteredEnergy, metered_energy, metered_rows
 from gridfleet.domains.trading.plans import accepted_before
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.adherence import PowerOrder, compared, orders_of, quarters_between, rounded
@@ -126,17 +125,17 @@ async def list_meter_readings(
     """
     _check_span(start, end)
     await _site(db, org, plant_id)
-    count, readings = 0, defaultdict[datetime, list[MeterReading]](list)
-    async for quarter in metered_energy(db, org, plant_id, start, end, _QUARTER):
-        if count >= MOST_READINGS:
-            raise ValidationFailed(
-                f"The response would have more than {MOST_READINGS:,} readings.", ["from: ask for a shorter range"]
-            )
-        count += 1
-        reading = MeterReading(quarter.start, plant_id, quarter.external_id, _QUARTER // _MINUTE, quarter.energy)
-        readings[quarter.start].append(reading)
-    # They came by meter. All other requests would wait while all of them are sorted.
-    return [reading for time in sorted(readings) for reading in readings[time]]
+
+    def reading_of(quarter: MeteredEnergy) -> MeterReading:
+        return MeterReading(quarter.start, plant_id, quarter.external_id, _QUARTER // _MINUTE, quarter.energy)
+
+    quarters = metered_energy(db, org, plant_id, start, end, _QUARTER)
+    readings = await metered_rows(quarters, reading_of, MOST_READINGS)
+    if readings is None:
+        raise ValidationFailed(
+            f"The response would have more than {MOST_READINGS:,} readings.", ["from: ask for a shorter range"]
+        )
+    return readings
 
 
 async def list_sites(db: Connection, org: OrgScope, wanted: SiteFilter, paging: Paging, now: datetime) -> Page[SiteOverview]:

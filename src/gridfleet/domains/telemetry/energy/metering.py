@@ -1,12 +1,13 @@
 """Energy that a plant's METER sub-devices counted, in buckets of any width."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import accumulate, pairwise
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from gridfleet.domains.device_templates.models import DeviceType
@@ -25,7 +26,9 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import measurable
 from gridfleet.kernel.db import Connection
 
-__all__ = ["MeteredEnergy", "energy_between", "metered_energy"]
+__all__ = ["MeteredEnergy", "energy_between", "metered_energy", "metered_rows"]
+
+Row = TypeVar("Row")
 
 _COUNTERS: Final = (("energy_imported", 1), ("energy_exported", -1))
 _PART: Final = timedelta(days=1)
@@ -91,6 +94,22 @@ async def metered_energy(
                 if moment not in known:
                     known.add(moment)
                     yield MeteredEnergy(moment, external_id, energy)
+
+
+async def metered_rows(
+    readings: AsyncIterator[MeteredEnergy], row_of: Callable[[MeteredEnergy], Row], most: int
+) -> list[Row] | None:
+    """Return a row for each reading of `metered_energy`, by time, then meter; None if there are more than `most`.
+
+    They are grouped by time while they are read. All other requests would wait while all of them are sorted.
+    """
+    rows, count = defaultdict[datetime, list[Row]](list), 0
+    async for one in readings:
+        count += 1
+        if count > most:
+            return None
+        rows[one.start].append(row_of(one))
+    return [row for time in sorted(rows) for row in rows[time]]
 
 
 async def _energy_of(

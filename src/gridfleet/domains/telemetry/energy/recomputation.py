@@ -235,6 +235,7 @@ async def _compute_past(database: Database, until: float) -> int:
             break
         hours = min(limit, _HOURS_OF_PAST)
         is_least = len(some) == 1 and hours <= _HOURS_ALONE
+        began = monotonic()
         try:
             with limit_statements(None if is_least else SECONDS_OF_SEVERAL):
                 written += await _past(database, some, hours, _SECONDS_ALONE if is_least else SECONDS_OF_SEVERAL)
@@ -247,7 +248,9 @@ async def _compute_past(database: Database, until: float) -> int:
             else:
                 limit = max(_HOURS_ALONE, len(some) * hours // 2)
         else:
-            limit = min(2 * limit, _PLANTS_A_TRANSACTION * _HOURS_OF_PAST)
+            # Twice as many would take too long otherwise, and be computed in vain.
+            if monotonic() - began < SECONDS_OF_SEVERAL / 2:
+                limit = min(2 * limit, _PLANTS_A_TRANSACTION * _HOURS_OF_PAST)
     return written
 
 
