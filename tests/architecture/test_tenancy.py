@@ -199,7 +199,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/sites/store": (
         "the gateway issues what is due at all sites",
         "open_site lock_site lock_many read_locked save_site delete_intervals insert_intervals mark_done reopen_intervals"
-        " intervals_of set_setpoint",
+        " intervals_of set_setpoint start_of_interval",
     ),
     "vcp/sites/due/store": (
         "the gateway issues what is due at all sites",

@@ -1,4 +1,4 @@
-"""Setpoints of a partner whose plant refuses a mode, or does not confirm it: the mode that follows must not end them."""
+"""Setpoints of a partner, and steps of a schedule, whose plant refuses them or a mode before them."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -226,3 +226,103 @@ async def test_an_emergency_stop_after_a_setpoint_that_the_plant_refuses_is_not_
     await site.send("command.mode", now=datetime.now(UTC) + timedelta(seconds=2), mode="EMERGENCY_STOP")
     await site.acknowledge({setpoint: answer}, seconds=3)
     assert await site.issue_due(4) == 0
+
+
+async def fail_step(site: PartnerSite, answer: str, seconds: float = 0) -> None:
+    await site.acknowledge({await site.newest(): answer}, seconds=seconds)
+
+
+async def begin_failing_step(site: PartnerSite, answer: str) -> None:
+    """Set a schedule whose first step, of two hours, the plant has received and does not apply."""
+    step = {"start": soon(-1), "durationSeconds": 2 * HOUR, "powerKw": 2}
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
+    await site.acknowledge_newest("APPLIED")
+    await site.issue_due()
+    await fail_step(site, answer)
+
+
+async def test_a_step_that_failed_is_tried_again_after_growing_pauses(site: PartnerSite) -> None:
+    """A failure passes, such as that of an inverter that starts. Before, the whole interval was lost."""
+    await begin_failing_step(site, "FAILED")
+    seconds, pauses = 0, []
+    for _ in range(7):
+        steps = len(await in_order(site))
+        pause = 29
+        await site.issue_due(seconds + pause)
+        assert len(await in_order(site)) == steps
+        while len(await in_order(site)) == steps:
+            pause += 10
+            assert pause < 700
+            await site.issue_due(seconds + pause)
+        pauses.append(pause)
+        seconds += pause
+        await fail_step(site, "FAILED", seconds)
+    assert pauses == sorted(pauses)
+    assert pauses[0] < 60
+    assert pauses[-1] > 500
+    assert set((await in_order(site))[1:]) == {2}
+
+
+async def test_a_step_that_was_applied_at_last_is_not_tried_again(site: PartnerSite) -> None:
+    await begin_failing_step(site, "FAILED")
+    await site.issue_due(31)
+    await fail_step(site, "APPLIED", 32)
+    await site.issue_due(HOUR)
+    assert await in_order(site) == [None, 2, 2]
+
+
+async def test_a_step_that_was_rejected_is_tried_again_when_the_plant_connects(site: PartnerSite) -> None:
+    await begin_failing_step(site, "REJECTED")
+    await site.issue_due(HOUR)
+    assert await in_order(site) == [None, 2]
+    await site.acknowledge({}, connects=True, seconds=HOUR)
+    await site.issue_due(HOUR + 1)
+    assert await in_order(site) == [None, 2, 2]
+
+
+@REFUSED
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_step_that_is_tried_again_does_not_replace_a_later_setpoint(
+    site: PartnerSite, answer: str, before: bool
+) -> None:
+    """The plant may answer the step before or after its partner sends the setpoint."""
+    step = {"start": soon(-1), "durationSeconds": 2 * HOUR, "powerKw": 2}
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
+    await site.acknowledge_newest("APPLIED")
+    await site.issue_due()
+    failing = await site.newest()
+    if before:
+        await site.acknowledge({failing: answer})
+    setpoint = await order_setpoint(site)
+    if not before:
+        await site.acknowledge({failing: answer})
+    await site.acknowledge({setpoint: "APPLIED"})
+    await site.acknowledge({}, connects=True, seconds=40)
+    await site.issue_due(80)
+    assert await in_order(site) == [None, 2, 5]
+    await site.issue_due(910)
+    assert await in_order(site) == [None, 2, 5, 2], "the schedule goes on after the setpoint"
+
+
+@REFUSED
+async def test_a_step_that_the_plant_refuses_comes_again_in_place_of_the_setpoint_before_it(
+    site: PartnerSite, answer: str
+) -> None:
+    """The partner's setpoint without an end holds until the next step."""
+    await site.send("command.site-setpoint", powerKw=5)
+    await site.acknowledge_newest("APPLIED")
+    await begin_failing_step(site, answer)
+    await site.acknowledge({}, connects=True, seconds=40)
+    await site.issue_due(80)
+    assert (await in_order(site))[-2:] == [2, 2]
+
+
+async def test_a_step_whose_interval_is_over_is_not_tried_again(site: PartnerSite) -> None:
+    first = {"start": soon(-1), "durationSeconds": 60, "powerKw": 2}
+    last = {"start": soon(HOUR), "durationSeconds": 60, "powerKw": 3}
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[first, last])
+    await site.acknowledge_newest("APPLIED")
+    await site.issue_due()
+    await fail_step(site, "FAILED", 50)
+    await site.issue_due(120)
+    assert await in_order(site) == [None, 2]

@@ -57,9 +57,18 @@ async def _issue_others(db: Connection, site: Site, due: Mapping[Kind, Unconfirm
         if Kind.SCHEDULE in due:
             issued += await _issue_schedule(db, site, due[Kind.SCHEDULE], now)
     if Kind.STEP in due:
-        await sites.reopen_intervals(db, [site.plant_id], now)
+        if not await _is_replaced(db, due[Kind.STEP], now):
+            await sites.reopen_intervals(db, [site.plant_id], now)
         await store.delete(db, site.plant_id, Kind.STEP)
     return issued
+
+
+async def _is_replaced(db: Connection, step: Unconfirmed, now: datetime) -> bool:
+    """Return whether a partner's setpoint that was issued after the step is in force."""
+    held = await store.setpoint_in_force(db, step.plant_id)
+    if held is None or held.schedule is not None or held.issued_at <= step.issued_at:
+        return False
+    return held.ends_at is None or held.ends_at > now
 
 
 async def complete_missed(db: Connection, now: datetime) -> int:

@@ -135,27 +135,31 @@ def _with_setpoint(site: Site, held: HeldSetpoint | None) -> Site:
 async def _apply(db: Connection, site: Site, row: Unconfirmed, end: Transition, is_partner_command: bool) -> Site:
     if end.status is CommandStatus.EXPIRED:
         await store.set_due(db, site.plant_id, row.kind, end.at)
-    elif end.status is CommandStatus.APPLIED or row.kind is Kind.STEP:
+    elif end.status is CommandStatus.APPLIED:
         await store.delete(db, site.plant_id, row.kind)
-        if row.kind is Kind.STEP and site.setpoint_command_id is not None:
-            return await _with_setpoint_in_force(db, site)  # a step that the plant applied ended the setpoint before it
     elif row.kind is Kind.MODE:
         return await _restore_mode(db, site, row, end, is_partner_command)
     elif row.kind is Kind.SCHEDULE:
         return await _restore_schedule(db, site, row, end)
     else:
         await _issue_again(db, row, end)
+    if row.kind is Kind.STEP and end.status is not CommandStatus.EXPIRED and site.setpoint_command_id is not None:
+        return await _with_setpoint_in_force(db, site)  # a step that the plant applied ended the setpoint before it
     return site
 
 
 async def _issue_again(db: Connection, row: Unconfirmed, end: Transition) -> None:
     """Issue a row again: after a pause if the plant failed, or when it connects if it has rejected the command.
 
-    A failure passes, such as that of an inverter that starts. The pause is as long as the plant has failed so far.
+    A failure passes, such as that of an inverter that starts. The pause is as long as the plant has failed so far. Each
+    attempt of a step is a new row, so the time counts from the start of its interval.
     """
     due_at = None
     if end.status is CommandStatus.FAILED:
-        due_at = end.at + min(_LONGEST_PAUSE, max(_PAUSE, end.at - row.issued_at))
+        began = row.issued_at
+        if row.kind is Kind.STEP:
+            began = await sites.start_of_interval(db, row.plant_id, end.at) or began
+        due_at = end.at + min(_LONGEST_PAUSE, max(_PAUSE, end.at - began))
     await store.set_due(db, row.plant_id, row.kind, due_at)
 
 

@@ -172,6 +172,16 @@ async def reopen_intervals(db: Connection, plant_ids: Sequence[UUID], now: datet
     )
 
 
+async def start_of_interval(db: Connection, plant_id: UUID, now: datetime) -> datetime | None:
+    """Return when the interval at `now` began; None if there is none."""
+    cursor = await db.execute(
+        "SELECT start_at FROM vcp_interval WHERE plant_id = %(plant)s AND start_at <= %(now)s AND end_at > %(now)s LIMIT 1",
+        {"plant": plant_id, "now": now},
+    )
+    found = await cursor.fetchone()
+    return found[0] if found else None
+
+
 async def find_site(db: Connection, org: OrgScope, plant_id: UUID) -> Site | None:
     """Return the site of a plant that the caller may see, or None. A plant without a site row gets default values."""
     cursor = db.cursor(row_factory=kwargs_row(_seen))
