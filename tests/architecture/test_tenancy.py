@@ -147,7 +147,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "ingest writes what verified plants reported; the telemetry of deleted plants has no organisation",
         "ensure_sources sources ensure_device_sources device_sources used_layouts count_own_names write_frames write_latest"
         " abandoned_sources days_of_source nth_time delete_frames hold_source delete_latest create_source delete_source"
-        " source_owners",
+        " source_owners starts",
     ),
     "telemetry/power/refresh": ("ingest and a job refresh the powers of all plants", "refresh_power refresh_all"),
     "telemetry/power/store": (

@@ -146,6 +146,24 @@ async def test_late_frames_of_a_day_that_is_gone_do_not_replace_its_roll_ups(dat
     assert await count(database, "telemetry_frame", await plant.source(None), TODAY) == 0
 
 
+async def test_late_frames_make_no_partitions_of_days_that_are_gone(database: Database) -> None:
+    """Retention drops them every hour, and all readers wait for each drop. A gateway may send old values again and again."""
+    plant = await RecordedPlant.create(database)
+    await record(plant, 1)
+    await roll_up(database)
+    await apply_retention(database, DEPLOYMENT, utc_now())
+    before = await partitions(database, "telemetry_frame")
+    late = {TODAY - days * DAY + 3 * MINUTE: [float(days)] for days in (300, 40, 11, 5)}
+    await plant.write(None, ["a"], late)
+    assert await partitions(database, "telemetry_frame") == before + 1, "the fifth day"
+    await roll_up(database)
+    assert [(await asked(plant, Bucket.HOUR, days))[:1] == [] for days in (40, 11, 5)] == [True, True, False]
+
+    await plant.add_device("NEW")
+    await plant.write("NEW", ["a"], late)
+    assert await partitions(database, "telemetry_frame") == before + 4, "the first values of a new source are rolled up"
+
+
 async def test_late_values_make_no_partitions_that_retention_drops_again(database: Database) -> None:
     """All readers of minutes wait while one is dropped, and a plant that was away sends values of a hundred days."""
     plant = await RecordedPlant.create(database)

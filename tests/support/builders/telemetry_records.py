@@ -10,7 +10,7 @@ from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.telemetry.energy.recomputation import keep_energy
 from gridfleet.domains.telemetry.frames.lookup import load_sources
 from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, microseconds
-from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, Partitions, days_of, write_batch
+from gridfleet.domains.telemetry.frames.writer import LayoutIdCache, Partitions, write_batch
 from gridfleet.domains.telemetry.history.reading import Reading, Step
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, correct_watermark, roll_up
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
@@ -119,6 +119,6 @@ class RecordedPlant:
         batch = FrameBatch()
         for time, values in frames.items() if isinstance(frames, Mapping) else frames:
             batch.add(source_id, layout_id, microseconds(time), values)
-        await Partitions(self.database).ensure(days_of(batch))
+        await Partitions(self.database).ensure_for(batch)
         async with self.database.transaction() as db:
             await write_batch(db, batch)

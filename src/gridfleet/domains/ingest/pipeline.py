@@ -24,7 +24,7 @@ from gridfleet.domains.plants.commands.acknowledgements import apply_acknowledge
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.presence.records import PlantSeen, record_bad_signatures, record_presence
 from gridfleet.domains.plants.refused_messages.records import record_refused_messages, record_unregistered_devices
-from gridfleet.domains.telemetry.frames.writer import Partitions, days_of, write_batch
+from gridfleet.domains.telemetry.frames.writer import Partitions, write_batch
 from gridfleet.domains.telemetry.power.refresh import PowerRefresher
 from gridfleet.domains.vcp.acknowledgements import follow_commands
 from gridfleet.domains.vcp.events.subscription_cache import SubscriptionCache
@@ -91,7 +91,7 @@ class Pipeline:
                     with caused_by(delivery.request_id):
                         note_set_aside(Consumer.INGEST, error, plant_id=topic.plant_id, channel=topic.channel)
                     batch.refuse(plant.id, delivery, Refusal(RefusalReason.MALFORMED, "the message could not be read"))
-        await self.partitions.ensure(days_of(batch.frames))
+        await self.partitions.ensure_for(batch.frames)
         batch.findings = await self.rule_cache.examine(batch.frames, batch.now)
         return batch
 

@@ -120,6 +120,8 @@ class FrameBatch:
     def __init__(self) -> None:
         self.frames: dict[tuple[int, int, int], Values] = {}
         self.latest: dict[tuple[int, int], NewestOfBatch] = {}
+        self.outdated: set[tuple[int, int, int]] = set()
+        """Keys of the frames that are not stored, because retention would delete them within the hour."""
 
     def add(self, source_id: int, layout_id: int, time: int, vals: Values) -> None:
         """Add one frame. `time` is in `microseconds`."""

@@ -195,13 +195,24 @@ async def days_of_source(db: Connection, source_id: int) -> list[date]:
     return [row[0] for row in await cursor.fetchall()]
 
 
+async def starts(db: Connection, source_ids: Sequence[int], now: datetime) -> dict[int, datetime]:
+    """Return from when retention keeps the frames of these sources.
+
+    Without those whose start is after `now`: a clock that was ahead has written it, and retention will correct it.
+    """
+    cursor = await db.execute(
+        "SELECT id, raw_from FROM telemetry_source WHERE id = ANY(%s) AND raw_from <= %s", (list(source_ids), now)
+    )
+    return dict(await cursor.fetchall())
+
+
 async def create_partition(db: Connection, day: date) -> None:
     """Create the partition of one UTC day, unless it exists or an extension partitions the table."""
     await db.execute("SELECT create_telemetry_partition('telemetry_frame', %s)", (day,))
 
 
 async def write_frames(db: Connection, batch: FrameBatch) -> None:
-    """Merge the batch's frames into the table; values that the new frame does not have stay.
+    """Merge the batch's frames into the table, except outdated ones; values that the new frame does not have stay.
 
     Hours whose roll-ups become outdated are recorded in the same transaction.
     """
@@ -209,7 +220,10 @@ async def write_frames(db: Connection, batch: FrameBatch) -> None:
         "CREATE TEMPORARY TABLE IF NOT EXISTS frame_stage (source_id integer, layout_id integer, time timestamptz,"
         " vals float8[]) ON COMMIT DELETE ROWS"
     )
-    rows = [pack_row(source, layout, time, vals) for (source, time, layout), vals in sorted(batch.frames.items(), key=_key)]
+    frames = batch.frames
+    if batch.outdated:
+        frames = {key: vals for key, vals in frames.items() if key not in batch.outdated}
+    rows = [pack_row(source, layout, time, vals) for (source, time, layout), vals in sorted(frames.items(), key=_key)]
     cursor = db.cursor()
     async with cursor.copy("COPY frame_stage FROM STDIN (FORMAT binary)") as copy:
         await copy.write(_COPY_HEADER)

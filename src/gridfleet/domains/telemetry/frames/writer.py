@@ -35,12 +35,32 @@ class Partitions:
         self._database = database
         self._days: set[date] | None = None
 
-    async def ensure(self, days: Iterable[date]) -> None:
-        """Create the missing partitions of these UTC days."""
+    async def ensure_for(self, batch: FrameBatch) -> None:
+        """Create the missing partitions of the batch's days. Days with nothing but outdated frames get none.
+
+        A frame is outdated if retention has deleted its source's frames of that time already. It would be deleted within the
+        hour, without having been rolled up, and all readers wait while a partition is dropped.
+        """
+        missing = days_of(batch) - await self._known()
+        if not missing:
+            return
+        keys = [(key, day) for key in batch.frames if (day := _day_of(key[1])) in missing]
+        async with self._database.transaction() as db:
+            starts = await store.starts(db, list({source_id for (source_id, _, _), _ in keys}), utc_now())
+        kept = {day for (source_id, time, _), day in keys if source_id not in starts or to_datetime(time) >= starts[source_id]}
+        batch.outdated = {key for key, day in keys if day not in kept}
+        await self.ensure(kept)
+
+    async def _known(self) -> set[date]:
         known = self._days  # `invalidate` may be called while this waits
         if known is None:
             async with self._database.transaction() as db:
                 known = self._days = await store.partition_days(db)
+        return known
+
+    async def ensure(self, days: Iterable[date]) -> None:
+        """Create the missing partitions of these UTC days."""
+        known = await self._known()
         for day in sorted(set(days) - known):
             async with self._database.transaction() as db:
                 await store.create_partition(db, day)
@@ -57,7 +77,7 @@ class Partitions:
 
 
 async def write_batch(db: Connection, batch: FrameBatch) -> None:
-    """Write frames and newest values of the batch. The partitions of `days_of(batch)` must exist."""
+    """Write frames and newest values of the batch. The partitions of `days_of(batch)` must exist, except of outdated frames."""
     if batch.frames:
         await store.write_frames(db, batch)
         await store.write_latest(db, batch)
@@ -65,7 +85,11 @@ async def write_batch(db: Connection, batch: FrameBatch) -> None:
 
 def days_of(batch: FrameBatch) -> set[date]:
     """Return the UTC days of the batch's frames."""
-    return {to_datetime(day * _DAY).date() for day in {time // _DAY for _, time, _ in batch.frames}}
+    return {_day_of(day * _DAY) for day in {time // _DAY for _, time, _ in batch.frames}}
+
+
+def _day_of(time: int) -> date:
+    return to_datetime(time).date()
 
 
 _DAY = 86_400_000_000
