@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
-from playwright.sync_api import FilePayload, Page, expect
+from playwright.sync_api import FilePayload, Page, Route, expect
 
 from support.clients.console_user import ConsoleUser, add_plants
 from support.clients.watched_page import Watched
@@ -61,6 +61,11 @@ def test_errors_are_shown_by_row_and_valid_rows_are_registered(
     assert names(database_url, slug) == ["Taken"]
     watched.check_accessibility()
 
+    def send_late(route: Route) -> None:
+        expect(page.get_by_label("CSV file")).to_be_disabled()  # another file would take away the report
+        route.continue_()
+
+    page.route("**/plants/import*", send_late)
     preview.get_by_label("Register the valid rows even if others have errors").check()
     preview.get_by_role("button", name="Register").click()
     expect(page.get_by_text("1 plant was registered.")).to_be_visible()

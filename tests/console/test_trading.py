@@ -134,6 +134,13 @@ def test_trading_is_configured_enabled_synced_and_disabled(
     dialog.get_by_role("button", name="Save").click()
     expect(dialog).to_have_count(0)
     expect(esm).to_contain_text(sandbox["clientId"])
+    esm.get_by_role("button", name="Change").click()
+    address = dialog.get_by_label("Address of the ESM")
+    address.fill("")
+    dialog.get_by_role("button", name="Save").click()
+    assert address.evaluate("field => field.validity.valueMissing"), "the API cannot remove it"
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(esm).to_contain_text(sandbox["esmApiUrl"])
     esm.get_by_role("button", name="Enable trading").click()
     expect(esm).to_contain_text("Enabled")
     esm.get_by_role("button", name="Sync the plants now").click()

@@ -63,3 +63,27 @@ test("what reads and is not answered in time fails, a change is waited for", asy
   expect(changed).not.toHaveBeenCalled();
   vi.useRealTimers();
 });
+
+test("what reads fails if its body stops in the middle", async () => {
+  vi.useFakeTimers();
+  vi.stubGlobal("fetch", async (_: Request, { signal }: RequestInit) => {
+    const body = new ReadableStream({
+      start: (controller) => {
+        controller.enqueue(new TextEncoder().encode('{"data": ['));
+        signal?.addEventListener("abort", () => controller.error(signal.reason));
+      },
+    });
+    return new Response(body);
+  });
+  const ended = vi.fn();
+  send(new Request(DEVICE)).then(ended, ended);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(ended).toHaveBeenCalledWith(expect.objectContaining({ status: 0, code: "UNREACHABLE" }));
+  vi.useRealTimers();
+});
+
+test("a response without a body stays one", async () => {
+  vi.stubGlobal("fetch", async () => new Response(null, { status: 204, headers: { etag: "a" } }));
+  const response = await send(new Request(DEVICE));
+  expect([response.status, response.headers.get("etag"), await response.text()]).toEqual([204, "a", ""]);
+});

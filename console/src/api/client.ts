@@ -109,7 +109,9 @@ async function reach(request: Request): Promise<Response> {
   const isChange = UNSAFE.has(request.method) && !ABOUT_SESSIONS.test(new URL(request.url).pathname);
   const timer = isChange ? undefined : setTimeout(() => end.abort(), ANSWERED_WITHIN);
   try {
-    return await fetch(request, { signal: AbortSignal.any([request.signal, end.signal]) });
+    const response = await fetch(request, { signal: AbortSignal.any([request.signal, end.signal]) });
+    // The end of the body counts: a connection may break in the middle of it.
+    return isChange ? response : new Response(response.body && (await response.arrayBuffer()), response);
   } catch (error) {
     if (request.signal.aborted) throw error;
     throw new ApiError(0, "UNREACHABLE", String(error), [], null);

@@ -34,6 +34,7 @@ export function AccountMenu({ name, rights, children }: Props) {
       queryClient.clear();
     },
   });
+  const changeLanguage = useMutation({ mutationFn: setLanguage });
   return (
     <Picker
       className="account"
@@ -53,7 +54,7 @@ export function AccountMenu({ name, rights, children }: Props) {
       />
       <label>
         {texts.menu.language}
-        <select value={language} onChange={(event) => setLanguage(event.target.value as Language)}>
+        <select value={language} onChange={(event) => changeLanguage.mutate(event.target.value as Language)}>
           {Object.entries(LANGUAGES).map(([code, label]) => (
             <option key={code} value={code} lang={code}>
               {label}
@@ -65,7 +66,7 @@ export function AccountMenu({ name, rights, children }: Props) {
       <button type="button" onClick={() => logout.mutate()} disabled={logout.isPending}>
         {texts.menu.logout}
       </button>
-      <Failure error={logout.error} />
+      <Failure error={logout.error ?? changeLanguage.error} />
     </Picker>
   );
 }

@@ -71,6 +71,7 @@ export function ImportScreen() {
               label={texts.import.file}
               type="file"
               accept=".csv,text/csv"
+              disabled={register.isPending}
               // Otherwise, browsers report nothing if the same file is chosen again after it was corrected.
               onClick={({ currentTarget }) => {
                 currentTarget.value = "";

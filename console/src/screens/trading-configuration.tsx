@@ -98,7 +98,10 @@ export function TradingConfiguration() {
   );
 }
 
-/** Address and credentials of the ESM. The stored secret is never shown; an empty field keeps it. */
+/**
+ * Address and credentials of the ESM. The stored secret is never shown; an empty field keeps it. The API can replace what is set,
+ * but not remove it.
+ */
 function Settings({ config, onClose }: { config: TradingConfig; onClose: () => void }) {
   const texts = useTexts();
   const queryClient = useQueryClient();
@@ -132,16 +135,24 @@ function Settings({ config, onClose }: { config: TradingConfig; onClose: () => v
           name="esmApiUrl"
           type="url"
           maxLength={2048}
+          required={shown.esmApiUrl !== null}
           defaultValue={shown.esmApiUrl ?? ""}
         />
         <Field
           label={texts.trading.clientId}
           name="esmClientId"
           maxLength={255}
+          required={shown.esmClientId !== null}
           defaultValue={shown.esmClientId ?? ""}
         />
         <Field label={texts.trading.clientSecret} name="esmClientSecret" type="password" maxLength={1024} />
-        <Field label={texts.trading.prefix} name="queuePrefix" maxLength={50} defaultValue={shown.queuePrefix} />
+        <Field
+          label={texts.trading.prefix}
+          name="queuePrefix"
+          required
+          maxLength={50}
+          defaultValue={shown.queuePrefix}
+        />
         <Failure error={change.error} />
         <Buttons action={texts.save} disabled={change.isPending} onCancel={onClose} />
       </Form>
