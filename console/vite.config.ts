@@ -5,9 +5,13 @@ import { defineConfig } from "vite";
 const groups = [
   // What every page needs. Chunks that `main` waits for would wait for it, if it were in this one.
   { name: "core", tags: ["$initial" as const], test: /\/node_modules\/|\/src\/(?!main\.tsx)/, priority: 1 },
-  // What many screens share. Not the charts, whose library is as large as everything else here, and not what only templates,
-  // registrations or pages of administrators need.
-  { name: "shared", test: /\/console\/src\/(?!ui\/chart|(admin|people|signals)\.ts)/, minShareCount: 4 },
+  // What many screens share. Not the charts, whose library is as large as everything else here, and not what only groups,
+  // templates, registrations, keys or pages of administrators need.
+  {
+    name: "shared",
+    test: /\/console\/src\/(?!(ui\/(chart|copy)|screens\/for-|(admin|groups|people|signals)\.ts))/,
+    minShareCount: 4,
+  },
   // What the charts of a plant share.
   { name: "charts", test: /\/console\/src\/(csv|ui\/(time-zone-choice|signed-number))\./ },
 ];

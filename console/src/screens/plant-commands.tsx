@@ -32,7 +32,11 @@ export function PlantCommandsScreen() {
   const timeZone = useTimeZone(organization, plantId);
   const list = useInfiniteQuery({
     ...allCommandsQuery(organization.id, plantId),
-    refetchInterval: ({ state }) => intervalOf(state.data?.pages[0]?.data ?? []),
+    refetchInterval: ({ state }) => {
+      // All pages are read again: with more of them, less often.
+      const pages = state.data?.pages ?? [];
+      return intervalOf(pages[0]?.data ?? []) * Math.max(1, pages.length);
+    },
   });
   const commands = list.data?.pages.flatMap(({ data }) => data);
   return (

@@ -18,7 +18,7 @@ export function PageHead({ title, of, children }: Props) {
       ) : (
         <div className="toolbar">
           <h1 className="grow">{title}</h1>
-          {children}
+          <div className="toolbar">{children}</div>
         </div>
       )}
     </>
