@@ -191,6 +191,10 @@ class TestUnits:
         for unit in UNITS.glob("*.service"):
             assert re.search(r"^Restart=(always|on-failure)$", unit.read_text(), re.MULTILINE), unit
 
+    def test_systemd_never_ends_a_migration(self) -> None:
+        """It would begin again at the next attempt, and never finish: an index on many rows takes long."""
+        assert "\nTimeoutStartSec=infinity\n" in (UNITS / "gridfleet-migrate.service").read_text()
+
     @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
     def test_systemd_finds_nothing_wrong_and_little_exposed(self, tmp_path: Path) -> None:
         units = tmp_path / "etc" / "systemd" / "system"
