@@ -29,8 +29,8 @@ ADDED = {"job", "instance"}
 """Labels that a scraper adds to everything."""
 
 WORDS = {
-    "absent", "and", "avg", "by", "count", "histogram_quantile", "ignoring", "increase", "max", "min", "offset", "on", "or",
-    "rate", "sum", "time", "topk", "unless", "without",
+    "absent", "and", "avg", "by", "count", "histogram_quantile", "ignoring", "increase", "max", "max_over_time", "min",
+    "offset", "on", "or", "rate", "sum", "time", "topk", "unless", "without",
 }  # fmt: skip
 
 
@@ -108,6 +108,12 @@ def test_alerts_say_how_bad_it_is_and_what_to_do(rule: dict[str, Any]) -> None:
     assert len(section[1]) > 100
     named = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
     assert named <= grouped(rule["expr"]) | set().union(*(SERIES[name] for name, _ in selectors(rule["expr"])))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_no_alert_ends_before_its_cause(rule: dict[str, Any]) -> None:
+    """What was so an hour ago is no longer so after an hour: a stop would then be reported as over while it lasts."""
+    assert not re.search(r"\boffset\b", rule["expr"])
 
 
 def test_every_section_of_an_alert_has_its_alert() -> None:
