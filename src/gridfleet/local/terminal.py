@@ -3,6 +3,7 @@
 With `GRIDFLEET_LOG_FORMAT=json` every line, from any process, is one JSON object for log collectors.
 """
 
+import errno
 import json
 import re
 import sys
@@ -35,6 +36,8 @@ _LEVEL: Final = re.compile(
     r"\[(warning|error|critical|alert|emergency)\]|\b(WARNING|ERROR|FATAL|PANIC):|^(Traceback|BOOT FAILED)"
 )
 _LEVELS: Final = {"warning": "warning", "error": "error", "traceback": "error"}
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""Errors of a file on a full disk."""
 
 
 class Terminal:
@@ -101,7 +104,9 @@ class Terminal:
         try:
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in _FULL:
+                return  # the file takes lines again when there is space
             # The reader has ended (`gridfleet up | head`, a closed terminal). The service continues without a log stream.
             sys.stdout = open("/dev/null", "w")  # noqa: SIM115 - for the rest of the process
 
