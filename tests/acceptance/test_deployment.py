@@ -245,6 +245,13 @@ class TestContainers:
         assert all(":" in service["image"] or service["image"] == "gridfleet" for service in services.values())
         assert all("/" not in service["image"] for service in services.values())
 
+    def test_a_forgotten_name_ends_the_command(self) -> None:
+        """With a default, the upgrade from another shell would issue the broker's certificate for localhost."""
+        for service in ("setup", "serve", "ingest", "gateway", "jobs"):
+            environment = self.compose["services"][service]["environment"]
+            for name in ("GRIDFLEET_MQTT_HOST", "GRIDFLEET_PUBLIC_URL"):
+                assert environment[name].startswith(f"${{{name}:?"), (service, name)
+
     def test_the_prepared_files_are_complete(self, tmp_path: Path) -> None:
         copy = tmp_path / "deploy"
         shutil.copytree(DEPLOY, copy, ignore=shutil.ignore_patterns("filled"))
