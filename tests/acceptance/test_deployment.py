@@ -245,6 +245,10 @@ class TestContainers:
         assert all(":" in service["image"] or service["image"] == "gridfleet" for service in services.values())
         assert all("/" not in service["image"] for service in services.values())
 
+    def test_no_log_fills_the_disk(self) -> None:
+        for name, service in self.compose["services"].items():
+            assert service["logging"]["options"] == {"max-size": "20m", "max-file": "5"}, name
+
     def test_a_forgotten_name_ends_the_command(self) -> None:
         """With a default, the upgrade from another shell would issue the broker's certificate for localhost."""
         for service in ("setup", "serve", "ingest", "gateway", "jobs"):
