@@ -336,6 +336,27 @@ async def test_a_certificate_that_has_ended(well: Examination, stack: RunningSta
             assert_bad(finding, f"shows a certificate that ended {utc_now():%Y-%m-%d}", "gridfleet up")
 
 
+async def test_a_certificate_for_users_that_was_renewed_without_a_restart(
+    well: Examination, stack: RunningStack, home: Path
+) -> None:
+    issued = Authority.create().issue_server(["localhost"], timedelta(days=3))
+    (home / "rest.pem").write_text(issued.certificate_pem + issued.key_pem)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(home / "rest.pem")
+    [port] = free_ports(1)
+    changes = {"http_port": port, "http_certificate": home / "rest.pem", "http_key": home / "rest.pem"}
+    there = replace(well, settings=settings_of(stack, **changes))
+    assert_bad((await environment.check_certificates(there))[-1], "certificate", "gridfleet serve")
+    async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port, ssl=context):
+        found = by_name(await environment.check_certificates(there))
+        assert found.keys() == {"certificate for plants", "certificate for partners", "certificate for users"}
+        assert_bad(found["certificate for users"], "ends", "restart `gridfleet serve`", status="warn")
+        later = replace(there, clock=lambda: utc_now() + timedelta(days=4))
+        assert_bad(by_name(await environment.check_certificates(later))["certificate for users"], "ended")
+        earlier = replace(there, clock=lambda: utc_now() - timedelta(days=90))
+        assert by_name(await environment.check_certificates(earlier))["certificate for users"].status == "ok"
+
+
 @contextlib.contextmanager
 def smtp_server(password: str | None = None) -> Iterator[int]:
     """A real server on loopback; with a password it wants a login."""

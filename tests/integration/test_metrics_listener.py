@@ -80,8 +80,18 @@ async def test_the_certificate_is_the_one_that_the_broker_shows(
         assert 4 < days_left(await shared.text()) <= 5, "also while the broker is away"
 
 
-def days_left(text: bytes) -> float:
-    found = re.search(rb'gridfleet_certificate_expiry_timestamp_seconds\{certificate="server"\} (\S+)', text)
+async def test_the_certificate_for_users_is_the_one_with_which_serve_started(database_url: str, home: Path) -> None:
+    file = home / "rest.pem"
+    issued = Authority.create().issue_server(["localhost"], timedelta(days=5))
+    file.write_text(issued.certificate_pem)
+    async with api_service(database_url, home, http_certificate=file, http_key=file) as service:
+        scraped = Scrape(service.state, shared_ports=True)
+        file.write_text(Authority.create().issue_server(["localhost"]).certificate_pem)
+        assert 4 < days_left(await scraped.text(), b"rest") <= 5, "the new one is shown after a restart"
+
+
+def days_left(text: bytes, certificate: bytes = b"server") -> float:
+    found = re.search(rb'gridfleet_certificate_expiry_timestamp_seconds\{certificate="%b"\} (\S+)' % certificate, text)
     assert found is not None
     return (float(found[1]) - time.time()) / 86_400
 

@@ -183,7 +183,7 @@ EVENT_LOOP_LAG_SECONDS = Histogram(
 )
 CERTIFICATE_EXPIRY = Gauge(
     "gridfleet_certificate_expiry_timestamp_seconds",
-    "Unix time at which the certificate that the broker shows, and the authority's, expire.",
+    "Unix time at which the certificates that the broker and `serve` show, and the authority's, expire.",
     ["certificate"],
     registry=ON_REQUEST,
 )

@@ -59,7 +59,8 @@ class Settings(BaseSettings):
     http_port: _Port = Field(8080, description="Port of the REST API.")
     http_certificate: Path | None = Field(
         None,
-        description="Certificate chain (PEM) of the REST API. With it, the API uses TLS 1.2 or newer; without it, plain HTTP.",
+        description="Certificate chain (PEM) of the REST API, read when `serve` starts. With it, the API uses TLS 1.2 or newer;"
+        " without it, plain HTTP.",
     )
     http_key: Path | None = Field(
         None, description="Private key (PEM) of that certificate, not encrypted; required with `GRIDFLEET_HTTP_CERTIFICATE`."

@@ -6,6 +6,7 @@ broker's certificate at most once a minute.
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Final
 
 import psycopg
@@ -42,6 +43,9 @@ class Scrape:
         self._certificates_read_at: float | None = None
         self._has_shown = False
         self._reading = asyncio.Lock()
+        if (own := state.settings.http_certificate) is not None:
+            # Read once: `serve` shows the certificate with which it started, also after the file was renewed.
+            _read_certificate_file("rest", own)
 
     async def text(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
@@ -90,12 +94,15 @@ class Scrape:
         for certificate, name in _CERTIFICATES.items():
             if certificate == "server" and self._has_shown:
                 continue  # even if the broker is unavailable now: the file may be newer than what it shows
-            path = self._state.settings.home / "ca" / name
-            try:
-                expiry = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
-            except FileNotFoundError:
-                continue  # the certificate is on another machine
-            except (OSError, ValueError) as error:
-                log.warning("cannot read a certificate", path=str(path), error=str(error))
-                continue
-            metrics.CERTIFICATE_EXPIRY.labels(certificate).set(expiry.timestamp())
+            _read_certificate_file(certificate, self._state.settings.home / "ca" / name)
+
+
+def _read_certificate_file(certificate: str, path: Path) -> None:
+    try:
+        expiry = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    except FileNotFoundError:
+        return  # the certificate is on another machine
+    except (OSError, ValueError) as error:
+        log.warning("cannot read a certificate", path=str(path), error=str(error))
+        return
+    metrics.CERTIFICATE_EXPIRY.labels(certificate).set(expiry.timestamp())

@@ -91,7 +91,7 @@ async def examine(examined: "Examination") -> "list[Finding]":
         "broker": ("GRIDFLEET_BROKER_URL and GRIDFLEET_BROKER_MANAGEMENT_URL", broker.check_broker),
         "authorisation requests": ("GRIDFLEET_INTERNAL_HOST, _PORT and _SECRET", broker.check_auth_listener),
         "broker logins": ("GRIDFLEET_BROKER_URL, GRIDFLEET_MQTT_HOST and GRIDFLEET_MQTT_PORT", logins.check_logins),
-        "certificates": ("GRIDFLEET_MQTT_HOST, GRIDFLEET_MQTTS_PORT and GRIDFLEET_AMQPS_PORT", environment.check_certificates),
+        "certificates": ("GRIDFLEET_MQTT_HOST and the ports of MQTT, AMQP and HTTP", environment.check_certificates),
         "mail": ("GRIDFLEET_SMTP_URL", environment.check_mail),
         "redis": ("GRIDFLEET_REDIS_URL", environment.check_redis),
         "disk": ("GRIDFLEET_HOME", environment.check_disk),

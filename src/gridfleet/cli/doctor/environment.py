@@ -32,6 +32,7 @@ __all__ = [
 _SECONDS: Final = 10
 _SOON: Final = timedelta(days=30)
 _RENEW: Final = "restart `gridfleet up`, which renews it; at a broker of your own, install a new one and reload it"
+_RESTART: Final = "put a new one into GRIDFLEET_HTTP_CERTIFICATE, and restart `gridfleet serve`, which reads it when it starts"
 _REPLACE: Final = (
     "the certificate must contain GRIDFLEET_MQTT_HOST and GRIDFLEET_MQTT_FURTHER_HOSTS, and be issued by the plants' authority"
 )
@@ -60,15 +61,30 @@ def check_variables(environment: Iterable[str]) -> Finding:
 
 
 async def check_certificates(examined: Examination) -> list[Finding]:
-    """Check the certificates that the broker presents to plants and partners: expiry, host names, authority."""
+    """Check the certificates that users, plants and partners see: expiry; at the broker also host names and authority."""
     settings = examined.settings
     ports = {"plants": settings.mqtts_port, "partners": settings.amqps_port}
     names = {name: f" at {name}" for name in settings.broker_hosts} | {settings.mqtt_host: ""}
-    return [
+    at_broker = [
         await _shown(examined, f"certificate for {who}{at}", name, port)
         for name, at in names.items()
         for who, port in ports.items()
     ]
+    return at_broker if settings.http_certificate is None else [*at_broker, await _shown_to_users(examined)]
+
+
+async def _shown_to_users(examined: Examination) -> Finding:
+    """Check what `serve` shows: it keeps the certificate with which it started, also after the file was renewed."""
+    check = "certificate for users"
+    host, port = reachable_host(examined.settings.http_host), examined.settings.http_port
+    try:
+        ends = (await shown_certificate(host, port, _SECONDS)).not_valid_after_utc
+    except OSError as error:
+        return fail(check, f"{host}:{port} shows no certificate: {reason(error)}", "start `gridfleet serve`")
+    if ends <= examined.clock():
+        return fail(check, f"{host}:{port} shows a certificate that ended {ends:%Y-%m-%d}", _RESTART)
+    text = f"{host}:{port} shows one that ends {ends:%Y-%m-%d}"
+    return warn(check, text, _RESTART) if ends <= examined.clock() + _SOON else ok(check, text)
 
 
 async def _shown(examined: Examination, check: str, name: str, port: int) -> Finding:
