@@ -1,6 +1,7 @@
 """What `gridfleet up` does when a step of its start takes long."""
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -33,3 +34,24 @@ async def test_only_the_step_of_the_broker_has_a_limit_and_is_named(
     assert await Machine(settings).run() == 1
     assert limits == [None, 600]
     assert "preparing the broker took longer than 600 s" in capsys.readouterr().out
+
+
+async def test_nohup_keeps_the_service_when_the_terminal_closes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`nohup` starts a program with this signal ignored."""
+    machine, started = Machine(settings_at(tmp_path)), asyncio.Event()
+
+    async def wait() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(machine, "_start", wait)
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        running = asyncio.create_task(machine.run())
+        await started.wait()
+        signal.raise_signal(signal.SIGHUP)
+        assert await asyncio.wait([running], timeout=1) == (set(), {running}), "it has not ended"
+        signal.raise_signal(signal.SIGTERM)
+        assert await running == 0
+    finally:
+        signal.signal(signal.SIGHUP, former)

@@ -59,7 +59,9 @@ class Machine:
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._on_signal, stopping)
+            # `nohup` ignores the signal of a terminal that closes, so that the service continues.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                loop.add_signal_handler(number, self._on_signal, stopping)
         code = 0
         try:
             with self._lock():
