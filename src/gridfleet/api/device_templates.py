@@ -163,7 +163,7 @@ async def create_device_template(caller: UserCaller, db: Connection, body: NewDe
 )
 async def get_device_template(db: Connection, id: UUID) -> DeviceTemplate:
     """Return one template."""
-    return await catalogue.get_template(db, id)
+    return await catalogue.get_written(db, id)
 
 
 @endpoint(

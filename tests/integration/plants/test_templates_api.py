@@ -1,15 +1,19 @@
 """Changing and deleting templates and sub-devices over HTTP."""
 
 import asyncio
+import json
+import time
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from gridfleet.domains.device_templates.catalogue import seed_system_templates
+from gridfleet.api.http.json_out import to_json
+from gridfleet.domains.device_templates.catalogue import list_templates, seed_system_templates
 from gridfleet.kernel.ids import new_id
 from support.builders.api_keys import key_headers
 from support.clients.plants_over_http import Fleet
+from support.servers.running_task import watched_loop
 
 SYSTEM_INVERTER = "00000000-0000-7000-8000-000000000004"
 SIGNALS = [{"key": "p", "field": "power"}]
@@ -290,3 +294,34 @@ async def test_no_organisation_sees_who_else_uses_a_template(fleet: Fleet) -> No
     assert (foreign["plantCount"], foreign["deviceCount"], foreign["plants"]["data"]) == (0, 0, [])
     assert (await fleet.call("GET", f"/device-templates/{new_id()}/usage"))[1]["code"] == "DEVICE_TEMPLATE_NOT_FOUND"
     assert (await fleet.call("GET", f"/device-templates/{used['id']}/usage?cursor=x"))[1]["code"] == "VALIDATION_ERROR"
+
+
+async def test_signals_with_roles_are_the_same_in_every_response(fleet: Fleet) -> None:
+    signals = [{"key": "p", "field": "power", "role": "grid_power"}, {"key": "on", "bit": 0}, {"key": "v", "field": "voltage"}]
+    made = await template(fleet, level="PLANT", signals=signals, actions=[{"action": "reset"}])
+    plant = await fleet.plant()
+    _, changed = await fleet.call("PATCH", f"/plants/{plant['id']}", {"templateId": made["id"]})
+
+    assert made["signals"] == signals
+    assert (await fleet.call("GET", f"/device-templates/{made['id']}"))[1] == made
+    assert made in (await fleet.call("GET", "/device-templates?level=PLANT"))[1]
+    assert changed["template"] == made
+    assert (await fleet.call("GET", f"/plants/{plant['id']}"))[1]["template"] == made
+    assert (await fleet.call("GET", "/plants"))[1]["data"][0]["template"] == made
+    assert (await fleet.call("GET", f"/device-templates/{uuid4()}"))[1]["code"] == "DEVICE_TEMPLATE_NOT_FOUND"
+
+
+async def test_the_signals_of_many_templates_are_not_decoded(fleet: Fleet) -> None:
+    signals = [{"key": f"signal_{number}", "field": f"field_{number}", "unit": "kW", "scale": 0.1} for number in range(300)]
+    made = await template(fleet, signals=[{**signals[0], "role": "grid_power"}, *signals[1:]])
+    await fleet.sql(
+        "INSERT INTO device_template (id, name, type, level, version, signals, roles, actions)"
+        " SELECT gen_random_uuid(), name || n, type, level, version, signals, roles, actions"
+        " FROM device_template, generate_series(1, 100) AS n WHERE id = %s",
+        made["id"],
+    )
+    async with fleet.service.state.database.transaction() as db, watched_loop() as loop:
+        text = to_json(await list_templates(db, None))
+    begun = time.thread_time()
+    assert len(json.loads(text)) > 100
+    assert loop.longest < 0.5 * (time.thread_time() - begun)  # other requests continue

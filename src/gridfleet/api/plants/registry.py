@@ -9,7 +9,7 @@ from pydantic import Field
 from gridfleet.api.http import Call, Input, Metadata, PageQuery, S, TimeZone, endpoint, omitted, org_member
 from gridfleet.api.plants.views import PlantDetailed, PlantView, detailed, view
 from gridfleet.domains.alerts.actions import open_alerts_of
-from gridfleet.domains.device_templates.catalogue import templates_by_id
+from gridfleet.domains.device_templates.catalogue import written_by_id
 from gridfleet.domains.device_templates.models import DeviceTemplate
 from gridfleet.domains.plants import registry
 from gridfleet.domains.plants.groups.registry import groups_of_plant
@@ -82,7 +82,7 @@ class PlantPatch(Input):
 async def list_plants(org: OrgScope, db: Connection, query: PlantFilter) -> Page[PlantView]:
     """List the organisation's plants, newest first."""
     page = await registry.list_plants(db, org, query.auth_method, query.paging)
-    templates = await templates_by_id(db, [plant.template_id for plant in page.data if plant.template_id])
+    templates = await written_by_id(db, [plant.template_id for plant in page.data if plant.template_id])
     return Page(
         [view(plant, templates.get(plant.template_id) if plant.template_id else None) for plant in page.data], page.meta
     )
@@ -146,4 +146,4 @@ async def update_plant(call: Call, org: OrgScope, db: Connection, id: UUID, body
 async def _template_of(db: Connection, plant: Plant) -> DeviceTemplate | None:
     if plant.template_id is None:
         return None
-    return (await templates_by_id(db, [plant.template_id])).get(plant.template_id)
+    return (await written_by_id(db, [plant.template_id])).get(plant.template_id)

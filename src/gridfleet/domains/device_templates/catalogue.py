@@ -31,10 +31,12 @@ __all__ = [
     "create_template",
     "delete_template",
     "get_template",
+    "get_written",
     "list_templates",
     "seed_system_templates",
     "templates_by_id",
     "update_template",
+    "written_by_id",
 ]
 
 
@@ -56,8 +58,30 @@ async def templates_by_id(db: Connection, template_ids: Iterable[UUID]) -> dict[
     return {template.id: template for template in await store.find_many(db, wanted)} if wanted else {}
 
 
+async def get_written(db: Connection, template_id: UUID) -> DeviceTemplate:
+    """Return one template for a response, as `written_by_id` does.
+
+    Raises:
+        TemplateNotFound: There is no such template.
+    """
+    found = await store.find_written(db, [template_id])
+    if not found:
+        raise TemplateNotFound
+    return found[0]
+
+
+async def written_by_id(db: Connection, template_ids: Iterable[UUID]) -> dict[UUID, DeviceTemplate]:
+    """Return the templates that exist, by id, for a response: their signals and actions are JSON, which becomes part of it.
+
+    A template may have 2,000 signals. To decode and encode those of a list again takes a second, in which all other requests
+    wait.
+    """
+    wanted = set(template_ids)
+    return {template.id: template for template in await store.find_written(db, wanted)} if wanted else {}
+
+
 async def list_templates(db: Connection, level: TemplateLevel | None) -> list[DeviceTemplate]:
-    """Return every template, or those of one level, newest first."""
+    """Return every template, or those of one level, newest first, for a response, as `written_by_id` does."""
     return await store.list_all(db, level)
 
 

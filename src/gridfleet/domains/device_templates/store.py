@@ -10,9 +10,15 @@ from psycopg.types.json import Jsonb
 from gridfleet.domains.device_templates.models import DeviceTemplate, DeviceType, TemplateLevel
 from gridfleet.domains.device_templates.system_templates import SystemTemplate
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import assignments, fetch_value
+from gridfleet.kernel.db.queries import assignments, fetch_value, with_raw_json
 
 _COLUMNS = "id, name, type, level, version, is_system, signals, roles, actions, created_at, updated_at"
+_WRITTEN = (
+    "id, name, type, level, version, is_system, CASE roles WHEN '{}' THEN signals ELSE (SELECT jsonb_agg("
+    "CASE WHEN roles ? (s->>'key') THEN s || jsonb_build_object('role', roles->(s->>'key')) ELSE s END ORDER BY number)"
+    " FROM jsonb_array_elements(signals) WITH ORDINALITY AS n (s, number)) END AS signals, actions, created_at, updated_at"
+)
+"""The columns of a template for a response. PostgreSQL adds the roles to the signals, so that these stay undecoded."""
 
 
 def _template(*, signals: list[dict[str, Any]], roles: dict[str, str], **row: Any) -> DeviceTemplate:
@@ -20,6 +26,11 @@ def _template(*, signals: list[dict[str, Any]], roles: dict[str, str], **row: An
     return DeviceTemplate(
         signals=[{**signal, "role": roles[signal["key"]]} if signal["key"] in roles else signal for signal in signals], **row
     )
+
+
+def _written(**row: Any) -> DeviceTemplate:
+    row["type"], row["level"] = DeviceType(row["type"]), TemplateLevel(row["level"])
+    return DeviceTemplate(**row)
 
 
 def _stored(signals: Sequence[dict[str, Any]]) -> tuple[Jsonb, Jsonb]:
@@ -101,11 +112,18 @@ async def find_many(db: Connection, template_ids: Iterable[UUID]) -> list[Device
     return await cursor.fetchall()
 
 
+async def find_written(db: Connection, template_ids: Iterable[UUID]) -> list[DeviceTemplate]:
+    """Return the templates that exist, in no particular order, with undecoded signals and actions."""
+    cursor = with_raw_json(db.cursor(row_factory=kwargs_row(_written)))
+    await cursor.execute(f"SELECT {_WRITTEN} FROM device_template WHERE id = ANY (%s)", (list(template_ids),))
+    return await cursor.fetchall()
+
+
 async def list_all(db: Connection, level: TemplateLevel | None) -> list[DeviceTemplate]:
-    """Return every template, or those of one level, newest first."""
-    cursor = db.cursor(row_factory=kwargs_row(_template))
+    """Return every template, or those of one level, newest first, with undecoded signals and actions."""
+    cursor = with_raw_json(db.cursor(row_factory=kwargs_row(_written)))
     await cursor.execute(
-        f"SELECT {_COLUMNS} FROM device_template WHERE %(level)s::text IS NULL OR level = %(level)s"
+        f"SELECT {_WRITTEN} FROM device_template WHERE %(level)s::text IS NULL OR level = %(level)s"
         " ORDER BY created_at DESC, id DESC",
         {"level": level},
     )
