@@ -30,7 +30,7 @@ __all__ = ["MeteredEnergy", "energy_between", "metered_energy", "metered_rows"]
 
 Row = TypeVar("Row")
 
-_COUNTERS: Final = (("energy_imported", 1), ("energy_exported", -1))
+_SIGNS: Final = {"energy_imported": 1, "energy_exported": -1}
 _PART: Final = timedelta(days=1)
 _BEFORE_RANGE: Final = timedelta(hours=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -83,8 +83,8 @@ async def metered_energy(
     """
     wanted = await external_ids(db, org, plant_id, DeviceType.METER)
     sources: dict[str, list[LayoutSource]] = {}
-    named, keys = None if meter is None else [meter], [counter for counter, _ in _COUNTERS]
-    for source in await plant_sources(db, org, plant_id, external_ids=named, keys=keys):
+    named = None if meter is None else [meter]
+    for source in await plant_sources(db, org, plant_id, external_ids=named, keys=list(_SIGNS)):
         if source.external_id in wanted:
             sources.setdefault(source.external_id, []).append(source)
     for external_id in sorted(sources):
@@ -118,8 +118,7 @@ async def _energy_of(
     """Yield the start and the energy of each bucket of one source, read in parts."""
     start, end = _whole_buckets(start, end, width)
     # A template may declare a counter that the meter does not have.
-    reported = await store.reported(db, org, source.id, [counter for counter, _ in _COUNTERS])
-    counters = [one for one in _COUNTERS if one[0] in reported]
+    counters = await store.reported(db, org, source.id, list(_SIGNS))
     last_steps: dict[str, _Last] = {}
     while start < end:
         part_end = min(end, start + max(width, _PART // width * width))
@@ -136,7 +135,7 @@ def _whole_buckets(start: datetime, end: datetime, width: timedelta) -> tuple[da
 async def _read(
     db: Connection,
     source: LayoutSource,
-    counters: Sequence[tuple[str, int]],
+    counters: Sequence[store.ReportedRow],
     start: datetime,
     end: datetime,
     width: timedelta,
@@ -145,14 +144,14 @@ async def _read(
     """Return the whole buckets of one part of the range.
 
     Args:
-        counters: The counters to add up, with their signs.
+        counters: The counters to add up.
         last_steps: The last step of each counter in the previous parts; updated for the next part. So a dip that lasts
             from one part to the next adds nothing.
     """
     margin = _MARGIN * width
     boundaries = [start + number * width for number in range((end - start) // width + 1)]
     parts: list[list[float | None]] = []
-    for counter, sign in counters:
+    for counter, _, _ in counters:
         last = last_steps.get(counter)
         # Without a level, the counter may be in a dip at the start of the range.
         before = max(margin, _BEFORE_RANGE) if last is None else margin
@@ -163,8 +162,8 @@ async def _read(
         energies, last = await computed(count, len(readings.times))
         if last is not None:
             last_steps[counter] = last
-        parts.append([None if energy is None else sign * energy for energy in energies])
-    return _sums(boundaries, parts)
+        parts.append([None if energy is None else _SIGNS[counter] * energy for energy in energies])
+    return _sums(boundaries, width, counters, parts)
 
 
 def _count(
@@ -200,11 +199,22 @@ def _after_days(readings: Readings, positive: Sequence[int]) -> frozenset[int]:
     return frozenset(bisect_left(readings.times, time) for before, time in pairwise(positive) if time - before > LONGEST_GAP)
 
 
-def _sums(boundaries: Sequence[datetime], parts: Sequence[Sequence[float | None]]) -> Iterator[tuple[datetime, float]]:
-    """Yield the buckets for which every counter has a value."""
+def _sums(
+    boundaries: Sequence[datetime],
+    width: timedelta,
+    counters: Sequence[store.ReportedRow],
+    parts: Sequence[Sequence[float | None]],
+) -> Iterator[tuple[datetime, float]]:
+    """Yield the buckets for which every counter has a value that the meter had then."""
     for moment, *energies in zip(boundaries, *parts, strict=False):
-        known = [energy for energy in energies if energy is not None]
-        if known and len(known) == len(energies):
+        # Otherwise an edit of its template that adds or removes a counter would hide all buckets before or after it.
+        had = [
+            energy
+            for energy, one in zip(energies, counters, strict=True)
+            if one.began_at < moment + width and (one.ended_at is None or moment <= one.ended_at)
+        ]
+        known = [energy for energy in had if energy is not None]
+        if known and len(known) == len(had):
             yield moment, round(sum(known), 6)
 
 

@@ -15,7 +15,7 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_value
 
-__all__ = ["DIGEST", "RoleSourceRow", "SourceRow"]
+__all__ = ["DIGEST", "ReportedRow", "RoleSourceRow", "SourceRow"]
 
 DIGEST: Final = "l.digest || coalesce(sha256(array_to_string(l.scalings, ',', '')::bytea), '')"
 """The identity of a layout's content. Scalings are not in `digest`, because layouts of earlier releases get them later."""
@@ -53,6 +53,20 @@ class RoleSourceRow(NamedTuple):
     minimums: list[float | None]
     maximums: list[float | None]
     ends: list[datetime | None]
+
+
+class ReportedRow(NamedTuple):
+    """A metric that has had a value.
+
+    Attributes:
+        began_at: The first hour with a frame of a layout that has the metric, or the first open hour if no closed one has any.
+            While late values wait for their roll-up, it may be an earlier hour.
+        ended_at: The time of the last value if the present template of the device does not declare the metric; otherwise None.
+    """
+
+    key: str
+    began_at: datetime
+    ended_at: datetime | None
 
 
 async def sources(
@@ -164,12 +178,19 @@ def _layout(
     )
 
 
-async def reported(db: Connection, org: OrgScope, source_id: int, metrics: Sequence[str]) -> set[str]:
+async def reported(db: Connection, org: OrgScope, source_id: int, metrics: Sequence[str]) -> list[ReportedRow]:
     """Return those of the metrics that have ever had a value in a frame of the source."""
-    cursor = await db.execute(
-        "SELECT DISTINCT m.key FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
-        " JOIN telemetry_layout l ON l.id = t.layout_id CROSS JOIN LATERAL unnest(l.metrics, t.vals) AS m (key, value)"
-        " WHERE s.id = %s AND s.organization_id = %s AND m.key = ANY(%s) AND m.value IS NOT NULL",
+    cursor = db.cursor(row_factory=class_row(ReportedRow))
+    await cursor.execute(
+        "SELECT m.key, min(coalesce(least((SELECT h.bucket FROM telemetry_hour h WHERE h.source_id = s.id"
+        " AND h.layout_id = t.layout_id ORDER BY h.bucket LIMIT 1), (SELECT min(y.hour) FROM telemetry_dirty y"
+        " WHERE y.source_id = s.id)), (SELECT sealed_before FROM telemetry_seal))) AS began_at,"
+        " max(coalesce(m.at, t.time)) FILTER (WHERE NOT p.signals @> jsonb_build_array(jsonb_build_object('key', m.key)))"
+        " AS ended_at FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
+        " JOIN telemetry_layout l ON l.id = t.layout_id LEFT JOIN sub_device d ON d.id = s.sub_device_id"
+        " LEFT JOIN device_template p ON p.id = d.template_id"
+        " CROSS JOIN LATERAL unnest(l.metrics, t.vals, t.times) AS m (key, value, at)"
+        " WHERE s.id = %s AND s.organization_id = %s AND m.key = ANY(%s) AND m.value IS NOT NULL GROUP BY m.key ORDER BY m.key",
         (source_id, org.organization_id, list(metrics)),
     )
-    return {row[0] for row in await cursor.fetchall()}
+    return await cursor.fetchall()
