@@ -1,7 +1,10 @@
 """Many sites at which something is due at the same time."""
 
+from datetime import UTC, datetime
+
 import pytest
 
+from gridfleet.domains.vcp.scheduler import issue_due_commands
 from gridfleet.kernel.db import Database
 from support.builders.partner_site import PartnerSite, partner_site
 from support.clients.executed_statements import executed_statements
@@ -49,3 +52,27 @@ async def test_what_is_due_at_sites_is_issued_together(database: Database, what:
         )
         assert expected == count
     assert taken[0] == taken[1]
+
+
+async def test_what_is_due_is_found_without_reading_all_steps_of_long_schedules(database: Database) -> None:
+    """The scheduler looks each second. With schedules of a week, 1,500 sites took three seconds, in which all others waited."""
+    site: PartnerSite = await partner_site(database)
+    await site.execute(COPIES.format(SITES))
+    await site.execute(
+        "INSERT INTO vcp_site (plant_id, schedule_active, schedule_id, schedule_revision, setpoint_ends_at)"
+        " SELECT id, true, 's', 1, now() - interval '1 day' FROM plant"
+    )
+    await site.execute(
+        "INSERT INTO vcp_interval (plant_id, start_at, end_at, power_kw, done_at) SELECT id, now() + n * interval '15 min',"
+        " now() + (n + 1) * interval '15 min', 1, CASE WHEN n <= 0 THEN now() END FROM plant, generate_series(-600, 1) AS n"
+    )
+    async with site.database.autocommit() as db:
+        await db.execute("VACUUM ANALYZE vcp_interval")
+    async with site.database.transaction() as db:
+        assert await issue_due_commands(db, datetime.now(UTC)) == 0
+        cursor = await db.execute(
+            "SELECT sum(pg_stat_get_xact_tuples_fetched(oid) + pg_stat_get_xact_tuples_returned(oid)) FROM pg_class"
+            " WHERE relname LIKE 'vcp_interval%'"
+        )
+        [(read,)] = await cursor.fetchall()
+    assert read <= 20 * SITES

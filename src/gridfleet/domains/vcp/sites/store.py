@@ -21,13 +21,15 @@ from gridfleet.kernel.db.queries import containing, fetch_count
 from gridfleet.kernel.pagination import Paging
 from gridfleet.protocol.partner_messages import Mode
 
+LAST_END = "(SELECT i.end_at FROM vcp_interval i WHERE i.plant_id = {} ORDER BY i.start_at DESC LIMIT 1)"
+"""When the schedule of a plant ends, NULL without intervals: one look-up in the index, because intervals do not overlap."""
+
 _COLUMNS = (
     "p.id AS plant_id, p.organization_id, p.lifecycle_status, s.constraints, s.fallback_mode, s.fallback_after_seconds,"
     " s.fallback_since, s.silent_from, s.override_mode, s.override_set_by, s.override_set_at, s.override_expires_at,"
     " s.override_command_id, s.override_power_kw, s.setpoint_ends_at, s.setpoint_command_id,"
     " s.schedule_id, s.schedule_revision, s.schedule_command_id,"
-    " CASE WHEN s.schedule_active THEN (SELECT max(end_at) FROM vcp_interval i WHERE i.plant_id = p.id) END"
-    " AS schedule_ends_at"
+    f" CASE WHEN s.schedule_active THEN {LAST_END.format('p.id')} END AS schedule_ends_at"
 )
 _SITE = f"SELECT {_COLUMNS} FROM plant p"
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
@@ -203,8 +205,7 @@ _LISTED = "plant p LEFT JOIN vcp_site s ON s.plant_id = p.id WHERE p.organizatio
 _STATES = {
     "has_override": "s.override_mode IS NOT NULL AND coalesce(s.override_expires_at > %(now)s, true)",
     "has_fallback": "s.fallback_since IS NOT NULL",
-    "has_schedule": "s.schedule_active AND EXISTS"
-    " (SELECT FROM vcp_interval i WHERE i.plant_id = s.plant_id AND i.end_at > %(now)s)",
+    "has_schedule": f"s.schedule_active AND {LAST_END.format('s.plant_id')} > %(now)s",
 }
 """What is true of a site in a state. NULL or false for any other site, also one without a row."""
 

@@ -9,6 +9,7 @@ import msgspec
 from psycopg.rows import kwargs_row
 
 from gridfleet.domains.vcp.sites.models import Constraints
+from gridfleet.domains.vcp.sites.store import LAST_END
 from gridfleet.kernel.db import Connection
 
 _SKIP = "FOR KEY SHARE OF p SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED"
@@ -97,11 +98,13 @@ async def claim_due_intervals(db: Connection, now: datetime, limit: int, selecti
 async def lock_after_setpoints(db: Connection, now: datetime, ended: datetime, limit: int, selection: Selection) -> list[UUID]:
     """Lock up to `limit` of the selected sites whose interval at `now` was done before a setpoint that ended until `ended`.
 
-    Returns their plants, which have no order for the rest of the interval.
+    Of each site, only the last interval that has begun is read: a schedule may have hundreds. Returns their plants, which have
+    no order for the rest of the interval.
     """
     cursor = await db.execute(
-        "SELECT s.plant_id FROM vcp_site s JOIN plant p ON p.id = s.plant_id JOIN vcp_interval i ON i.plant_id = s.plant_id"
-        " WHERE s.schedule_active AND s.setpoint_ends_at <= %(ended)s AND i.start_at <= %(now)s AND i.end_at > %(now)s"
+        "SELECT s.plant_id FROM vcp_site s JOIN plant p ON p.id = s.plant_id CROSS JOIN LATERAL (SELECT end_at, done_at"
+        " FROM vcp_interval WHERE plant_id = s.plant_id AND start_at <= %(now)s ORDER BY start_at DESC LIMIT 1) AS i"
+        " WHERE s.schedule_active AND s.setpoint_ends_at <= %(ended)s AND i.end_at > %(now)s"
         f" AND i.done_at < s.setpoint_ends_at AND {SELECTED} LIMIT %(limit)s {_SKIP}",
         {"now": now, "ended": ended, "limit": limit, **selection.parameters},
     )
@@ -114,7 +117,7 @@ async def end_schedules(db: Connection, now: datetime, limit: int, selection: Se
     A schedule that the plant has not confirmed stays to be confirmed while the plant may have a step of an earlier one, which
     ends with it.
     """
-    over = "s.schedule_active AND NOT EXISTS (SELECT FROM vcp_interval i WHERE i.plant_id = s.plant_id AND i.end_at > %(now)s)"
+    over = f"s.schedule_active AND coalesce({LAST_END.format('s.plant_id')} <= %(now)s, true)"
     cursor = await db.execute(
         f"SELECT s.plant_id FROM vcp_site s WHERE {over} AND {SELECTED} LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED",
         {"now": now, "limit": limit, **selection.parameters},
@@ -123,7 +126,7 @@ async def end_schedules(db: Connection, now: datetime, limit: int, selection: Se
     if locked:
         await db.execute(
             "WITH ended AS (UPDATE vcp_site s SET schedule_active = false, silent_from = greatest(s.silent_from,"
-            " (SELECT max(end_at) FROM vcp_interval i WHERE i.plant_id = s.plant_id))"
+            f" {LAST_END.format('s.plant_id')})"
             f" WHERE s.plant_id = ANY(%(locked)s) AND {over}"
             " RETURNING s.plant_id,"
             " jsonb_build_object('scheduleId', s.schedule_id, 'revision', s.schedule_revision) AS schedule),"
