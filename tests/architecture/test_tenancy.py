@@ -187,7 +187,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/scheduler": ("the gateway issues what is due at all sites", "issue_due_commands list_sites correct_silence"),
     "vcp/confirmation/store": (
         "the gateway repeats what plants have not confirmed",
-        "expect_all record_issues set_due move_to delete concerned of_plants wake lock_due is_due keep_fallback predecessor"
+        "expect_all record_issues set_due follow_stop delete concerned of_plants wake lock_due is_due keep_fallback predecessor"
         " complete_missed setpoint_in_force find_repetition later_setpoints was_applied",
     ),
     "vcp/confirmation/dispatch": (

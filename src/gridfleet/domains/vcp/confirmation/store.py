@@ -80,9 +80,16 @@ async def set_due(db: Connection, plant_id: UUID, kind: Kind, due_at: datetime |
     )
 
 
-async def move_to(db: Connection, plant_id: UUID, issued_at: datetime) -> None:
-    """Set the issue time, which orders rows among commands, of all the plant's rows except the mode."""
-    await db.execute("UPDATE vcp_unconfirmed SET issued_at = %s WHERE plant_id = %s AND kind <> 'MODE'", (issued_at, plant_id))
+async def follow_stop(db: Connection, plant_id: UUID, issued_at: datetime, now: datetime) -> None:
+    """Set the issue time, which orders rows among commands, of all the plant's rows except the mode.
+
+    What the plant has rejected is due: it may have done so because it was stopped, and stay connected for weeks.
+    """
+    await db.execute(
+        "UPDATE vcp_unconfirmed SET issued_at = %s, due_at = CASE WHEN due_at = 'infinity' THEN %s ELSE due_at END"
+        " WHERE plant_id = %s AND kind <> 'MODE'",
+        (issued_at, now, plant_id),
+    )
 
 
 async def delete(db: Connection, plant_id: UUID, *kinds: Kind) -> None:

@@ -108,7 +108,7 @@ async def _expect_confirmation(
     if isinstance(command, ModeCommand):
         if mode is Mode.EMERGENCY_STOP:  # the plant refuses everything else until it has the AUTO that ends the stop
             row = replace(row, stop_ended_at=issued_at)
-            await confirmation.move_to(db, plant_id, issued_at + A_MOMENT)
+            await confirmation.follow_stop(db, plant_id, issued_at + A_MOMENT, now)
         stored = await confirmation.expect(db, row)
         if command.mode is not Mode.EMERGENCY_STOP:
             await issue_starts(db, [stored], now)
