@@ -184,7 +184,10 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/acknowledgements": ("ingest takes the acknowledgements of all plants", "follow_commands"),
     "vcp/intake": ("the gateway takes the commands of all partners", "take_command refuse_unstorable"),
     "vcp/retention": ("commands of all partners are deleted after their time", "delete_commands"),
-    "vcp/scheduler": ("the gateway issues what is due at all sites", "issue_due_commands list_sites correct_silence"),
+    "vcp/scheduler": (
+        "the gateway issues what is due at all sites",
+        "issue_due_commands list_sites correct_silence reopen_early_steps",
+    ),
     "vcp/confirmation/store": (
         "the gateway repeats what plants have not confirmed",
         "expect_all record_issues set_due follow_stop delete concerned of_plants wake lock_due is_due keep_fallback predecessor"
@@ -203,7 +206,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "vcp/sites/due/store": (
         "the gateway issues what is due at all sites",
-        "list_ids claim_due_intervals lock_after_setpoints end_schedules end_overrides start_fallbacks correct_silence",
+        "list_ids claim_due_intervals lock_after_setpoints end_schedules end_overrides start_fallbacks correct_silence"
+        " reopen_early_intervals",
     ),
     "vcp/sites/changes": ("the gateway takes the commands of all partners", "change_site"),
 }

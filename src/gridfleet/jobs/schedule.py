@@ -24,7 +24,7 @@ from gridfleet.domains.plants.registry import FOLLOW_MOVES
 from gridfleet.domains.telemetry.frames.deletion import erase_deleted
 from gridfleet.domains.vcp.confirmation.dispatch import complete_missed
 from gridfleet.domains.vcp.retention import delete_commands
-from gridfleet.domains.vcp.scheduler import correct_silence
+from gridfleet.domains.vcp.scheduler import correct_silence, reopen_early_steps
 from gridfleet.jobs.accounts import add_account_jobs
 from gridfleet.jobs.middleware import job_middleware, start_at_zero
 from gridfleet.jobs.telemetry import add_telemetry_jobs
@@ -118,6 +118,8 @@ def build_app(settings: Settings, database: Database) -> App:
     async def correct_times_in_the_future(timestamp: int) -> None:
         async with database.transaction() as db:
             await correct_silence(db)
+        async with database.transaction() as db:
+            await reopen_early_steps(db)
         async with database.transaction() as db:
             await correct_due(db)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gridfleet.amqp import site_scheduler
-from gridfleet.domains.vcp.scheduler import correct_silence
+from gridfleet.domains.vcp.scheduler import correct_silence, reopen_early_steps
 from gridfleet.domains.vcp.shards import SHARDS, shard_of
 from support.builders.partner_commands import soon
 from support.builders.partner_site import PartnerSite
@@ -202,3 +202,25 @@ async def test_a_clock_that_is_behind_makes_no_partner_silent(waiting: PartnerSi
 
     await waiting.issue_due(now=true_time + timedelta(seconds=55))
     assert (await waiting.site("fallback_since"))[0] is None
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+async def test_a_step_that_a_clock_ahead_has_issued_is_issued_at_its_time(site: PartnerSite, is_behind: bool) -> None:
+    """If the clock is behind now, the steps were issued at their times."""
+    steps = [step(start, 900) for start in (-60, 840, 1740, 2640)]
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=steps)
+    for seconds in (0, 845, 1745):
+        await site.issue_due(seconds)
+        await site.acknowledge({await site.newest(): "APPLIED"}, seconds=seconds)
+    if is_behind:
+        recorded = RecordedPlant(site.database, site.plant.organization_id, site.plant.id)
+        await recorded.write(None, ["a"], {datetime.now(UTC) + timedelta(days=1): [1.0]})
+    count = len(await site.commands())
+    async with site.database.transaction() as db:
+        assert await reopen_early_steps(db) == (0 if is_behind else 2)
+        assert await reopen_early_steps(db) == 0
+    issued = []
+    for seconds in (5, 835, 845, 1745):
+        await site.issue_due(seconds)
+        issued.append(len(await site.commands()) - count)
+    assert issued == ([0, 0, 0, 0] if is_behind else [0, 0, 1, 2])

@@ -23,7 +23,7 @@ from gridfleet.domains.vcp.sites.due.store import DueInterval, Selection
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import CommandType
 
-__all__ = ["Selection", "correct_silence", "issue_due_commands", "list_sites"]
+__all__ = ["Selection", "correct_silence", "issue_due_commands", "list_sites", "reopen_early_steps"]
 
 _BATCH: Final = 200
 _ALL: Final = Selection()
@@ -61,6 +61,14 @@ async def correct_silence(db: Connection) -> int:
     Returns the number of sites.
     """
     return 0 if await is_clock_behind(db) else await store.correct_silence(db)
+
+
+async def reopen_early_steps(db: Connection) -> int:
+    """Let schedule steps be issued at their time that a clock that was ahead has issued before. Returns their number.
+
+    If the clock is behind now, nothing changes: all steps would seem to have been issued too early.
+    """
+    return 0 if await is_clock_behind(db) else await store.reopen_early_intervals(db)
 
 
 async def list_sites(db: Connection, without: Sequence[UUID]) -> dict[UUID, list[UUID]]:

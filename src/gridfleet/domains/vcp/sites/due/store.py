@@ -194,3 +194,20 @@ async def correct_silence(db: Connection) -> int:
         " FOR NO KEY UPDATE SKIP LOCKED) AS ahead WHERE s.plant_id = ahead.plant_id"
     )
     return cursor.rowcount
+
+
+async def reopen_early_intervals(db: Connection) -> int:
+    """Reopen the intervals that are not over and that a clock that was ahead has marked as done. Returns their number.
+
+    Of each site, the last interval that has begun and the next one show whether there are some.
+    """
+    early = "i.done_at > now() + interval '1 minute' OR (i.done_at IS NOT NULL AND i.start_at > now() + interval '10 s')"
+    cursor = await db.execute(
+        "WITH held AS (SELECT s.plant_id FROM vcp_site s CROSS JOIN LATERAL"
+        " ((SELECT * FROM vcp_interval WHERE plant_id = s.plant_id AND start_at <= now() ORDER BY start_at DESC LIMIT 1)"
+        " UNION ALL (SELECT * FROM vcp_interval WHERE plant_id = s.plant_id AND start_at > now() ORDER BY start_at LIMIT 1))"
+        f" AS i WHERE s.schedule_active AND i.end_at > now() AND ({early}) FOR NO KEY UPDATE OF s SKIP LOCKED)"
+        " UPDATE vcp_interval i SET done_at = NULL FROM held WHERE i.plant_id = held.plant_id AND i.end_at > now()"
+        f" AND ({early})"
+    )
+    return cursor.rowcount
