@@ -32,7 +32,7 @@ class SiteCommands:
 
     def execute(self, command: Command, now_ms: int) -> "SiteCommands":
         """Return the effective commands after a new one. `now_ms` is the site's own clock. Raises CommandRejected."""
-        if self.stopped and command.mode != Mode.AUTO:
+        if self.stopped and command.mode not in (Mode.AUTO, Mode.EMERGENCY_STOP):
             raise CommandRejected("EMERGENCY_STOP_ACTIVE", "only the mode AUTO starts the site again")
         match command.type:
             case CommandType.SITE_SETPOINT if command.power_kw is not None:

@@ -85,3 +85,29 @@ async def test_a_mode_that_the_plant_never_had_gives_way(site: PartnerSite) -> N
     await site.issue_due(25 * HOUR)
     await site.acknowledge({await site.newest(): "REJECTED"}, seconds=25 * HOUR)
     assert await site.site("override_mode") == ("DISCHARGE",)
+
+
+async def test_a_schedule_that_failed_after_its_own_command_had_expired_stays(site: PartnerSite) -> None:
+    """The partner has read EXPIRED, which says that the plant was away. It does not learn what becomes of a repetition."""
+    later = {"start": soon(3 * HOUR), "durationSeconds": 900, "powerKw": 1}
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[later])
+    await site.expire(HOUR + 1)
+    await site.issue_due(HOUR + 2)
+    await site.acknowledge({await site.newest(): "FAILED"}, seconds=HOUR + 3)
+    assert await site.site("schedule_id, schedule_active") == ("s", True)
+    assert await site.issue_due(HOUR + 700) == 1
+    [again] = await site.rows("SELECT id FROM plant_command WHERE type = 'SCHEDULE' ORDER BY id DESC LIMIT 1")
+    await site.acknowledge({again[0]: "APPLIED"}, seconds=HOUR + 701)
+    await site.issue_due(3 * HOUR + 1)
+    assert [one["powerKw"] for one in await open_contents(site)] == [1]
+
+
+async def test_a_mode_that_failed_after_its_own_command_had_expired_stays(site: PartnerSite) -> None:
+    await apply(site, "command.mode", mode="DISCHARGE", expiresAt=soon(80 * HOUR))
+    await site.send("command.mode", mode="CHARGE", expiresAt=soon(60 * HOUR))
+    await site.expire(25 * HOUR)
+    await site.issue_due(25 * HOUR)
+    await site.acknowledge({await site.newest(): "FAILED"}, seconds=25 * HOUR)
+    assert await site.site("override_mode") == ("CHARGE",)
+    assert await site.issue_due(26 * HOUR) == 1
+    assert [one["mode"] for one in await open_contents(site)] == ["CHARGE"]

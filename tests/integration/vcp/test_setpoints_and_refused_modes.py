@@ -326,3 +326,28 @@ async def test_a_step_whose_interval_is_over_is_not_tried_again(site: PartnerSit
     await fail_step(site, "FAILED", 50)
     await site.issue_due(120)
     assert await in_order(site) == [None, 2]
+
+
+@pytest.mark.parametrize("applied", [True, False])
+async def test_a_setpoint_stays_if_its_repetition_and_the_mode_before_it_fail(site: PartnerSite, applied: bool) -> None:
+    """Without the mode, the plant has not dropped the setpoint. It does when the mode comes again."""
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(60))
+    await site.acknowledge_newest("APPLIED")
+    await site.issue_due(61)
+    await site.acknowledge({await site.newest(): "FAILED"}, seconds=62)
+    sent = datetime.now(UTC) + timedelta(seconds=70)
+    await site.send("command.site-setpoint", now=sent, powerKw=5, durationSeconds=HOUR)
+    await site.send_commands(70)
+    await site.acknowledge_newest("APPLIED")
+    await site.issue_due(95)
+    answers = {id: "APPLIED" if applied and content.get("mode") else "FAILED" for id, content in await still_open(site)}
+    await site.acknowledge(answers, seconds=96)
+    await site.issue_due(200)
+    again = [content.get("mode", content.get("powerKw")) for _, content in await still_open(site)]
+    assert again == ([] if applied else ["AUTO", 5])
+
+
+async def still_open(site: PartnerSite) -> list[tuple[UUID, dict[str, Any]]]:
+    """Return id and content of the commands that the plant has not answered."""
+    found = await site.rows("SELECT id, instruction FROM plant_command WHERE finished_at IS NULL ORDER BY issued_at, id")
+    return [(id, content) for id, content in found]

@@ -57,6 +57,7 @@ def test_an_emergency_stop_holds_until_auto() -> None:
     assert {*shown.battery_w, *shown.pv_w} == {0}
     with pytest.raises(CommandRejected):
         stopped.execute(command("SITE_SETPOINT", power_kw=1), NOON)
+    assert stopped.execute(command("EMERGENCY", mode="EMERGENCY_STOP"), NOON) == stopped, "a stopped site can be stopped"
     assert reading(stopped.execute(command("MODE_CHANGE", mode="AUTO"), NOON)) == reading(SiteCommands())
 
 

@@ -59,7 +59,8 @@ async def apply_ends(
     for row in await store.of_plants(db, plants):
         rows.setdefault(row.plant_id, []).append(row)
     for site in held:
-        changed = await _without_lost_setpoint(db, site, ends, partner_commands)
+        mode = next((row for row in rows.get(site.plant_id, ()) if row.kind is Kind.MODE), None)
+        changed = await _without_lost_setpoint(db, site, ends, partner_commands, _comes_again(mode, ends))
         for row in rows.get(site.plant_id, ()):
             if row.command_id in ends:
                 changed = await _apply(db, changed, row, ends[row.command_id], row.command_id in partner_commands)
@@ -74,16 +75,33 @@ async def apply_ends(
         await store.wake(db, [plant for plant in plants if plant in connected], utc_now(), _PAUSE)
 
 
+def _comes_again(mode: Unconfirmed | None, ends: Mapping[UUID, Transition]) -> bool:
+    """Return whether the plant has not applied the mode that it must confirm, so that it is issued again."""
+    if mode is None:
+        return False
+    end = None if mode.command_id is None else ends.get(mode.command_id)
+    return mode.due_at is not None if end is None else end.status is not CommandStatus.APPLIED
+
+
 async def _without_lost_setpoint(
-    db: Connection, site: Site, ends: Mapping[UUID, Transition], partner_commands: Collection[UUID]
+    db: Connection,
+    site: Site,
+    ends: Mapping[UUID, Transition],
+    partner_commands: Collection[UUID],
+    is_without_mode: bool,
 ) -> Site:
-    """Return the site with the setpoint that the plant still has if its newest one had no effect."""
+    """Return the site with the setpoint that the plant still has if its newest one had no effect.
+
+    Args:
+        is_without_mode: Whether the plant has not applied a mode, which is issued again.
+    """
     command_id = site.setpoint_command_id
     end = None if command_id is None else ends.get(command_id)
     if end is None or end.status is CommandStatus.APPLIED:
         return site
-    # The service issues a setpoint again if the plant has got a mode since, and dropped the setpoint before.
-    held = await store.setpoint_in_force(db, site.plant_id) if command_id in partner_commands else None
+    # The service issues a setpoint again behind a mode. The plant drops the one before with the mode, unless it refuses that.
+    is_kept = command_id in partner_commands or is_without_mode
+    held = await store.setpoint_in_force(db, site.plant_id) if is_kept else None
     if held is None:
         await sites.reopen_intervals(db, [site.plant_id], end.at)  # the plant has dropped the step too
     return _with_setpoint(site, held)
@@ -169,7 +187,7 @@ async def _restore_mode(db: Connection, site: Site, row: Unconfirmed, end: Trans
     An emergency stop stays, and so does an override that the plant has applied before.
     """
     refused = site.override_command_id or (row.command_id if is_partner_command else None)
-    if refused is None or site.mode(end.at) is Mode.EMERGENCY_STOP or await _is_repetition(db, row, refused):
+    if refused is None or site.mode(end.at) is Mode.EMERGENCY_STOP or await _is_repetition(db, row, refused, end):
         await _issue_again(db, row, end)
         return site
     restored = await _with_override_before(db, site, refused, end.at)
@@ -187,12 +205,15 @@ async def _restore_mode(db: Connection, site: Site, row: Unconfirmed, end: Trans
     return restored
 
 
-async def _is_repetition(db: Connection, row: Unconfirmed, command_id: UUID) -> bool:
-    """Return whether the row's command repeats what a partner set by the command `command_id`, and the plant has applied.
+async def _is_repetition(db: Connection, row: Unconfirmed, command_id: UUID, end: Transition) -> bool:
+    """Return whether the row's command repeats what a partner set by the command `command_id`, which stays in force.
 
-    The plant refuses the repetition, not the order: the order stays in force.
+    It does if the plant has applied it: the plant refuses the repetition, not the order. It also does after a failure, which
+    passes: the partner has read that its own command expired, and would not learn that the order has ended.
     """
-    return row.command_id != command_id and await store.was_applied(db, command_id)
+    if row.command_id == command_id:
+        return False
+    return end.status is CommandStatus.FAILED or await store.was_applied(db, command_id)
 
 
 async def _setpoint_after(db: Connection, site: Site, now: datetime) -> HeldSetpoint | None:
@@ -219,7 +240,7 @@ async def _with_override_before(db: Connection, site: Site, refused: UUID, now: 
 
 async def _restore_schedule(db: Connection, site: Site, row: Unconfirmed, end: Transition) -> Site:
     """Return the site with the schedule from before a refused schedule or a refused cancellation."""
-    if site.schedule_command_id is not None and await _is_repetition(db, row, site.schedule_command_id):
+    if site.schedule_command_id is not None and await _is_repetition(db, row, site.schedule_command_id, end):
         await _issue_again(db, row, end)
         return site
     last = None
