@@ -111,7 +111,8 @@ async function reach(request: Request): Promise<Response> {
   try {
     const response = await fetch(request, { signal: AbortSignal.any([request.signal, end.signal]) });
     // The end of the body counts: a connection may break in the middle of it.
-    return isChange ? response : new Response(response.body && (await response.arrayBuffer()), response);
+    if (!isChange) await response.clone().arrayBuffer();
+    return response;
   } catch (error) {
     if (request.signal.aborted) throw error;
     throw new ApiError(0, "UNREACHABLE", String(error), [], null);
