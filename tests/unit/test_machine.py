@@ -1,4 +1,4 @@
-"""What `gridfleet up` does when a step of its start takes long."""
+"""What `gridfleet up` does when a step of its start takes long, and when its terminal closes."""
 
 import asyncio
 import signal
@@ -9,6 +9,12 @@ import pytest
 
 from gridfleet.local.machine import Machine
 from support.servers.free_ports import settings_at
+
+
+def machine_with_servers(home: Path) -> Machine:
+    """Return a machine that begins with the step of the database, because the servers are elsewhere."""
+    urls: dict[str, Any] = {"database_url": "postgresql://db/gridfleet", "broker_url": "amqp://guest:guest@127.0.0.1:1"}
+    return Machine(settings_at(home, **urls, broker_management_url="http://127.0.0.1:1", keys=f"1:{'00' * 32}"))
 
 
 async def test_only_the_step_of_the_broker_has_a_limit_and_is_named(
@@ -27,27 +33,24 @@ async def test_only_the_step_of_the_broker_has_a_limit_and_is_named(
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start_other)
     monkeypatch.setattr(asyncio, "wait_for", wait_less)
-    broker = "amqp://guest:guest@127.0.0.1:1"
-    urls: dict[str, Any] = {"database_url": "postgresql://db/gridfleet", "broker_url": broker}
-    settings = settings_at(tmp_path, **urls, broker_management_url="http://127.0.0.1:1", keys=f"1:{'00' * 32}")
 
-    assert await Machine(settings).run() == 1
+    assert await machine_with_servers(tmp_path).run() == 1
     assert limits == [None, 600]
     assert "preparing the broker took longer than 600 s" in capsys.readouterr().out
 
 
 async def test_nohup_keeps_the_service_when_the_terminal_closes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`nohup` starts a program with this signal ignored."""
-    machine, started = Machine(settings_at(tmp_path)), asyncio.Event()
+    start, started = asyncio.create_subprocess_exec, asyncio.Event()
 
-    async def wait() -> None:
+    async def start_other(*_: str, **options: Any) -> asyncio.subprocess.Process:
         started.set()
-        await asyncio.Event().wait()
+        return await start("sleep", "60", **options)
 
-    monkeypatch.setattr(machine, "_start", wait)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_other)
     former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        running = asyncio.create_task(machine.run())
+        running = asyncio.create_task(machine_with_servers(tmp_path).run())
         await started.wait()
         signal.raise_signal(signal.SIGHUP)
         assert await asyncio.wait([running], timeout=1) == (set(), {running}), "it has not ended"
