@@ -49,5 +49,5 @@ def test_a_reader_that_has_ended_is_left(monkeypatch: pytest.MonkeyPatch, error:
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(disk)))
     terminal = Terminal()
     disk.error = error
-    terminal.step("nobody reads this")
+    terminal.step("after the end of the reader")
     assert sys.stdout.name == "/dev/null"

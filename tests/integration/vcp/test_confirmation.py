@@ -1,7 +1,6 @@
 """Modes, schedules and limits reach plants that are away for long, and what a plant refuses changes nothing."""
 
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -313,30 +312,21 @@ async def test_what_failed_is_tried_again_while_the_plant_is_connected(
 ) -> None:
     """The partner cannot repeat an emergency stop, nor the AUTO at the end of an override."""
     is_override = members.get("mode") == "STANDBY"
-    await site.send(family, **members, **({"expiresAt": soon(60)} if is_override else {}))
-    seconds = 0
+    now = datetime.now(UTC)
+    await site.send(family, now=now, **members, **({"expiresAt": soon(60)} if is_override else {}))
     if is_override:
         await site.acknowledge_newest("APPLIED")
-        seconds = 61
-        assert await site.issue_due(seconds) == 1
-    pauses = []
-    for _ in range(8):
-        await site.acknowledge({await site.newest(): "FAILED"}, seconds=seconds)
-        pause = 29
-        assert await site.issue_due(seconds + pause) == 0
-        while not await site.issue_due(seconds + pause):
-            pause += 10
-            assert pause < 700
-        pauses.append(pause)
-        seconds += pause
-    assert all(later >= earlier - 20 for earlier, later in pairwise(pauses)), "but for the seconds that the test takes"
+        now += timedelta(seconds=61)
+        assert await site.issue_due(now=now) == 1
+    pauses, now = await site.fail_repeatedly(8, now)
+    assert pauses == sorted(pauses)
     assert pauses[0] < 60
     assert pauses[-1] > 500
-    await site.acknowledge({await site.newest(): "FAILED"}, seconds=seconds)
-    await site.acknowledge({}, seconds=seconds + 40, connects=True)
-    assert await site.issue_due(seconds + 41) == 1, "a connection ends the pause"
-    await site.acknowledge({await site.newest(): "APPLIED"}, seconds=seconds + 42)
-    assert await site.issue_due(seconds + 2 * HOUR) == 0
+    await site.acknowledge({await site.newest(): "FAILED"}, now=now)
+    await site.acknowledge({}, now=now + timedelta(seconds=40), connects=True)
+    assert await site.issue_due(now=now + timedelta(seconds=41)) == 1, "a connection ends the pause"
+    await site.acknowledge({await site.newest(): "APPLIED"}, now=now + timedelta(seconds=42))
+    assert await site.issue_due(now=now + timedelta(hours=2)) == 0
 
 
 async def test_an_emergency_stop_that_the_plant_refuses_is_issued_again_at_each_connection(site: PartnerSite) -> None:

@@ -78,12 +78,17 @@ async def test_a_mode_that_the_plant_applied_late_stays(site: PartnerSite) -> No
     assert await site.site("override_mode") == ("CHARGE",)
 
 
-async def test_a_mode_that_the_plant_never_had_gives_way(site: PartnerSite) -> None:
+async def answer_an_expired_mode(site: PartnerSite, answer: str) -> None:
+    """Order a mode after an applied one. Its command expires, and the plant answers its repetition 25 hours later."""
     await apply(site, "command.mode", mode="DISCHARGE", expiresAt=soon(80 * HOUR))
     await site.send("command.mode", mode="CHARGE", expiresAt=soon(60 * HOUR))
     await site.expire(25 * HOUR)
     await site.issue_due(25 * HOUR)
-    await site.acknowledge({await site.newest(): "REJECTED"}, seconds=25 * HOUR)
+    await site.acknowledge({await site.newest(): answer}, seconds=25 * HOUR)
+
+
+async def test_a_mode_that_the_plant_never_had_gives_way(site: PartnerSite) -> None:
+    await answer_an_expired_mode(site, "REJECTED")
     assert await site.site("override_mode") == ("DISCHARGE",)
 
 
@@ -103,11 +108,7 @@ async def test_a_schedule_that_failed_after_its_own_command_had_expired_stays(si
 
 
 async def test_a_mode_that_failed_after_its_own_command_had_expired_stays(site: PartnerSite) -> None:
-    await apply(site, "command.mode", mode="DISCHARGE", expiresAt=soon(80 * HOUR))
-    await site.send("command.mode", mode="CHARGE", expiresAt=soon(60 * HOUR))
-    await site.expire(25 * HOUR)
-    await site.issue_due(25 * HOUR)
-    await site.acknowledge({await site.newest(): "FAILED"}, seconds=25 * HOUR)
+    await answer_an_expired_mode(site, "FAILED")
     assert await site.site("override_mode") == ("CHARGE",)
     assert await site.issue_due(26 * HOUR) == 1
     assert [one["mode"] for one in await open_contents(site)] == ["CHARGE"]

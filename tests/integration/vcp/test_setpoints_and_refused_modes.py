@@ -232,31 +232,24 @@ async def fail_step(site: PartnerSite, answer: str, seconds: float = 0) -> None:
     await site.acknowledge({await site.newest(): answer}, seconds=seconds)
 
 
-async def begin_failing_step(site: PartnerSite, answer: str) -> None:
-    """Set a schedule whose first step, of two hours, the plant has received and does not apply."""
+async def issue_long_step(site: PartnerSite) -> None:
+    """Set a schedule whose only step, of two hours, is issued to the plant."""
     step = {"start": soon(-1), "durationSeconds": 2 * HOUR, "powerKw": 2}
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
     await site.acknowledge_newest("APPLIED")
     await site.issue_due()
+
+
+async def begin_failing_step(site: PartnerSite, answer: str) -> None:
+    """Set a schedule whose first step, of two hours, the plant has received and does not apply."""
+    await issue_long_step(site)
     await fail_step(site, answer)
 
 
 async def test_a_step_that_failed_is_tried_again_after_growing_pauses(site: PartnerSite) -> None:
     """A failure passes, such as that of an inverter that starts. Before, the whole interval was lost."""
-    await begin_failing_step(site, "FAILED")
-    seconds, pauses = 0, []
-    for _ in range(7):
-        steps = len(await in_order(site))
-        pause = 29
-        await site.issue_due(seconds + pause)
-        assert len(await in_order(site)) == steps
-        while len(await in_order(site)) == steps:
-            pause += 10
-            assert pause < 700
-            await site.issue_due(seconds + pause)
-        pauses.append(pause)
-        seconds += pause
-        await fail_step(site, "FAILED", seconds)
+    await issue_long_step(site)
+    pauses, _ = await site.fail_repeatedly(7, datetime.now(UTC))
     assert pauses == sorted(pauses)
     assert pauses[0] < 60
     assert pauses[-1] > 500
@@ -286,10 +279,7 @@ async def test_a_step_that_is_tried_again_does_not_replace_a_later_setpoint(
     site: PartnerSite, answer: str, before: bool
 ) -> None:
     """The plant may answer the step before or after its partner sends the setpoint."""
-    step = {"start": soon(-1), "durationSeconds": 2 * HOUR, "powerKw": 2}
-    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
-    await site.acknowledge_newest("APPLIED")
-    await site.issue_due()
+    await issue_long_step(site)
     failing = await site.newest()
     if before:
         await site.acknowledge({failing: answer})

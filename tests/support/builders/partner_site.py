@@ -112,6 +112,23 @@ class PartnerSite:
         async with self.database.transaction() as db:
             return await issue_due_commands(db, now or datetime.now(UTC) + timedelta(seconds=seconds))
 
+    async def fail_repeatedly(self, times: int, now: datetime) -> tuple[list[int], datetime]:
+        """Let the plant fail at its newest command and at each repetition, `times` in all.
+
+        Returns the seconds after which the service issued each repetition, in steps of ten, and the time of the last one.
+        """
+        pauses = []
+        for _ in range(times):
+            await self.acknowledge({await self.newest(): "FAILED"}, now=now)
+            pause = 29
+            assert await self.issue_due(now=now + timedelta(seconds=pause)) == 0
+            while not await self.issue_due(now=now + timedelta(seconds=pause)):
+                pause += 10
+                assert pause < 700
+            pauses.append(pause)
+            now += timedelta(seconds=pause)
+        return pauses, now
+
     async def set_site(self, **columns: Any) -> None:
         """Update columns of the site's row."""
         names = ", ".join(f"{name} = %({name})s" for name in columns)
