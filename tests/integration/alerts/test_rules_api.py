@@ -273,6 +273,19 @@ async def test_a_preview_has_limits(desk: Desk) -> None:
         assert refused["details"][0].startswith(complaint)
 
 
+async def test_a_preview_of_too_many_devices_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three million positions were loaded at once: no other request was answered for seconds."""
+    await desk.plant.write(None, ["soc"], {ago(60): (1,)})
+    await desk.plant.write(None, [Metric("soc", "%"), "power"], {ago(30): (2, 3)})
+    body = {"rule": {**NEW, "metric": "soc"}, "from": format_time(ago(3600)), "to": format_time(ago(0))}
+    monkeypatch.setattr(back_test, "MOST_POSITIONS", 2)
+    assert (await desk.call("POST", "/alert-rules/preview", body))[0] == 200
+    monkeypatch.setattr(back_test, "MOST_POSITIONS", 1)
+    status, refused = await desk.call("POST", "/alert-rules/preview", body)
+    assert (status, refused["code"]) == (400, "VALIDATION_ERROR")
+    assert refused["details"] == ["rule.plantId: more than 1 plants and devices; choose one plant"]
+
+
 @pytest.mark.local_tables(reason="the statistics of reads are those of the workers")
 async def test_a_preview_of_too_many_values_does_not_read_them_all(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """All values were sorted before the first was counted: those of a large fleet for 30 s, until an error 500."""

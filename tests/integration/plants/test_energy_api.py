@@ -73,6 +73,20 @@ async def test_everyone_sees_the_energy_of_their_plants_only(fleet: Fleet) -> No
     assert hours["total"] == found["total"]
 
 
+async def test_a_changed_time_zone_holds_at_once(fleet: Fleet) -> None:
+    """For some seconds, the cached response of the former time zone was returned."""
+    plant = await fleet.plant()
+    assert (await energy(fleet, "/fleet/energy", span()))[1]["timeZone"] == "UTC"
+    status, _ = await fleet.call(
+        "PATCH",
+        f"/organizations/{plant['organizationId']}",
+        {"timeZone": "Asia/Kathmandu"},
+        await fleet.service.super_admin(),
+    )
+    assert status == 200
+    assert (await energy(fleet, "/fleet/energy", span()))[1]["timeZone"] == "Asia/Kathmandu"
+
+
 @pytest.mark.parametrize(
     ("query", "complaints"),
     [

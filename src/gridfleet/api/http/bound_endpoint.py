@@ -151,9 +151,10 @@ class BoundEndpoint:
             kept = await self._state.cache.look_up(org, name, endpoint.kept_seconds, partial(self._fresh, org, arguments))
             return Response(endpoint.success, self._response_headers(call, "application/json"), kept)
         response = await self._carry_out(call, scope["query_string"], body, admitted, arguments)
-        if endpoint.method in UNSAFE and isinstance(org, OrgScope):
+        if endpoint.method in UNSAFE:
+            own = {org.organization_id} if isinstance(org, OrgScope) else set()
             # After the commit and before the response, so that a client can read its own writes.
-            for organization_id in call.also_changed | {org.organization_id}:
+            for organization_id in call.also_changed | own:
                 await self._state.cache.outdate(organization_id)
         return response
 

@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 from pydantic import Field
 
-from gridfleet.api.http import NOT_NULL, SA, Input, Message, PageQuery, Pattern, TimeZone, endpoint, super_admin
+from gridfleet.api.http import NOT_NULL, SA, Call, Input, Message, PageQuery, Pattern, TimeZone, endpoint, super_admin
 from gridfleet.domains.organizations import registry
 from gridfleet.domains.organizations.membership import everywhere, scope_of
 from gridfleet.domains.organizations.models import Organization
@@ -90,8 +90,11 @@ async def get_organization(db: Connection, id: UUID) -> Organization:
     caller=super_admin(),
     codes=("VALIDATION_ERROR", "ORGANIZATION_NOT_FOUND", "CONFLICT", *SA),
 )
-async def update_organization(caller: UserCaller, db: Connection, id: UUID, body: OrganizationChanges) -> Organization:
+async def update_organization(
+    call: Call, caller: UserCaller, db: Connection, id: UUID, body: OrganizationChanges
+) -> Organization:
     """Change name, slug, description or time zone."""
+    call.also_changed.add(id)  # its cached energies have the days of the former time zone
     changed = await registry.change(db, caller.as_actor, id, body.name, body.slug, body.description, body.time_zone)
     if body.slug is not None:
         await follow_slug(db, scope_of(caller, id, None, must_exist=False))

@@ -11,7 +11,7 @@ from psycopg.rows import TupleRow, class_row, kwargs_row
 from gridfleet.domains.alerts.models import AlertRule, Condition, Severity
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import assignments, fetch_count
+from gridfleet.kernel.db.queries import assignments, fetch_count, fetch_in_turns
 from gridfleet.kernel.db.shards import by_shard
 from gridfleet.kernel.pagination import Paging
 
@@ -244,9 +244,9 @@ async def claim_unit_notifications(db: Connection, rule_ids: Iterable[UUID]) -> 
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def positions_of(db: Connection, org: OrgScope, plant_id: UUID | None, metric: str) -> list[MetricPosition]:
-    """Return every position in the organisation's frames that a rule on this metric watches; with `plant_id` only of this
-    plant.
+async def positions_of(db: Connection, org: OrgScope, plant_id: UUID | None, metric: str, most: int) -> list[MetricPosition]:
+    """Return the positions in the organisation's frames that a rule on this metric watches, at most `most`; with `plant_id`
+    only of this plant.
     """
     cursor = db.cursor(row_factory=class_row(MetricPosition))
     await cursor.execute(
@@ -255,10 +255,10 @@ async def positions_of(db: Connection, org: OrgScope, plant_id: UUID | None, met
         " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
         " CROSS JOIN LATERAL unnest(l.metrics) WITH ORDINALITY AS m (key, position)"
         " WHERE s.organization_id = %(org)s AND (%(plant)s::uuid IS NULL OR s.plant_id = %(plant)s)"
-        " AND %(metric)s IN (m.key, s.external_id || '.' || m.key)",
-        {"org": org.organization_id, "plant": plant_id, "metric": metric},
+        " AND %(metric)s IN (m.key, s.external_id || '.' || m.key) LIMIT %(most)s",
+        {"org": org.organization_id, "plant": plant_id, "metric": metric, "most": most},
     )
-    return await cursor.fetchall()
+    return await fetch_in_turns(cursor)
 
 
 async def count_history(
