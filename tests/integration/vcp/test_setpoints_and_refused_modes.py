@@ -307,6 +307,27 @@ async def test_a_step_that_the_plant_refuses_comes_again_in_place_of_the_setpoin
     assert (await in_order(site))[-2:] == [2, 2]
 
 
+@REFUSED
+async def test_a_step_is_tried_again_if_the_setpoint_in_its_place_comes_to_nothing(site: PartnerSite, answer: str) -> None:
+    """The step before it, which the plant has applied, is over. It was taken for what the plant still does."""
+    steps = [
+        {"start": soon(-60), "durationSeconds": 65, "powerKw": 1},
+        {"start": soon(5), "durationSeconds": 2 * HOUR, "powerKw": 2},
+    ]
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=steps)
+    await site.acknowledge_newest("APPLIED")
+    await site.issue_due()
+    await site.acknowledge_newest("APPLIED")
+    await site.issue_due(6)
+    await fail_step(site, "FAILED", 7)
+    setpoint = await order_setpoint(site, now=datetime.now(UTC) + timedelta(seconds=8))
+    await site.issue_due(60)
+    assert await in_order(site) == [None, 1, 2, 5]
+    await site.acknowledge({setpoint: answer}, seconds=65)
+    await site.issue_due(66)
+    assert await in_order(site) == [None, 1, 2, 5, 2]
+
+
 async def test_a_step_whose_interval_is_over_is_not_tried_again(site: PartnerSite) -> None:
     first = {"start": soon(-1), "durationSeconds": 60, "powerKw": 2}
     last = {"start": soon(HOUR), "durationSeconds": 60, "powerKw": 3}

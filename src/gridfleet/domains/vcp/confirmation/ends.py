@@ -102,8 +102,9 @@ async def _without_lost_setpoint(
     # The service issues a setpoint again behind a mode. The plant drops the one before with the mode, unless it refuses that.
     is_kept = command_id in partner_commands or is_without_mode
     held = await store.setpoint_in_force(db, site.plant_id) if is_kept else None
-    if held is None:
-        await sites.reopen_intervals(db, [site.plant_id], end.at)  # the plant has dropped the step too
+    if held is None or (held.ends_at is not None and held.ends_at <= end.at):
+        # The plant has dropped the step too, or the setpoint has replaced one that the plant refused.
+        await sites.reopen_intervals(db, [site.plant_id], end.at)
     return _with_setpoint(site, held)
 
 
