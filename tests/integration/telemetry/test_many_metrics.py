@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.telemetry.energy.today import energy_of_day
 from gridfleet.domains.telemetry.history import raw, series
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
@@ -36,11 +37,16 @@ async def large_plant(database: Database, devices: int) -> RecordedPlant:
 
 
 async def grow(plant: RecordedPlant, devices: int) -> None:
-    layouts, width = 10, 200
-    ids = [await plant.layout([f"m{number}_{place}" for place in range(width)]) for number in range(layouts)]
     for number in range(devices):
         await plant.add_device(f"D{number}")
     await plant.source(None)
+    await report(plant, "kW")
+
+
+async def report(plant: RecordedPlant, unit: str) -> None:
+    """Store a newest value of each metric of each device, in this unit."""
+    layouts, width = 10, 200
+    ids = [await plant.layout([Metric(f"m{number}_{place}", unit) for place in range(width)]) for number in range(layouts)]
     async with plant.database.transaction() as db:
         await db.execute(
             "INSERT INTO telemetry_latest (source_id, layout_id, time, vals, absent) SELECT s.id, l.id, now(),"
@@ -184,6 +190,16 @@ async def test_newest_values_that_are_too_many_are_refused_before_they_are_read(
     with pytest.raises(TooManyRequests):
         await anext(live.watch(plant.org, plant.id, database.transaction))
     assert live.watchers == 0
+
+
+async def test_values_that_newer_ones_replace_are_not_too_many(database: Database) -> None:
+    """After an edit of the template of many devices, their newest values were refused for ever."""
+    plant = await large_plant(database, 70)
+    await report(plant, "W")
+    async with database.transaction() as db:
+        newest = await latest_points(db, plant.org, plant.id)
+    assert len(newest) == 140_000
+    assert {one.unit for one in newest} == {"W"}
 
 
 async def test_a_watched_plant_that_gets_too_many_values_ends_its_watch_alone(database: Database) -> None:
