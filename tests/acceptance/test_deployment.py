@@ -195,6 +195,16 @@ class TestUnits:
         """It would begin again at the next attempt, and never finish: an index on many rows takes long."""
         assert "\nTimeoutStartSec=infinity\n" in (UNITS / "gridfleet-migrate.service").read_text()
 
+    def test_the_journal_has_the_errors_of_a_migration(self) -> None:
+        """By default, errors go where the output goes: nowhere, because it may hold a password."""
+        unit = (UNITS / "gridfleet-migrate.service").read_text()
+        assert "\nStandardOutput=null\nStandardError=journal\n" in unit
+
+    def test_threads_may_lower_their_priority(self) -> None:
+        """`@resources` forbids it, so that every login failed."""
+        filters = re.findall(r"^SystemCallFilter=(.+)$", HARDENING.read_text(), re.MULTILINE)
+        assert filters[-1] == "setpriority"
+
     @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
     def test_systemd_finds_nothing_wrong_and_little_exposed(self, tmp_path: Path) -> None:
         units = tmp_path / "etc" / "systemd" / "system"

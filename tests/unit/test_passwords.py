@@ -1,6 +1,7 @@
 """Password hashing: right, wrong, outdated, and of an unknown user."""
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
@@ -93,6 +94,26 @@ def test_hashing_keeps_a_lower_priority_of_its_process() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
+
+
+async def test_passwords_are_verified_where_priorities_cannot_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under a filter of system calls: the threads ended, and every login failed."""
+
+    def refuse(*_: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "setpriority", refuse)
+    passwords = Passwords(threads=1)
+    assert await passwords.matches("x", await passwords.hash("x"))
+    passwords.close()
+
+
+async def test_a_hash_that_cannot_begin_takes_no_room() -> None:
+    passwords = Passwords(threads=1)
+    passwords.close()
+    for _ in range(MAX_WAITING + 1):
+        with pytest.raises(RuntimeError, match="shutdown"):
+            await passwords.hash("x")
 
 
 def test_weaker_hashes_are_outdated(passwords: Passwords) -> None:

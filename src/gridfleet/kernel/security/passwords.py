@@ -6,6 +6,7 @@ so neither memory nor waiting time grows with the burst.
 """
 
 import asyncio
+import contextlib
 import os
 import sys
 import threading
@@ -79,7 +80,11 @@ class Passwords:
     async def _run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         if not self._room.acquire(blocking=False):
             raise TooManyRequests(_RETRY_SECONDS)
-        future = self._pool.submit(work, *args, **kwargs)
+        try:
+            future = self._pool.submit(work, *args, **kwargs)
+        except RuntimeError:  # the pool is closed
+            self._room.release()
+            raise
         # Released by the thread and not by the caller, which may be cancelled while the thread still works.
         future.add_done_callback(lambda _: self._room.release())
         return await asyncio.wrap_future(future)
@@ -94,8 +99,9 @@ def _be_nice() -> None:
     # Linux applies niceness to a thread by its id. On other systems it would slow down the whole process.
     # A process may have a lower priority already; without privileges it cannot raise it.
     thread = threading.get_native_id()
-    if sys.platform == "linux" and os.getpriority(os.PRIO_PROCESS, thread) < _NICENESS:
-        os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)
+    with contextlib.suppress(OSError):  # a sandbox may forbid it
+        if sys.platform == "linux" and os.getpriority(os.PRIO_PROCESS, thread) < _NICENESS:
+            os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)
 
 
 def _verify(stored: str, password: str) -> bool:
