@@ -95,6 +95,21 @@ async def test_what_is_sent_after_a_refusal_is_kept_and_the_refusal_is_raised(pl
         assert client.counters.snapshots == 1
 
 
+async def test_a_client_outlasts_an_outage_in_which_the_broker_refuses_logins(
+    plant: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker refuses them while the service is away. After ten, plants stopped, until someone restarted their programs."""
+    options = Options(fsync=False, reconnect_min_seconds=0.01, reconnect_max_seconds=0.02)
+    async with PlantClient(plant.package(password="wrong"), queue_path=tmp_path / "q", options=options) as client:
+        async with asyncio.timeout(20):
+            while sum("refused the credentials" in line for line in caplog.messages) < 12:
+                await asyncio.sleep(0.05)
+        await client.send(Snapshot(time=1))
+        with pytest.raises(TimeoutError):
+            await client.wait_connected(0.1)
+    assert client.waiting == 1
+
+
 async def test_with_a_listener_problems_are_reported_and_tried_on(plant: Any, tmp_path: Path) -> None:
     problems: list[PlantClientError] = []
     package = plant.package(password="wrong")

@@ -51,8 +51,9 @@ class PlantClient:
         queue_path: File that keeps this plant's unconfirmed messages.
         on_command: Executes a command. Return means APPLIED, `CommandRejected` means REJECTED, any other error means FAILED.
         token_provider: Returns the MQTT token of a TOKEN plant. Default: `SignedTokens`.
-        on_problem: Called for every problem. With it, refused logins are retried without end. Without it, the client stops with
-            `NotAuthorized`, which `send`, `drain`, `wait_connected` and the end of the context raise.
+        on_problem: Called for every problem, which is a warning in the log without it. With it, refused logins are retried
+            without end. Without it, the client may stop with `NotAuthorized` (see `Options`), which `send`, `drain`,
+            `wait_connected` and the end of the context raise.
         on_delivered: Called with the numbers (from `send`) that the broker has confirmed.
         firmware: Version to report in status messages.
         options: Limits and time-outs.
@@ -238,7 +239,8 @@ class PlantClient:
             await asyncio.sleep(random.uniform(longest / 2, longest))
 
     def _gives_up(self, error: NotAuthorized) -> bool:
-        return self._on_problem is None and error.refusals >= self._options.refusals_before_giving_up
+        most = self._options.refusals_before_giving_up
+        return self._on_problem is None and most is not None and error.refusals >= most
 
     async def _session(self) -> None:
         """Run one connection, to the next address, from login to loss. Raises `ConnectFailed` at its end."""

@@ -22,8 +22,10 @@ class Options:
     """Whether a stored snapshot survives a power failure. Without it, it survives only the end of the process."""
     reconnect_min_seconds: float = 1
     reconnect_max_seconds: float = 60
-    refusals_before_giving_up: int = 10
-    """Consecutive refused logins after which the client stops with `NotAuthorized`, unless `on_problem` is set."""
+    refusals_before_giving_up: int | None = None
+    """Consecutive refused logins after which the client stops with `NotAuthorized`, unless `on_problem` is set. None: it never
+    stops. The broker also refuses logins while the service is away, and a plant must return when the service does.
+    """
     confirm_timeout_seconds: float = 60
     stop_timeout_seconds: float = 5
 
