@@ -147,6 +147,36 @@ def test_an_optional_choice_is_not_sent_unmade(watched: Watched, user: User, dat
     assert [sent for (sent,) in rows] == [{"steps": 2}, {"mode": "ECO", "steps": 2}]
 
 
+def test_a_device_keeps_a_template_that_the_page_has_not_read(watched: Watched, user: User, database_url: str) -> None:
+    """The field showed the first template of the type instead, which was saved with another name of the device."""
+    add_system_templates(database_url)
+    operator = user(role="OPERATOR")
+    [plant_id] = add_plants(database_url, operator.slugs[0], "Barn")
+    add_batteries(database_url, plant_id)
+    page = watched.page
+    operator.log_in(page, f"/console/o/{operator.slugs[0]}/plants/{plant_id}/devices?page=2")
+    expect(page.get_by_role("rowheader")).to_have_count(DEVICES - 50)
+    watched.wait_until_loaded()
+    template_id = new_id()
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "INSERT INTO device_template (id, name, type, level, version, signals, actions)"
+            " VALUES (%s, 'Zinc battery', 'BATTERY', 'SUB_DEVICE', 1, '[]', '[]')",
+            (template_id,),
+        )
+        db.execute("UPDATE sub_device SET template_id = %s WHERE external_id = 'BAT60'", (template_id,))
+    page.get_by_role("button", name="Previous page").click()
+    row = page.get_by_role("row").filter(has_text="BAT60")
+    row.get_by_role("button", name="Change").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill("Attic")
+    dialog.get_by_role("button", name="Save").click()
+    expect(row).to_contain_text("Attic")
+    with psycopg.connect(database_url) as db:
+        [kept] = db.execute("SELECT name, template_id FROM sub_device WHERE external_id = 'BAT60'").fetchall()
+    assert kept == ("Attic", template_id)
+
+
 def test_who_may_only_see_devices_gets_no_buttons(watched: Watched, user: User, database_url: str) -> None:
     viewer = user(role="VIEWER")
     [plant_id] = add_plants(database_url, viewer.slugs[0], "Barn")

@@ -31,24 +31,24 @@ export function DeviceDialog({ device, onClose }: { device: SubDevice; onClose: 
           maxLength={64}
           defaultValue={shown.serialNumber ?? ""}
         />
-        {/* Without the list, the field would show another template than the device has. */}
-        {templates.data !== undefined && (
-          <label>
-            {texts.devices.template}
-            <select name="templateId" defaultValue={templateId ?? ""}>
-              {templateId === null && <option value="">{texts.devices.noTemplate}</option>}
-              {templates.data
-                .filter(({ id, type }) => type === shown.type || id === templateId)
-                .map(({ id, name }) => (
-                  <option key={id} value={id}>
-                    {name}
-                  </option>
-                ))}
-            </select>
-          </label>
-        )}
+        <label>
+          {texts.devices.template}
+          <select name="templateId" defaultValue={templateId ?? ""}>
+            {/* The list may be older than the template that the device has, or not loaded yet. */}
+            <option value={templateId ?? ""}>
+              {templates.data?.find(({ id }) => id === templateId)?.name ?? templateId ?? texts.devices.noTemplate}
+            </option>
+            {templates.data
+              ?.filter(({ id, type }) => type === shown.type && id !== templateId)
+              .map(({ id, name }) => (
+                <option key={id} value={id}>
+                  {name}
+                </option>
+              ))}
+          </select>
+        </label>
         <Failure error={templates.error ?? save.error} />
-        <Buttons action={texts.save} disabled={templates.data === undefined || save.isPending} onCancel={onClose} />
+        <Buttons action={texts.save} disabled={save.isPending} onCancel={onClose} />
       </Form>
     </Dialog>
   );
