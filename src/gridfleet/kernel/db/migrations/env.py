@@ -4,15 +4,18 @@ A migration that cannot get a table's lock within a second fails and is tried ag
 every other statement behind itself.
 """
 
+import time
 from functools import partial
+from typing import Final
 
 import psycopg
 from alembic import context
-from sqlalchemy import create_engine, pool, text
+from sqlalchemy import Connection, create_engine, pool, text
 
 from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE
 
-_LOCK = 7_102_202_601
+_LOCK: Final = 7_102_202_601
+_SECONDS_BETWEEN_TRIES: Final = 1.0
 
 
 def _run() -> None:
@@ -22,8 +25,7 @@ def _run() -> None:
         "postgresql+psycopg://", creator=partial(psycopg.connect, url, **NOTICE_A_DEAD_MACHINE), poolclass=pool.NullPool
     )
     with engine.connect() as connection:
-        connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": _LOCK})
-        connection.commit()
+        _wait_for_lock(connection)
         try:
             connection.execute(text("SET lock_timeout = '1s'"))
             connection.commit()
@@ -35,6 +37,18 @@ def _run() -> None:
             connection.rollback()
             connection.execute(text("SELECT pg_advisory_unlock(:lock)"), {"lock": _LOCK})
             connection.commit()
+
+
+def _wait_for_lock(connection: Connection) -> None:
+    """Take the advisory lock of migrations, without a snapshot while another process has it.
+
+    `SELECT pg_advisory_lock` would keep its snapshot while it waits. CREATE INDEX CONCURRENTLY waits for the end of older
+    snapshots, so the process that migrates would wait for the one that waits for it: "deadlock detected".
+    """
+    while not connection.execute(text("SELECT pg_try_advisory_lock(:lock)"), {"lock": _LOCK}).scalar_one():
+        connection.rollback()
+        time.sleep(_SECONDS_BETWEEN_TRIES)
+    connection.commit()
 
 
 _run()
