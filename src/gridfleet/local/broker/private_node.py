@@ -25,6 +25,7 @@ import psutil
 from gridfleet.kernel.private_files import ensure_private_folder, write_private
 from gridfleet.kernel.settings import Settings
 from gridfleet.local.broker.configuration import ACCOUNT, ADVANCED, NODE_NAME, configuration_lines, definitions, reachable_host
+from gridfleet.local.broker.former_data import accept_data
 from gridfleet.local.broker.installation import PrivateBrokerError, find_installation
 from gridfleet.local.broker.plugins import AUTH_PLUGIN, build_plugin, link_applications, needed_plugins
 from gridfleet.local.processes import Program, end_leftovers, spawn, stop_process
@@ -73,10 +74,13 @@ class PrivateBroker:
         """Write the node's configuration. Its data is not changed.
 
         Raises:
-            PrivateBrokerError: The folder was moved, which data of RabbitMQ before 3.12 do not survive.
+            PrivateBrokerError: The folder was moved, which data of RabbitMQ before 3.12 do not survive, or the data are of
+                RabbitMQ before 3.13 and the installed one is 4.0 or newer.
         """
         ensure_private_folder(self._folder)
-        self._check_path(find_installation().version)
+        version = find_installation().version
+        accept_data(self._folder, version)
+        self._check_path(version)
         cookie = self._folder / ".erlang.cookie"
         if not cookie.exists():
             write_private(cookie, secrets.token_hex(20), mode=0o400)
