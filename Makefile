@@ -9,6 +9,9 @@ RUNTIME := .venv/.installed-runtime
 DEVELOPMENT := .venv/.installed-development
 INSTALLERS := pyproject.toml $(wildcard scripts/*.sh)
 
+# After an upgrade of the system, .venv can have a newer Python, without the packages: they are installed again.
+$(shell $(RUN)/python -c 'import gridfleet' >/dev/null 2>&1 || rm -f $(RUNTIME) $(DEVELOPMENT))
+
 # Without cached bytecode every process of every test would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
