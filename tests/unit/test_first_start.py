@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gridfleet.kernel.private_files import write_private
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
+from gridfleet.local.broker import server_certificate
 from gridfleet.local.broker.server_certificate import write_server_certificate
 from gridfleet.local.ports import check_ports
 from gridfleet.local.secrets import ensure_local_secrets, local_secret
@@ -48,6 +50,32 @@ def test_the_server_certificate_stays_while_it_fits(tmp_path: Path) -> None:
     assert second != first
     assert serial(["mqtt.example.com", "localhost"], Authority.create()) != second
     assert (tmp_path / "server.key").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", ["server.key", "server.pem", "server.hosts", "ca.pem"])
+def test_an_interrupted_change_of_the_authority_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    write_server_certificate(tmp_path, Authority.create(), ["localhost"])
+
+    def fail_at(path: Path, text: str) -> None:
+        if path.name == name:
+            raise OSError("interrupted")
+        write_private(path, text)
+
+    authority = Authority.create()
+    with monkeypatch.context() as patched:
+        patched.setattr(server_certificate, "write_private", fail_at)
+        with pytest.raises(OSError, match="interrupted"):
+            write_server_certificate(tmp_path, authority, ["localhost"])
+    write_server_certificate(tmp_path, authority, ["localhost"])
+
+    issuer = x509.load_pem_x509_certificate((tmp_path / "ca.pem").read_bytes())
+    certificate = x509.load_pem_x509_certificate((tmp_path / "server.pem").read_bytes())
+    certificate.verify_directly_issued_by(issuer)
+    assert (tmp_path / "ca.pem").read_text() == authority.certificate_pem
+    key = load_pem_private_key((tmp_path / "server.key").read_bytes(), None)
+    assert key.public_key() == certificate.public_key()
 
 
 def test_a_server_certificate_about_to_end_is_replaced(tmp_path: Path) -> None:

@@ -21,13 +21,13 @@ def write_server_certificate(folder: Path, authority: Authority, hosts: list[str
     """
     ensure_private_folder(folder)
     names = list(dict.fromkeys(hosts))
-    fits = _fits(folder, authority, names)
-    write_private(folder / "ca.pem", authority.certificate_pem)
-    if not fits:
+    if not _fits(folder, authority, names):
         issued = authority.issue_server(names)
         write_private(folder / "server.key", issued.key_pem)
         write_private(folder / "server.pem", issued.certificate_pem + authority.intermediates_pem)
         write_private(folder / "server.hosts", "\n".join(names))
+        # Last: after an interruption, the next call finds another authority or no file, and issues again.
+        write_private(folder / "ca.pem", authority.certificate_pem)
 
 
 def _fits(folder: Path, authority: Authority, names: list[str]) -> bool:
