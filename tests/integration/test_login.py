@@ -352,6 +352,13 @@ async def test_a_super_admin_who_could_not_log_in_is_refused(
             await bootstrap.ensure_first_super_admin(db, email, password)
 
 
+async def test_the_password_is_not_checked_if_there_is_a_super_admin(identity: Identity) -> None:
+    """After the first start, containers get any word as the password."""
+    async with identity.database.transaction() as db:
+        assert await bootstrap.ensure_first_super_admin(db, None, "x") is None
+        assert await bootstrap.ensure_first_super_admin(db, "nonsense", None) is None
+
+
 async def test_an_existing_account_is_raised_to_super_admin(identity: Identity) -> None:
     await identity.execute("UPDATE user_account SET is_super_admin = false")
     old = await identity.log_in()

@@ -46,20 +46,20 @@ class FirstAdmin(msgspec.Struct, frozen=True):
 
 
 async def ensure_first_super_admin(db: Connection, email: str | None, password: str | None) -> FirstAdmin | None:
-    """Create the first SuperAdmin. Returns None if there is a SuperAdmin already.
+    """Create the first SuperAdmin. Returns None if there is a SuperAdmin already, whatever address and password are.
 
     An existing account with that e-mail address is made a SuperAdmin and gets this password.
 
     Raises:
         FirstAdminInvalid: a login with this address or password would be impossible.
     """
+    if await store.lock_first_admin(db):
+        return None
     address = normalized(email or DEFAULT_EMAIL)
     if not is_address(address):
         raise FirstAdminInvalid(f"the SuperAdmin's e-mail {address!r} is not an e-mail address")
     if password is not None and (complaint := password_complaint(password)):
         raise FirstAdminInvalid(f"the SuperAdmin's password: {complaint}")
-    if await store.lock_first_admin(db):
-        return None
     chosen = password or generate_password()
     passwords = Passwords(threads=1)
     try:
