@@ -9,7 +9,7 @@ const groups = [
   // templates, registrations, keys or pages of administrators need.
   {
     name: "shared",
-    test: /\/console\/src\/(?!(ui\/(chart|copy)|screens\/for-|(admin|groups|people|signals)\.ts))/,
+    test: /\/console\/src\/(?!(ui\/(chart|copy)|format\/(gaps|thinned)|screens\/for-|(admin|groups|people|signals)\.ts))/,
     minShareCount: 4,
   },
   // What the charts of a plant share.

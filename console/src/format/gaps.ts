@@ -10,14 +10,9 @@ const TOLERANCE = 2.5;
 export function joined(values: readonly (number | null)[]): (number | null | undefined)[] {
   const result: (number | null | undefined)[] = values.slice();
   if (!values.includes(null)) return result;
-  const known: number[] = [];
-  for (let index = 0; index < values.length; index++) if (values[index] !== null) known.push(index);
-  // Loops and typed arrays: charts may have 100,000 points in twelve series.
-  const distances = new Int32Array(Math.max(0, known.length - 1));
-  for (let number = 0; number < distances.length; number++) {
-    distances[number] = (known[number + 1] as number) - (known[number] as number);
-  }
-  const most = TOLERANCE * (distances.slice().sort()[(distances.length - 1) >> 1] ?? 1);
+  const known = [...values.keys()].filter((index) => values[index] !== null);
+  const distances = known.slice(1).map((index, number) => index - (known[number] as number));
+  const most = TOLERANCE * ([...distances].sort((one, other) => one - other)[(distances.length - 1) >> 1] ?? 1);
   distances.forEach((distance, number) => {
     const start = known[number] as number;
     if (distance > 1 && distance <= most) result.fill(undefined, start + 1, start + distance);

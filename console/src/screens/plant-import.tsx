@@ -4,7 +4,7 @@ import { useState } from "react";
 import { apiOf, dataOf } from "../api/client";
 import { ApiError } from "../api/error";
 import type { components } from "../api/schema";
-import { complaintOf, type RowError, rowErrorsOf, rowsOf } from "../csv";
+import { complaintOf, type RowError, rowErrorsOf, rowsOf } from "../csv-rows";
 import { count } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { mayAct } from "../session";

@@ -3,6 +3,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { aloneIn, joined } from "../format/gaps";
 import { number } from "../format/quantities";
+import { thinned } from "../format/thinned";
 import { axisLabels } from "../format/times";
 import { useLocale } from "../i18n";
 import { type Columns, MOST_UNITS, type Range } from "../plants";
@@ -54,9 +55,12 @@ export function Chart({ columns, timeZone, label, onZoom, marks = NOTHING, level
   return <div ref={element} className="chart" role="img" aria-label={label} />;
 }
 
-function dataOf(columns: Columns): uPlot.AlignedData {
-  const times = columns.times.map((time) => Date.parse(time) / 1000);
-  return [times, ...columns.columns.flatMap(({ average, min, max }) => [average, min, max].map(joined))];
+function dataOf(all: Columns): uPlot.AlignedData {
+  const { times, columns } = thinned(all);
+  return [
+    times.map((time) => Date.parse(time) / 1000),
+    ...columns.flatMap(({ average, min, max }) => [average, min, max].map(joined)),
+  ];
 }
 
 function options(

@@ -1,0 +1,33 @@
+import { expect, test } from "vitest";
+import { thinned } from "./thinned";
+
+const chart = (count: number, value: (index: number) => number | null) => {
+  const values = Array.from({ length: count }, (_, index) => value(index));
+  const times = values.map((_, index) => `${index}`);
+  return {
+    plantId: "",
+    bucket: "10 seconds" as const,
+    times,
+    columns: [{ metric: "m", unit: "kW", average: values, min: values, max: values }],
+  };
+};
+
+test("a chart with few points stays as it is", () => {
+  const few = chart(2_000, (index) => (index % 3 === 0 ? null : index));
+  expect(thinned(few)).toEqual(few);
+  expect(thinned(chart(0, () => null)).times).toEqual([]);
+});
+
+test("neighbours of a long chart are merged into their mean, least and greatest value", () => {
+  const { times, columns } = thinned(chart(100_001, (index) => index));
+  expect(times).toHaveLength(1_961);
+  expect(times.slice(0, 2)).toEqual(["0", "51"]);
+  expect(columns[0]?.average.slice(0, 2)).toEqual([25, 76]);
+  expect(columns[0]?.min.at(-1)).toBe(99_960);
+  expect(columns[0]?.max.at(-1)).toBe(100_000);
+});
+
+test("merged neighbours are missing only if all of them are", () => {
+  const { columns } = thinned(chart(4_000, (index) => (index < 2 || index === 3 ? null : index)));
+  expect(columns[0]?.average.slice(0, 3)).toEqual([null, 2, 4.5]);
+});
