@@ -264,6 +264,7 @@ async def test_templates_sandbox_and_profiles_are_recorded(fleet: Fleet) -> None
     ]
     chosen = {"organizationId": str(fleet.org)}
     assert await fleet.changes("PATCH", "/auth/default-org", chosen) == [("user.default_organization_changed", chosen)]
+    assert await fleet.changes("PATCH", "/auth/default-org", chosen) == [], "it is the same"
     device = {"token": TOKEN, "platform": "ios"}
     registered = [("user.push_token_registered", {"platform": "ios"})]
     assert await fleet.changes("POST", "/notifications/push-tokens", device) == registered

@@ -15,6 +15,7 @@ from gridfleet.domains.plants.refused_messages.records import trim_unregistered_
 from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import MAX_MESSAGE_BYTES
 from gridfleet.protocol.signature import sign
+from support.builders.accounts import add_organization
 from support.clients.ingest_bench import Bench, BenchPlant, moment
 
 GOOD = {"time": moment(0).isoformat(), "fields": {"good": 1}}
@@ -322,6 +323,22 @@ async def test_the_fields_of_an_unregistered_device_are_those_that_a_template_ca
     assert await fields_after({}) == ["soc", "pack.1-power_W"]
     assert await fields_after({"old": 1}, {"power": None, "soc": 2}, {}) == ["power", "soc"]
     assert await fields_after({f"f{number}": number for number in range(2_100)}) == [f"f{number}" for number in range(50)]
+
+
+async def test_an_unregistered_device_of_a_moved_plant_is_new_to_its_organisation(bench: Bench) -> None:
+    plant, buyer = await bench.plant(), await add_organization(bench.database)
+
+    async def send(fields: dict[str, Any]) -> None:
+        await bench.take(plant.message({"time": moment(0).isoformat(), "devices": [{"id": "NEW", "fields": fields}]}))
+
+    await send({"soc": 1})
+    await plant.rows(f"UPDATE plant SET organization_id = '{buyer.id}' WHERE id = %s RETURNING 1")
+    bench.pipeline.plant_cache.invalidate(str(plant.id))
+    await send({})
+    [(count, fields, is_new)] = await plant.rows(
+        "SELECT count, fields, first_seen_at = last_seen_at FROM unregistered_device WHERE plant_id = %s"
+    )
+    assert (count, fields, is_new) == (1, [], True)
 
 
 async def test_a_refused_snapshot_leaves_nothing_of_itself(bench: Bench) -> None:

@@ -18,6 +18,7 @@ from gridfleet.domains.plants.presence.records import PlantSeen, record_presence
 from gridfleet.domains.vcp.events.recipients import recipients, served_vhosts
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.ids import new_id
+from support.builders.accounts import add_organization
 from support.builders.partner_commands import sending_key
 from support.builders.partner_site import PartnerSite, add_key
 from support.builders.telemetry_records import RecordedPlant
@@ -58,6 +59,17 @@ async def test_fresh_measurements_are_published_decoded(site: PartnerSite) -> No
     }
     await site.plant.bench.take(message)
     assert [event_id for event_id, _ in await events(site, "telemetry")] == [first, first], "sent again with the same id"
+
+
+async def test_telemetry_that_waits_while_its_plant_moves_is_not_published(site: PartnerSite) -> None:
+    """Its batch was prepared for the former organisation, whose partners got it."""
+    pipeline, buyer = site.plant.bench.pipeline, await add_organization(site.database)
+    batch = await pipeline.prepare([site.plant.message({"time": ago(seconds=1), "fields": {"load": 2}})])
+    assert len(batch.events) == 1
+    await site.execute(f"UPDATE plant SET organization_id = '{buyer.id}' WHERE id = '{site.plant.id}'")
+    async with site.database.transaction() as db:
+        await pipeline.store(db, batch)
+    assert await events(site, "telemetry") == []
 
 
 async def test_booleans_and_integers_are_published_as_numbers(site: PartnerSite) -> None:

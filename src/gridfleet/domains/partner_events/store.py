@@ -10,18 +10,24 @@ from psycopg.types.json import Jsonb
 from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent, Room
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
+from gridfleet.protocol.partner_routes import EventKind
 
 _QUEUED = ", ".join(QueuedEvent._fields)
 
 
 async def insert(db: Connection, events: Sequence[NewEvent]) -> None:
-    """Queue events in their order."""
+    """Queue events in their order. Telemetry of a plant that has moved since it was read is left out.
+
+    Other events may be about a plant that is leaving the organisation.
+    """
     # Binary parameters: as text, an array of bodies costs more than everything else here.
     await db.execute(
         "INSERT INTO partner_event (event_id, organization_id, plant_id, api_key_id, kind, body, cause)"
         " SELECT e.event_id, e.organization_id, e.plant_id, e.api_key_id, e.kind, e.body, e.cause FROM unnest(%b::uuid[],"
         " %b::uuid[], %b::uuid[], %b::uuid[], %b::text[], %b::bytea[], %b::jsonb[]) WITH ORDINALITY"
-        " AS e (event_id, organization_id, plant_id, api_key_id, kind, body, cause, position) ORDER BY e.position",
+        " AS e (event_id, organization_id, plant_id, api_key_id, kind, body, cause, position)"
+        " LEFT JOIN plant p ON p.id = e.plant_id"
+        f" WHERE e.kind <> '{EventKind.TELEMETRY}' OR p.organization_id = e.organization_id ORDER BY e.position",
         (*([event[column] for event in events] for column in range(6)), [_cause(event) for event in events]),
     )
 

@@ -38,7 +38,8 @@ async def change_phone(db: Connection, caller: UserCaller, phone: str | None) ->
 
 async def set_default_organization(db: Connection, caller: UserCaller, organization_id: UUID) -> None:
     """Set the caller's default organisation, to which they have the right."""
-    await store.set_default_organization(db, caller.user_id, organization_id)
+    if not await store.set_default_organization(db, caller.user_id, organization_id):
+        return
     await _record(db, Event.USER_DEFAULT_ORGANIZATION_CHANGED, caller, {"organizationId": str(organization_id)})
 
 

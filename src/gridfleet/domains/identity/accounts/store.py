@@ -170,9 +170,14 @@ async def set_password(db: Connection, user_id: UUID, new_hash: str, old_hash: s
     return cursor.rowcount == 1
 
 
-async def set_default_organization(db: Connection, user_id: UUID, organization_id: UUID) -> None:
-    """Set a user's default organisation."""
-    await db.execute("UPDATE user_account SET default_organization_id = %s WHERE id = %s", (organization_id, user_id))
+async def set_default_organization(db: Connection, user_id: UUID, organization_id: UUID) -> bool:
+    """Set a user's default organisation. Returns False if it is this one already."""
+    cursor = await db.execute(
+        "UPDATE user_account SET default_organization_id = %(organization)s"
+        " WHERE id = %(user)s AND default_organization_id IS DISTINCT FROM %(organization)s",
+        {"organization": organization_id, "user": user_id},
+    )
+    return cursor.rowcount > 0
 
 
 async def set_first_default_organization(db: Connection, user_id: UUID, organization_id: UUID) -> None:

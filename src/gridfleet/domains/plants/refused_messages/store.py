@@ -115,7 +115,7 @@ async def record_unregistered_devices(db: Connection, unregistered: Iterable[Unr
     """Insert or update unregistered devices.
 
     Plants that no longer exist are left out, as are new devices of a plant that has `most` already. An entry without fields
-    keeps the stored ones.
+    keeps the stored ones. What was seen before the plant moved to its organisation does not count.
     """
     rows = list(unregistered)
     await db.execute(
@@ -131,9 +131,12 @@ async def record_unregistered_devices(db: Connection, unregistered: Iterable[Unr
         " LEFT JOIN room USING (plant) WHERE NOT new OR position <= free"
         " ON CONFLICT (plant_id, external_id) DO UPDATE"
         " SET organization_id = excluded.organization_id,"
+        " first_seen_at = CASE WHEN {same} THEN unregistered_device.first_seen_at ELSE excluded.first_seen_at END,"
         " last_seen_at = greatest(unregistered_device.last_seen_at, excluded.last_seen_at),"
-        " count = unregistered_device.count + excluded.count,"
-        " fields = CASE excluded.fields WHEN '[]' THEN unregistered_device.fields ELSE excluded.fields END",
+        " count = excluded.count + CASE WHEN {same} THEN unregistered_device.count ELSE 0 END,"
+        " fields = CASE WHEN excluded.fields = '[]' AND {same} THEN unregistered_device.fields ELSE excluded.fields END".format(
+            same="unregistered_device.organization_id = excluded.organization_id"
+        ),
         (
             [one.plant_id for one in rows],
             [one.external_id for one in rows],
