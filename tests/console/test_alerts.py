@@ -97,6 +97,22 @@ def test_all_alerts_that_match_are_changed_at_once(watched: Watched, user: User,
     ]
 
 
+def test_a_choice_of_all_ends_with_one_among_other_alerts(watched: Watched, user: User, database_url: str) -> None:
+    """It came back with its filters, and held the other alert too, which was then changed unseen."""
+    page, operator = watched.page, user(role="OPERATOR")
+    add_alerts(database_url, operator.slugs[0], ["WARNING"] * 60)
+    operator.log_in(page, f"/console/o/{operator.slugs[0]}/alerts")
+    page.get_by_role("checkbox", name="Choose all alerts of this page").check()
+    page.get_by_role("button", name="Choose all 60 alerts that match").click()
+    expect(page.get_by_text("60 chosen")).to_be_visible()
+    page.get_by_label("Status").select_option("Resolved")
+    page.get_by_role("checkbox", name="Choose: Message of INFO").check()
+    expect(page.get_by_text("1 chosen")).to_be_visible()
+    page.get_by_label("Status").select_option("Open")
+    expect(page.get_by_text("60 alerts", exact=True)).to_be_visible()
+    expect(page.get_by_text("chosen")).to_have_count(0)
+
+
 def test_viewers_see_alerts_and_change_none(watched: Watched, user: User, database_url: str) -> None:
     viewer = user()
     add_alerts(database_url, viewer.slugs[0], ["WARNING"])

@@ -43,10 +43,11 @@ export function AlertList({ plantId, search, onSearch }: Props) {
   const { organization, user } = route.useRouteContext();
   const queryClient = useQueryClient();
   const list = useQuery(alertsQuery(organization.id, search, plantId));
-  const [chosen, setChosen] = useState(NONE);
+  const [lastChosen, setChosen] = useState(NONE);
   const acknowledging = useRef<HTMLButtonElement>(null);
   const alerts = list.data?.data ?? [];
   const filters = JSON.stringify({ ...search, page: undefined });
+  const chosen = lastChosen.filters === undefined || lastChosen.filters === filters ? lastChosen : NONE;
   // Those of another page or of other filters are not shown, and are not changed, unless all were chosen.
   const ids =
     chosen.filters === filters ? [...chosen.ids] : alerts.map(({ id }) => id).filter((id) => chosen.ids.has(id));
@@ -178,10 +179,10 @@ export function AlertList({ plantId, search, onSearch }: Props) {
             onChoose={
               canChange &&
               ((isChosen) =>
-                setChosen((before) => ({
-                  ...before,
-                  ids: new Set(isChosen ? [...before.ids, alert.id] : [...before.ids].filter((id) => id !== alert.id)),
-                })))
+                setChosen({
+                  ...chosen,
+                  ids: new Set(isChosen ? [...chosen.ids, alert.id] : [...chosen.ids].filter((id) => id !== alert.id)),
+                }))
             }
           />
         )}
