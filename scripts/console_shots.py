@@ -1,8 +1,8 @@
 """Write screenshots of every screen of the console with a living fleet: `make console-shots` (ARGS="plant-live" for some).
 
-They are written to build/console-shots, for a person to look at: 1280 pixels wide in light and dark, and 390. With
-ARGS=--docs, only the pictures of the docs are made and copied to docs/images, of a fleet without refused messages. By day: at
-night it produces nothing.
+They are written to build/console-shots, for a person to look at: 1280 pixels wide in light and dark, and 390, in English; in
+German 1280 and 390. With ARGS=--docs, only the pictures of the docs are made and copied to docs/images, of a fleet without
+refused messages. By day: at night it produces nothing.
 """
 
 import json
@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import httpx
 from playwright.sync_api import Page, expect, sync_playwright
@@ -23,13 +23,28 @@ from playwright.sync_api import Page, expect, sync_playwright
 from support.clients.watched_page import open_browser
 from support.servers.running_stack import RunningStack
 
+
+class View(NamedTuple):
+    """Width in pixels, colours and language of pictures."""
+
+    width: int
+    colours: Literal["light", "dark"] = "light"
+    locale: str = "en-GB"
+
+
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "build" / "console-shots"
 IMAGES = ROOT / "docs" / "images"
 IN_DOCS = ("fleet", "plant-history")
 SLUG = "demo"
 BATTERY_TEMPLATE = "00000000-0000-7000-8000-000000000005"
-VIEWS = {"light": (1280, "light"), "dark": (1280, "dark"), "phone": (390, "light")}
+VIEWS = {
+    "light": View(1280),
+    "dark": View(1280, "dark"),
+    "phone": View(390),
+    "german": View(1280, locale="de-DE"),
+    "german-phone": View(390, locale="de-DE"),
+}
 RULES = (
     # One of these holds at any time of day.
     ("High state of charge", "soc", "GT", 50, "WARNING"),
@@ -131,9 +146,9 @@ def first_plant(ledger: Path) -> str:
 def log_in(page: Page, stack: RunningStack) -> None:
     """Log in as the first SuperAdmin."""
     page.goto("/console/")
-    page.get_by_label("E-mail address").fill(stack.admin_email)
-    page.get_by_label("Password").fill(stack.admin_password)
-    page.get_by_role("button", name="Log in").click()
+    page.locator("input[type=email]").fill(stack.admin_email)
+    page.locator("input[type=password]").fill(stack.admin_password)
+    page.locator("button[type=submit]").click()
     page.wait_for_url(lambda url: "/fleet" in url)
 
 
@@ -175,12 +190,12 @@ def main() -> None:
             with simulated(stack, folder, () if is_for_docs else REFUSED) as plant_id, sync_playwright() as playwright:
                 browser = open_browser(playwright)
                 shown: Shown | None = None
-                for view, (width, colours) in views.items():
+                for view, (width, colours, locale) in views.items():
                     context = browser.new_context(
                         base_url=stack.base_url,
                         viewport={"width": width, "height": 844},
-                        color_scheme="dark" if colours == "dark" else "light",
-                        locale="en-GB",
+                        color_scheme=colours,
+                        locale=locale,
                     )
                     page = context.new_page()
                     page.goto("/console/login")
@@ -193,7 +208,7 @@ def main() -> None:
                     shown = shown or add_content(stack, plant_id)
                     # All plants are online, and their powers are summed up.
                     expect(page.get_by_role("link", name=re.compile("^Online"))).to_contain_text("12", timeout=300_000)
-                    expect(page.get_by_text("too old")).to_have_count(0, timeout=300_000)
+                    expect(page.get_by_text(re.compile("too old|zu alt"))).to_have_count(0, timeout=300_000)
                     if is_for_docs:
                         page.wait_for_timeout(1_000 * LATE_ENERGIES_SECONDS)
                     for screen, path in screens(shown).items():
