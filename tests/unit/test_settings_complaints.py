@@ -164,3 +164,10 @@ def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"GRIDFLEET_{name.upper()}", "")
     assert Settings().model_fields_set == set()
     assert (Settings().internal_secret, Settings().database_url, Settings().ca_file) == (None, None, None)
+
+
+def test_a_home_in_a_file_of_variables_may_begin_with_a_tilde(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No shell replaces it there. `gridfleet backup` did not find the keys of the service that `gridfleet up` had started."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GRIDFLEET_HOME", "~/fleet")
+    assert Settings().home == tmp_path / "fleet"

@@ -55,7 +55,7 @@ def backup(
         if not file.absolute().parent.is_dir():
             raise _Refused(f"{file.absolute().parent} is not a folder")
         began = time.monotonic()
-        revision = _write(settings, settings.home.expanduser().resolve(), file.absolute())
+        revision = _write(settings, settings.home.resolve(), file.absolute())
     size, seconds = file.stat().st_size / 1e6, time.monotonic() - began
     typer.echo(f"{file}: {size:.1f} MB, schema {revision}, in {seconds:.1f} s. It contains secrets: store it safely.")
 
@@ -79,7 +79,7 @@ def restore(
     with _complaints():
         _require_embedded(settings, "restore")
         began = time.monotonic()
-        facts, replaced = _read(settings.home.expanduser().resolve(), file, force=force)
+        facts, replaced = _read(settings.home.resolve(), file, force=force)
     made = f"made {facts['createdAt']} by version {facts['version']}, schema {facts['schemaRevision']}"
     typer.echo(f"{settings.home}: restored in {time.monotonic() - began:.1f} s ({made})")
     if replaced is not None:

@@ -242,6 +242,12 @@ class Settings(BaseSettings):
         50, ge=1, description="Minimum time between the starts of batches that are not full."
     )
 
+    @field_validator("home")
+    @classmethod
+    def _with_folder_of_user(cls, home: Path) -> Path:
+        """Replace `~`, which a shell leaves as it is in a file of variables."""
+        return Path(os.path.expanduser(home))
+
     @field_validator("trusted_proxies", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:

@@ -44,7 +44,7 @@ class Machine:
     """Everything that `gridfleet up` runs for one home folder."""
 
     def __init__(self, settings: Settings) -> None:
-        self._home = settings.home.expanduser().resolve()
+        self._home = settings.home.resolve()
         self._settings = settings.model_copy(update={"home": self._home})
         self._postgres = None if settings.database_url else EmbeddedPostgres(self._home)
         self._broker = None if settings.broker_url else PrivateBroker(self._settings)

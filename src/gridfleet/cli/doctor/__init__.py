@@ -65,7 +65,7 @@ def examination(settings: "Settings", min_free_gib: float = 2.0) -> "Examination
     from gridfleet.local.broker.private_node import PrivateBroker
     from gridfleet.local.postgres import EmbeddedPostgres
 
-    home = settings.home.expanduser().resolve()
+    home = settings.home.resolve()
     settings = settings.model_copy(update={"home": home})
     database = broker = management = None
     if settings.database_url is not None:
