@@ -26,6 +26,10 @@ from gridfleet.protocol.envelope import CommandType
 __all__ = ["Selection", "correct_silence", "issue_due_commands", "list_sites", "reopen_early_steps"]
 
 _BATCH: Final = 200
+_STEPS: Final = 1_000
+"""Steps that are claimed at once. Before each claim, all schedules are searched for other work: 20,000 sites may have a step at
+the same time.
+"""
 _ALL: Final = Selection()
 _NEXT_SETPOINT: Final = timedelta(seconds=2)
 """Time after a setpoint in which its partner may send the next one, before the schedule continues."""
@@ -34,7 +38,7 @@ _NEXT_SETPOINT: Final = timedelta(seconds=2)
 async def issue_due_commands(
     db: Connection, now: datetime, selection: Selection = _ALL, fallback_shards: Collection[int] = range(SHARDS)
 ) -> int:
-    """Process what is due, at up to a few hundred of the selected sites.
+    """Process what is due, at up to a thousand of the selected sites.
 
     Args:
         db: The connection.
@@ -89,7 +93,7 @@ async def _step_schedules(db: Connection, now: datetime, selection: Selection) -
     """
     if replaced := await store.lock_after_setpoints(db, now, now - _NEXT_SETPOINT, _BATCH, selection):
         await sites.reopen_intervals(db, replaced, now)
-    claimed = await store.claim_due_intervals(db, now, _BATCH, selection)
+    claimed = await store.claim_due_intervals(db, now, _STEPS, selection)
     steps = [step for step in claimed if step.end_at > now and power_fits(step.constraints, step.power_kw)]
     if steps:
         # Many sites have a step at the same time. One statement for each would delay the others by seconds.
