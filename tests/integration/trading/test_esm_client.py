@@ -66,7 +66,7 @@ async def test_everything_that_an_esm_is_asked(client: EsmClient, stand_in: Stan
     stand_in.plants = [{"externalPlantId": "P1"}, {"odd": True}]
     stand_in.readings["P1"] = [{"time": "2026-11-20T12:00:00+02:00", "meter_id": "M", "interval": 15, "energy": -1, "x": 1}]
 
-    assert [msgspec.json.decode(plant) for plant in await client.plants(access)] == stand_in.plants
+    assert [msgspec.json.decode(plant) for plant in await client.plants(access, list)] == stand_in.plants
     config = await client.config(access, ODD_NAME)
     assert (config.version, config.time_configs) == (7, [])
     answer = await client.send_plan(access, "P1", "code-1", [BLOCK], validate_only=False)
@@ -107,7 +107,7 @@ async def test_a_token_is_renewed_when_it_ends_or_counts_no_more(client: EsmClie
 
 async def test_credentials_that_are_refused(client: EsmClient, stand_in: StandIn) -> None:
     stand_in.is_closed_to_us = True
-    error = await failure(client.plants(access_to(stand_in)))
+    error = await failure(client.plants(access_to(stand_in), list))
     assert (error.result_code, error.status) == ("ESM_UNAVAILABLE", None)
     assert error.text == "The ESM refused the credentials (401)."
     assert len(stand_in.seen) == 1
@@ -116,7 +116,7 @@ async def test_credentials_that_are_refused(client: EsmClient, stand_in: StandIn
 
 async def test_a_token_that_is_always_refused_is_not_requested_for_ever(client: EsmClient, stand_in: StandIn) -> None:
     stand_in.faults.extend([says(401, b"{}")] * 5)
-    assert (await failure(client.plants(access_to(stand_in)))).status == 401
+    assert (await failure(client.plants(access_to(stand_in), list))).status == 401
     assert stand_in.tokens_given == 1
 
 
@@ -177,7 +177,7 @@ async def test_a_list_that_would_take_seconds_to_read(
     client: EsmClient, stand_in: StandIn, records: bytes, says_so: str
 ) -> None:
     stand_in.faults.append(says(200, b'{"plants":[' + records + b"]}"))
-    error = await failure(client.plants(access_to(stand_in)))
+    error = await failure(client.plants(access_to(stand_in), list))
     assert error.result_code == "ESM_UNAVAILABLE"
     assert says_so in error.text
 
@@ -225,7 +225,7 @@ async def test_redirects_are_not_followed(client: EsmClient, stand_in: StandIn, 
         stand_in.faults.append(says(status, b"{}", location=f"{elsewhere.url}/plants"))
         stand_in.token_faults.append(says(status, b"{}", location=f"{elsewhere.url}/oauth/token"))
         for _ in (1, 2):
-            assert f"answered {status}." in (await failure(client.plants(access_to(stand_in)))).text
+            assert f"answered {status}." in (await failure(client.plants(access_to(stand_in), list))).text
         assert elsewhere.seen == []
 
 
@@ -258,14 +258,14 @@ async def test_refusals(client: EsmClient, stand_in: StandIn, status: int, code:
 @pytest.mark.parametrize("url", ["http://no-such-name.invalid", "http://127.0.0.1:1025", "https://{host}", "ftp://x"])
 async def test_an_esm_that_is_not_there(client: EsmClient, stand_in: StandIn, url: str) -> None:
     access = EsmAccess(url.format(host=stand_in.url.removeprefix("http://")), CLIENT_ID, SECRET)
-    assert (await failure(client.plants(access))).result_code == "ESM_UNAVAILABLE"
+    assert (await failure(client.plants(access, list))).result_code == "ESM_UNAVAILABLE"
 
 
 async def test_a_private_esm_is_not_called_but_the_sandbox_is(stand_in: StandIn) -> None:
     strict: Callable[[str], EsmClient] = lambda own: EsmClient(Outbound(), own)  # noqa: E731
-    assert "public" in (await failure(strict("http://sandbox").plants(access_to(stand_in)))).text
+    assert "public" in (await failure(strict("http://sandbox").plants(access_to(stand_in), list))).text
     assert stand_in.seen == []
-    assert await strict(stand_in.url).plants(access_to(stand_in)) == []
+    assert await strict(stand_in.url).plants(access_to(stand_in), list) == []
 
 
 @pytest.mark.parametrize("name", [".", ".."])
@@ -276,7 +276,7 @@ async def test_a_name_that_would_lead_elsewhere_is_not_asked_for(client: EsmClie
 
 async def test_a_request_names_what_the_esm_is_called_for(client: EsmClient, stand_in: StandIn) -> None:
     with at_work("test", {"request_id": "the-cause"}):
-        await client.plants(access_to(stand_in))
+        await client.plants(access_to(stand_in), list)
     assert {one.headers["x-request-id"] for one in stand_in.seen} == {"the-cause"}
     assert all("traceparent" not in one.headers for one in stand_in.seen), "no traces are made"
 

@@ -21,6 +21,7 @@ from support.builders.telemetry_records import member
 from support.clients.plants_over_http import Fleet
 from support.servers.esm_stand_in import CLIENT_ID, SECRET, StandIn, hangs, hangs_up, says
 from support.servers.postbox import work_off
+from support.servers.running_task import watched_loop
 
 BLOCK = {"from": "00:00", "to": "24:00", "pBatMin": -5, "pBatMax": 5, "socMin": 10, "socMax": 90}
 PLAN = {"timeConfigs": [BLOCK]}
@@ -157,14 +158,28 @@ async def test_an_esm_that_fails_is_no_failure_of_the_call(fleet: Fleet, stand_i
     assert await sync(fleet) == (3, 0, None)
 
 
-async def test_many_plants(fleet: Fleet, stand_in: StandIn) -> None:
-    names = [f"E{number}" for number in range(300)]
+async def link_many(fleet: Fleet, count: int) -> None:
+    """Link plants to those of the ESM that are called E0, E1 and so on."""
     await fleet.sql(
         "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method, external_plant_id)"
         " SELECT gen_random_uuid(), %s, n, n, 'GATEWAY', 'MTLS', n FROM unnest(%s::text[]) AS n",
         fleet.admin["x-org-id"],
-        names,
+        [f"E{number}" for number in range(count)],
     )
+
+
+async def test_other_requests_continue_while_many_plants_are_synced(fleet: Fleet, stand_in: StandIn) -> None:
+    """The time grew with the square of the plants: 20,000 took eight seconds, in which nothing else was answered."""
+    await link_many(fleet, 6_000)
+    stand_in.plants = [{**REPORTED, "externalPlantId": f"F{number}", "latitude": "north"} for number in range(5_000)]
+    stand_in.plants += [{"externalPlantId": f"E{number}", "latitude": "north"} for number in range(6_000)]
+    async with watched_loop() as loop:
+        assert (await sync(fleet))[:2] == (0, 6_000)
+    assert loop.longest < 0.3 * loop.total
+
+
+async def test_many_plants(fleet: Fleet, stand_in: StandIn) -> None:
+    await link_many(fleet, 300)
     stand_in.plants = [{**REPORTED, "externalPlantId": f"E{number}"} for number in range(100, 5_000)]
     assert (await sync(fleet))[:2] == (200, 100)
     [(count,)] = await fleet.sql("SELECT count(*) FROM plant WHERE tag = 'north'")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -42,11 +43,10 @@ async def sync_plants(
     async with database.transaction() as db:
         linked = await linked_plants(db, organization_id, plant_ids)
     try:
-        records = await esm.plants(access)
+        facts, complaints = await esm.plants(access, partial(_read, linked))
     except EsmFailed as error:
         result, complaints = SyncResult(0, max(1, len(linked))), [error.text]
     else:
-        facts, complaints = _read(records, linked)
         unwritten = await _write(database, organization_id, linked, facts)
         complaints += unwritten
         result = SyncResult(len(facts) - len(unwritten), len(complaints))
@@ -102,7 +102,7 @@ async def _write(
     return complaints
 
 
-def _read(records: Sequence[msgspec.Raw], linked: Collection[str]) -> tuple[dict[str, EsmFacts], list[str]]:
+def _read(linked: Collection[str], records: Sequence[msgspec.Raw]) -> tuple[dict[str, EsmFacts], list[str]]:
     """Return the facts of linked plants by external id, and the errors in the records."""
     facts: dict[str, EsmFacts] = {}
     wrong: dict[str, str] = {}
@@ -123,7 +123,8 @@ def _read(records: Sequence[msgspec.Raw], linked: Collection[str]) -> tuple[dict
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             wrong[external_id] = f"{external_id}: {error}"
             facts.pop(external_id, None)
-    missing = [f"{external_id}: is not known to the ESM" for external_id in linked if external_id not in facts.keys() | wrong]
+    known = facts.keys() | wrong
+    missing = [f"{external_id}: is not known to the ESM" for external_id in linked if external_id not in known]
     return facts, [*complaints, *wrong.values(), *missing]
 
 

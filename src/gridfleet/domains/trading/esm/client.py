@@ -113,9 +113,13 @@ class EsmClient:
             log.info("an ESM's name has no address yet", reason=type(error).__name__)
         return str(url)
 
-    async def plants(self, access: EsmAccess) -> list[msgspec.Raw]:
-        """Return the ESM's plants, each as the undecoded JSON record."""
-        return (await self._read(access, "plants", "/plants", EsmPlants)).plants
+    async def plants(self, access: EsmAccess, made_of: Callable[[list[msgspec.Raw]], T]) -> T:
+        """Return the result of `made_of` for the undecoded JSON records of the ESM's plants. Many are read in a thread."""
+
+        def read(response: Response) -> T:
+            return made_of(decode_response(response, EsmPlants).plants)
+
+        return await self._call(access, "plants", "GET", "/plants", read, tries=_READ_TRIES)
 
     async def config(self, access: EsmAccess, external_plant_id: str) -> EsmConfig:
         """Return the current plan of a plant."""
