@@ -13,6 +13,9 @@ keys=1:$(secret) internal=$(secret) broker=$(secret) redis=$(secret) database=$(
 printf %s "$database" >filled/database_password
 printf %s "$owner" >filled/owner_password
 
+# A quarter of the memory. With more than there is, PostgreSQL would not start, and its image creates the database at the first
+# start only.
+buffers=$(awk '/^MemTotal/ {print int($2 / 4096)}' /proc/meminfo)MB
 # In the network of the containers, host names are those of the services, and no other program is connected.
 grep -v -e '^#' -e '^$' ../answers.example |
     sed -e 's|^RABBITMQ_PRIVATE_ADDRESS=.*|RABBITMQ_PRIVATE_ADDRESS=0.0.0.0|' \
@@ -21,12 +24,14 @@ grep -v -e '^#' -e '^$' ../answers.example |
         -e 's|^INTERNAL_ADDRESS=.*|INTERNAL_ADDRESS=serve:8081|' \
         -e "s|^INTERNAL_SECRET=.*|INTERNAL_SECRET=$internal|" \
         -e 's|^POSTGRESQL_ADDRESS=.*|POSTGRESQL_ADDRESS=*|' \
+        -e "s|^POSTGRESQL_SHARED_BUFFERS=.*|POSTGRESQL_SHARED_BUFFERS=$buffers|" \
         -e 's|^POSTGRESQL_TLS=.*|POSTGRESQL_TLS=off|' \
         -e 's|^POSTGRESQL_RECORD=.*|POSTGRESQL_RECORD=host|' \
         -e 's|^POSTGRESQL_CLIENTS=.*|POSTGRESQL_CLIENTS=samenet|' \
         -e 's|^REDIS_ADDRESS=.*|REDIS_ADDRESS=*|' \
         -e "s|^REDIS_PASSWORD=.*|REDIS_PASSWORD=$redis|" >filled/answers
 ../fill.sh filled/answers filled
+sed -i 's/^log.console = false$/log.console = true/' filled/rabbitmq/rabbitmq.conf
 # The image has the service's plugin: Containerfile.rabbitmq.
 sed -e 's/^\[/[gridfleet_bounds,/' ../rabbitmq/enabled_plugins >filled/rabbitmq/enabled_plugins
 

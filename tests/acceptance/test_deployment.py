@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import aiormq
 import httpx
+import psutil
 import psycopg
 import pytest
 import yaml
@@ -152,13 +153,15 @@ class TestFiles:
         filled = fill(secrets, tmp_path) / "rabbitmq"
         settings = Settings(home=tmp_path, internal_secret="secret")
         same = ("auth", "mqtt.", "ssl_", "log.", "channel_max", "heartbeat", "max_message_size", "management_agent")
+        same += ("background_gc", "raft.")
         backend, files = "http", ["rabbitmq.conf", "cluster.conf"]
         if needs_auth_plugin(find_installation().version):
             backend = AUTH_PLUGIN
             files.append("rabbitmq-4.0.conf")
         lines = {line for line in configuration_lines(settings, backend) if line.startswith(same)}
+        assert "log.console = false" in (filled / "rabbitmq.conf").read_text(), "systemd keeps it without a limit"
         differ = lines - {line for file in files for line in (filled / file).read_text().splitlines()}
-        own = ("ssl_options.cacertfile", "ssl_options.certfile", "ssl_options.keyfile", "mqtt.listeners")
+        own = ("ssl_options.cacertfile", "ssl_options.certfile", "ssl_options.keyfile", "mqtt.listeners", "log.console =")
         assert {line for line in differ if not line.startswith(own)} == set()
         advanced = [line for line in (filled / "advanced.config").read_text().splitlines() if not line.startswith("%%")]
         assert advanced == ADVANCED.splitlines()
@@ -279,6 +282,10 @@ class TestContainers:
             f"http://serve:8081/{settings['GRIDFLEET_INTERNAL_SECRET']}/broker/user"
             in (filled / "rabbitmq" / "rabbitmq.conf").read_text()
         )
+        assert "\nlog.console = true\n" in (filled / "rabbitmq" / "rabbitmq.conf").read_text()
+        postgresql = (filled / "postgresql" / "gridfleet.conf").read_text()
+        [buffers] = re.findall(r"^shared_buffers = '(\d+)MB'$", postgresql, re.MULTILINE)
+        assert int(buffers) == psutil.virtual_memory().total // 4 >> 20, "with more than there is, PostgreSQL does not start"
         assert (filled / "rabbitmq" / "enabled_plugins").read_text().startswith("[gridfleet_bounds,rabbitmq_")
         assert "erlc -o /gridfleet_bounds-1/ebin" in CONTAINERFILE.with_suffix(".rabbitmq").read_text()
         assert self.compose["services"]["rabbitmq"]["build"]["dockerfile"] == "deploy/containers/Containerfile.rabbitmq"

@@ -212,11 +212,15 @@ async def test_a_broker_with_an_alarm_a_stopped_vhost_and_without_a_log_of_error
     try:
         node.start()
         evaluate(home, settings.epmd_port, 'ok = rpc:call(N, rabbit_vhost_sup_sup, stop_and_delete_vhost, [<<"/">>])')
+        add = 'ok = rpc:call(N, rabbit_auth_backend_internal, add_user, [<<"guest">>, <<"guest">>, <<"x">>])'
+        evaluate(home, settings.epmd_port, add)
         found = by_name(await brokers.check_broker(examination(settings)))
+        assert found["broker version"].found.endswith(", one node")
         old = found["broker version"].found < "RabbitMQ 3.12"
     finally:
         node.stop()
     assert_bad(found["broker alarms"], "memory at gridfleet@localhost", "no messages", "vm_memory_high_watermark")
+    assert_bad(found["broker users"], "guest", "rabbitmqctl delete_user guest", status="warn")
     assert_bad(found["broker vhosts"], "stopped: / at gridfleet@localhost.", "restart_vhost")
     if old:
         assert_bad(found["broker error log"], "too large a message", "log.exchange = true")

@@ -192,7 +192,7 @@ class TestMail:
         controller.stop()
 
     async def test_the_mail_servers_certificate_is_verified(
-        self, port: int, home: Path, files: TlsFiles, stranger: Path
+        self, port: int, home: Path, files: TlsFiles, stranger: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         content = MailContent("Subject", ("Text.",), "Reason.")
         mail = Mail(new_id(), "ada@example.com", content, "https://fleet.example.com", utc_now())
@@ -206,6 +206,9 @@ class TestMail:
             with pytest.raises((SMTPException, ssl.SSLError)):
                 await open_delivery(settings(authority)).deliver(mail)
             assert (await check_mail(examination(settings(authority)))).status == "fail"
+        # A hosted mail server, beside a database with an authority of one's own.
+        monkeypatch.setenv("SSL_CERT_FILE", str(files.authority))
+        await open_delivery(settings(stranger)).deliver(mail)
 
 
 @pytest.mark.parametrize(

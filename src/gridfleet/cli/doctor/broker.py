@@ -20,6 +20,8 @@ from gridfleet.local.broker.plugins import BOUNDS_PLUGIN
 __all__ = ["bounds_findings", "check_auth_listener", "check_broker"]
 
 _SECONDS: Final = 10
+_DEFAULT_USER: Final = "guest"
+"""The administrator that RabbitMQ creates at its first start if it has no definitions yet."""
 _OLDEST: Final = (3, 10)
 _PLUGIN_EXCHANGES: Final = {"rabbitmq_consistent_hash_exchange": "x-consistent-hash"}
 """Plugins by the exchange type that they provide."""
@@ -55,13 +57,14 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
             alarms = await management.alarms()
             stopped = await management.stopped_vhosts()
             has_mqtt_channels = await management.has_mqtt_channels()
+            nodes, users = await management.cluster_size(), await management.users()
     except httpx.HTTPError as error:
         remedy = "enable the plugin rabbitmq_management, and check GRIDFLEET_BROKER_MANAGEMENT_URL and the account's tag"
         return [*found, fail("broker management", f"does not answer: {reason(error)}", remedy)]
     text = str(overview.get("rabbitmq_version"))
     numbers = tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
     found.append(
-        ok("broker version", f"RabbitMQ {text}")
+        ok("broker version", f"RabbitMQ {text}, {'one node' if nodes == 1 else f'{nodes} nodes'}")
         if numbers >= _OLDEST
         else fail("broker version", f"RabbitMQ {text}", "upgrade it to 3.10 or newer")
     )
@@ -73,6 +76,9 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
     else:
         found.append(ok("broker plugins", f"enabled: {', '.join(plugins)}"))
     found += bounds_findings(overview)
+    if _DEFAULT_USER in users:
+        remedy = f"delete it: `rabbitmqctl delete_user {_DEFAULT_USER}` at the broker"
+        found.append(warn("broker users", f"{_DEFAULT_USER}, an administrator whose password is well known", remedy))
     found.append(_alarm_finding(alarms))
     found.append(_vhost_finding(stopped))
     if has_mqtt_channels:

@@ -193,6 +193,10 @@ class Management:
         """Return the number of nodes in the cluster, running or not."""
         return len((await self._call("GET", "/api/nodes?columns=name")).json())
 
+    async def users(self) -> list[str]:
+        """Return the names of the broker's own users."""
+        return [user["name"] for user in (await self._call("GET", "/api/users?columns=name")).json()]
+
     async def queue_types(self, vhost: str) -> dict[str, str]:
         """Return the type of each queue of a vhost, by queue name."""
         return {queue.name: queue.type for queue in await self.queues(vhost)}

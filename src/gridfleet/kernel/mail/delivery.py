@@ -52,10 +52,12 @@ class SmtpDelivery:
     """
 
     def __init__(self, url: str, sender: str, authority: Path | None = None) -> None:
-        """`authority`: PEM file of the authorities that the server's certificate is verified against. Default: the system's."""
+        """`authority`: PEM file of authorities to trust beside those of the system, because a mail server is often hosted."""
         parts = urlsplit(url)
         self._sender = sender
-        self._tls = client_tls(authority)
+        self._tls = client_tls(None)
+        if authority is not None:
+            self._tls.load_verify_locations(authority)
         self._host = parts.hostname or ""
         self._implicit_tls = parts.scheme == "smtps"
         self._port = parts.port or (465 if self._implicit_tls else 587 if parts.username else 25)
