@@ -43,6 +43,7 @@ __all__ = [
     "StatusEvent",
     "TelemetryEvent",
     "encode_event",
+    "is_readable",
     "open_command",
     "read_heading",
     "read_identity",
@@ -283,6 +284,15 @@ def read_heading(body: bytes) -> dict[str, Any]:
         return content if isinstance(content, dict) else {}
     except (msgspec.DecodeError, UnicodeDecodeError):
         return dict(_readable_members(text))
+
+
+def is_readable(body: bytes) -> bool:
+    """Return whether every member of a body can be read, so that `read_heading` returns all of it."""
+    try:
+        msgspec.json.decode(cut_below(body))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def read_identity(body: bytes) -> dict[str, str]:

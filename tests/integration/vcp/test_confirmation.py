@@ -1,5 +1,6 @@
 """Modes, schedules and limits reach plants that are away for long, and what a plant refuses changes nothing."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.plants.commands.models import Acknowledgement
 from gridfleet.domains.vcp.confirmation.dispatch import complete_missed
 from gridfleet.protocol.envelope import AckStatus
-from support.builders.partner_commands import soon
+from support.builders.partner_commands import body_of, signed_bytes, soon
 from support.builders.partner_site import PartnerSite
 
 HOUR = 3600
@@ -577,3 +578,22 @@ async def test_a_command_that_could_not_be_restored_is_refused(site: PartnerSite
     """The log does not keep 900 numbers of 309 digits. When the plant refused a later command, its acknowledgement was lost."""
     assert await site.send(kind, **members, note=[1e308] * 900) == "MALFORMED"
     assert await site.send(kind, **members, note=[1e308] * 500) == "ACCEPTED"
+
+
+@pytest.mark.parametrize("number", ["1e999", "1" * 5_000])
+async def test_a_schedule_with_a_number_that_json_cannot_hold_is_refused(site: PartnerSite, number: str) -> None:
+    """It was accepted and stored without its intervals, and the refusal of a later schedule could then not be recorded."""
+    content = body_of(site.plant.id, scheduleId="s", revision=1, intervals=[step(HOUR) | {"note": "NUMBER"}])
+    body = json.dumps(content).replace('"NUMBER"', number).encode()
+    assert await site.take(signed_bytes(f"{site.sender.key.slug}.schedule.set", body, str(site.plant.id))) == "REJECTED"
+    assert (await site.log())[-1][2] == "MALFORMED"
+
+
+async def test_a_stored_command_that_cannot_be_read_counts_as_none(site: PartnerSite) -> None:
+    """As an earlier release has stored it."""
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(HOUR)])
+    await site.acknowledge_newest("APPLIED")
+    await site.execute("UPDATE vcp_command SET payload = payload - 'intervals'")
+    await site.send("schedule.set", scheduleId="s", revision=2, intervals=[step(HOUR)])
+    await site.acknowledge_newest("REJECTED")
+    assert await site.site("schedule_active") == (False,)

@@ -328,6 +328,43 @@ async def test_a_step_is_tried_again_if_the_setpoint_in_its_place_comes_to_nothi
     assert await in_order(site) == [None, 1, 2, 5, 2]
 
 
+@REFUSED
+async def test_a_step_is_tried_again_although_the_plant_has_a_setpoint_from_before_it(site: PartnerSite, answer: str) -> None:
+    await site.send("command.site-setpoint", now=datetime.now(UTC) - timedelta(seconds=5), powerKw=4)
+    await site.acknowledge_newest("APPLIED")
+    await begin_failing_step(site, "FAILED")
+    setpoint = await order_setpoint(site)
+    await site.issue_due(40)
+    await site.acknowledge({setpoint: answer}, seconds=45)
+    await site.issue_due(46)
+    assert await in_order(site) == [4, None, 2, 5, 2]
+
+
+async def refuse_auto(site: PartnerSite, answer: str) -> UUID:
+    """Order a setpoint, which the plant applies, and AUTO, which it refuses. Returns the setpoint."""
+    setpoint = await order_setpoint(site)
+    await site.acknowledge({setpoint: "APPLIED"})
+    await site.send("command.mode", mode="AUTO")
+    await site.acknowledge_newest(answer)
+    return setpoint
+
+
+async def test_a_setpoint_before_an_auto_that_failed_stays(site: PartnerSite) -> None:
+    """The partner has read the failure. The AUTO that was sent again ended the setpoint."""
+    setpoint = await refuse_auto(site, "FAILED")
+    assert await site.site("setpoint_command_id") == (setpoint,)
+    await site.issue_due(31)
+    assert await in_order(site) == ["AUTO", 5, "AUTO", 5], "ordered by place: AUTO is sent again before the setpoint"
+
+
+async def test_a_setpoint_before_an_auto_that_was_rejected_stays(site: PartnerSite) -> None:
+    setpoint = await refuse_auto(site, "REJECTED")
+    await site.acknowledge({}, connects=True, seconds=40)
+    await site.issue_due(80)
+    assert (await in_order(site))[-2:] == [5, "AUTO"]
+    assert await site.site("setpoint_command_id") == (setpoint,)
+
+
 async def test_a_step_whose_interval_is_over_is_not_tried_again(site: PartnerSite) -> None:
     first = {"start": soon(-1), "durationSeconds": 60, "powerKw": 2}
     last = {"start": soon(HOUR), "durationSeconds": 60, "powerKw": 3}

@@ -98,7 +98,7 @@ async def test_what_is_sent_after_a_refusal_is_kept_and_the_refusal_is_raised(pl
 async def test_a_client_outlasts_an_outage_in_which_the_broker_refuses_logins(
     plant: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The broker refuses them while the service is away. After ten, plants stopped, until someone restarted their programs."""
+    """The broker refuses them while the service is away. After ten, a plant stopped for good."""
     options = Options(fsync=False, reconnect_min_seconds=0.01, reconnect_max_seconds=0.02)
     async with PlantClient(plant.package(password="wrong"), queue_path=tmp_path / "q", options=options) as client:
         async with asyncio.timeout(20):

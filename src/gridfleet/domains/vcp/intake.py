@@ -36,6 +36,7 @@ from gridfleet.protocol.partner_messages import (
     PartnerAck,
     RejectionReason,
     SetpointCommand,
+    is_readable,
 )
 from gridfleet.protocol.partner_routes import CommandKind, parse_inbound
 
@@ -81,7 +82,9 @@ async def take_command(
     site: Site | None = None
     try:
         verified = read(message, key)
-        site = await _site_of(db, sender, verified)
+        if key.kind in _READ_AGAIN and not is_readable(message.body):
+            raise Rejection(RejectionReason.MALFORMED, "a number of the message is out of range")
+        site = await _site_of(db, sender, verified, now)
         check_site(verified, site, now)
         if isinstance(verified.command, SetpointCommand):
             site = await _after_due_commands(db, site, now)
@@ -101,7 +104,7 @@ async def refuse_unstorable(db: Connection, sender: SendingKey, message: Partner
     return await _refuse(db, logged, rejection, now, claims_id=False)
 
 
-async def _site_of(db: Connection, sender: SendingKey, verified: Verified) -> Site:
+async def _site_of(db: Connection, sender: SendingKey, verified: Verified, now: datetime) -> Site:
     """Return the site that the command names, locked. Raises Rejection."""
     try:
         plant_id = UUID(verified.command.site_id)
@@ -110,7 +113,7 @@ async def _site_of(db: Connection, sender: SendingKey, verified: Verified) -> Si
     organization_id = sender.key.organization_id
     site = await sites.lock_site(db, organization_id, plant_id)
     if site is None:
-        await sites.open_site(db, organization_id, plant_id)
+        await sites.open_site(db, organization_id, plant_id, now)
         site = await sites.lock_site(db, organization_id, plant_id)
     if site is None:
         raise Rejection(RejectionReason.SITE_UNKNOWN, "siteId: the organisation has no such plant")

@@ -21,7 +21,7 @@ from gridfleet.domains.vcp.sites.models import ModeOverride, ScheduleInterval, S
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.envelope import CommandType
-from gridfleet.protocol.partner_messages import Mode, ModeCommand, ScheduleSet, open_command
+from gridfleet.protocol.partner_messages import Heading, Mode, ModeCommand, ScheduleSet, open_command
 from gridfleet.protocol.partner_routes import CommandKind
 
 __all__ = ["apply_ends"]
@@ -102,10 +102,18 @@ async def _without_lost_setpoint(
     # The service issues a setpoint again behind a mode. The plant drops the one before with the mode, unless it refuses that.
     is_kept = command_id in partner_commands or is_without_mode
     held = await store.setpoint_in_force(db, site.plant_id) if is_kept else None
-    if held is None or (held.ends_at is not None and held.ends_at <= end.at):
+    if held is None or await _is_before_step(db, site.plant_id, held, end.at):
         # The plant has dropped the step too, or the setpoint has replaced one that the plant refused.
         await sites.reopen_intervals(db, [site.plant_id], end.at)
     return _with_setpoint(site, held)
+
+
+async def _is_before_step(db: Connection, plant_id: UUID, held: HeldSetpoint, now: datetime) -> bool:
+    """Return whether a setpoint is over, or the partner sent it before the interval at `now` began."""
+    if held.ends_at is not None and held.ends_at <= now:
+        return True
+    began = await sites.start_of_interval(db, plant_id, now)
+    return held.schedule is None and began is not None and held.issued_at < began
 
 
 async def _without_refused_setpoint(
@@ -192,6 +200,8 @@ async def _restore_mode(db: Connection, site: Site, row: Unconfirmed, end: Trans
         await _issue_again(db, row, end)
         return site
     restored = await _with_override_before(db, site, refused, end.at)
+    if site.override is None:
+        restored = await _with_setpoint_before(db, restored, end.at)
     held = await _setpoint_after(db, restored, end.at)
     if restored == site:
         await _issue_again(db, row, end)
@@ -204,6 +214,16 @@ async def _restore_mode(db: Connection, site: Site, row: Unconfirmed, end: Trans
         place = row.issued_at if held is None else min(row.issued_at, held.issued_at - A_MOMENT)
         await store.expect(db, replace(row, command_id=None, issued_at=place, due_at=end.at, confirmed_mode=None))
     return restored
+
+
+async def _with_setpoint_before(db: Connection, site: Site, now: datetime) -> Site:
+    """Return the site with the partner's setpoint that a refused AUTO was to end, unless the site's override has ended it."""
+    held = await store.setpoint_in_force(db, site.plant_id)
+    if held is None or held.schedule is not None or (held.ends_at is not None and held.ends_at <= now):
+        return site
+    if site.override is not None and held.issued_at < site.override.set_at:
+        return site
+    return _with_setpoint(site, held)
 
 
 async def _is_repetition(db: Connection, row: Unconfirmed, command_id: UUID, end: Transition) -> bool:
@@ -230,8 +250,9 @@ async def _with_override_before(db: Connection, site: Site, refused: UUID, now: 
     before = await store.predecessor(db, site.plant_id, _MODES, refused)
     if before is None:
         return without
-    command = open_command(CommandKind.MODE, msgspec.json.encode(before.payload))
-    assert isinstance(command, ModeCommand)
+    command = _opened(CommandKind.MODE, before.payload)
+    if not isinstance(command, ModeCommand):
+        return without
     expires_at = None if command.mode is Mode.EMERGENCY_STOP else command.expires_at
     if command.mode is Mode.AUTO or (expires_at is not None and expires_at <= now):
         return without
@@ -301,6 +322,15 @@ def _intervals(routing_key: str, payload: Mapping[str, object]) -> Sequence[Sche
     """Return the intervals of a partner command in the log. A cancellation has none."""
     if not _sets(routing_key):
         return []
-    command = open_command(CommandKind.SCHEDULE_SET, msgspec.json.encode(payload))
-    assert isinstance(command, ScheduleSet)
+    command = _opened(CommandKind.SCHEDULE_SET, payload)
+    if not isinstance(command, ScheduleSet):
+        return []
     return [ScheduleInterval(one.start, one.duration_seconds, one.power_kw) for one in command.intervals]
+
+
+def _opened(kind: CommandKind, payload: Mapping[str, object]) -> Heading | None:
+    """Return a partner command of the log; None if an earlier release has stored it without a member that it could not read."""
+    try:
+        return open_command(kind, msgspec.json.encode(payload))
+    except msgspec.DecodeError:
+        return None

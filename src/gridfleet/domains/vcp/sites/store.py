@@ -61,12 +61,16 @@ def _site(**row: Any) -> Site:
     )
 
 
-async def open_site(db: Connection, organization_id: UUID, plant_id: UUID) -> None:
-    """Insert the site's row if the plant belongs to the organisation and has none."""
+async def open_site(db: Connection, organization_id: UUID, plant_id: UUID, now: datetime) -> None:
+    """Insert the site's row if the plant belongs to the organisation and has none.
+
+    The command that opens it, which is issued at `now`, must not be older than the site: it would be taken for one of the
+    plant's former organisation.
+    """
     await db.execute(
-        "INSERT INTO vcp_site (plant_id) SELECT id FROM plant WHERE id = %s AND organization_id = %s FOR KEY SHARE"
-        " ON CONFLICT DO NOTHING",
-        (plant_id, organization_id),
+        "INSERT INTO vcp_site (plant_id, opened_at) SELECT id, least(now(), %s) FROM plant"
+        " WHERE id = %s AND organization_id = %s FOR KEY SHARE ON CONFLICT DO NOTHING",
+        (now, plant_id, organization_id),
     )
 
 
