@@ -174,9 +174,11 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
         "limits rolled_up_before move_start earliest_start sources_that_start_later set_limits correct_starts",
     ),
     "trading/store": (
-        "jobs sync the plants of all ESMs; a configuration ends with its organisation; a plan's record moves with its plant",
-        "delete_disabled enabled_configs record_sync finish_change",
+        "jobs sync the plants of all ESMs and delete old plans; a configuration ends with its organisation; a plan's record"
+        " moves with its plant",
+        "delete_disabled enabled_configs record_sync finish_change delete_changes",
     ),
+    "trading/retention": ("plans of all organisations are deleted after their time", "delete_plans"),
     "vcp/store": (
         "the gateway takes the commands of all partners",
         "hold_plant find_device find_claim find_refused insert_log_entry follow delete_log_entries",

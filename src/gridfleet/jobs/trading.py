@@ -1,9 +1,11 @@
-"""Periodic trading jobs: synchronise linked plants."""
+"""Periodic trading jobs: synchronise linked plants, and delete old plans."""
 
 from procrastinate import App
 
 from gridfleet.domains.trading.esm.client import EsmClient
 from gridfleet.domains.trading.plant_sync import sync_enabled
+from gridfleet.domains.trading.retention import delete_plans
+from gridfleet.kernel.clock import days_before, utc_now
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.outbound.sending import Outbound
 from gridfleet.kernel.security.keyring import Keyring
@@ -25,3 +27,8 @@ def add_trading_jobs(app: App, database: Database, settings: Settings) -> None:
     @app.task(queueing_lock="sync_plants", lock="sync_plants", name="trading.sync_plants")
     async def sync_plants(timestamp: int) -> None:
         await sync_enabled(database, esm, keyring)
+
+    @app.periodic(cron="7 4 * * *")
+    @app.task(queueing_lock="delete_plans", lock="delete_plans", name="trading.delete_old_plans")
+    async def delete_old_plans(timestamp: int) -> None:
+        await delete_plans(database, days_before(utc_now(), settings.command_days))

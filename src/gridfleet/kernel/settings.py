@@ -206,7 +206,10 @@ class Settings(BaseSettings):
     alert_days: int = Field(1_825, ge=1, description="Days for which alerts are kept after they have been resolved.")
     audit_days: int = Field(730, ge=1, description="Days for which audit events are kept.")
     command_days: int = Field(
-        730, ge=1, description="Days for which plant commands and partner commands are kept after they have ended."
+        730,
+        ge=1,
+        description="Days for which plant commands and partner commands are kept after they have ended, and plans after they"
+        " were sent to the ESM.",
     )
     csp_report_days: int = Field(30, ge=1, description="Days for which browsers' CSP reports are kept, which anyone can send.")
     csp_reports_per_address_per_minute: int = Field(10, ge=1, description="Maximum CSP reports per minute from one address.")

@@ -24,6 +24,8 @@ _CONFIG = (
 _CHANGE = ", ".join(ConfigChange.__struct_fields__)
 _OURS = "EXISTS (SELECT FROM plant p WHERE p.id = plant_id AND p.organization_id = %s)"
 """The plans of a plant are its history: it takes them along to another organisation."""
+_ACCEPTED = "NOT {0}.validate_only AND NOT {0}.is_error AND {0}.responded_at IS NOT NULL"
+"""The ESM accepted the plan."""
 
 
 class ConfigRow(NamedTuple):
@@ -85,8 +87,8 @@ async def accepted_before(db: Connection, org: OrgScope, plant_id: UUID, moment:
     """
     cursor = db.cursor(row_factory=class_row(ConfigChange))
     await cursor.execute(
-        f"SELECT {_CHANGE} FROM (SELECT * FROM trading_config_change WHERE plant_id = %s AND {_OURS} AND sent_at <= %s"
-        " AND NOT validate_only AND NOT is_error AND responded_at IS NOT NULL ORDER BY id DESC LIMIT 1) AS newest"
+        f"SELECT {_CHANGE} FROM (SELECT * FROM trading_config_change c WHERE plant_id = %s AND {_OURS} AND sent_at <= %s"
+        f" AND {_ACCEPTED.format('c')} ORDER BY id DESC LIMIT 1) AS newest"
         " WHERE organization_id = %s",
         (plant_id, org.organization_id, moment, org.organization_id),
     )
@@ -219,5 +221,20 @@ async def delete_answered_of(db: Connection, org: OrgScope, plant_id: UUID, limi
         "SELECT id FROM trading_config_change WHERE plant_id = (SELECT id FROM plant WHERE id = %s AND organization_id = %s)"
         " AND responded_at IS NOT NULL ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED))",
         (plant_id, org.organization_id, limit),
+    )
+    return cursor.rowcount
+
+
+async def delete_changes(db: Connection, before: datetime, limit: int) -> int:
+    """Delete up to `limit` plans that were sent before `before`, oldest first. Returns their number.
+
+    The newest accepted plan of each plant stays: it is in force.
+    """
+    cursor = await db.execute(
+        "DELETE FROM trading_config_change WHERE id = ANY (ARRAY("
+        f"SELECT id FROM trading_config_change c WHERE sent_at < %s AND (NOT ({_ACCEPTED.format('c')})"
+        " OR EXISTS (SELECT FROM trading_config_change later WHERE later.plant_id = c.plant_id AND later.id > c.id"
+        f" AND {_ACCEPTED.format('later')})) ORDER BY sent_at LIMIT %s FOR UPDATE SKIP LOCKED))",
+        (before, limit),
     )
     return cursor.rowcount
