@@ -78,13 +78,15 @@ def build_app(settings: Settings, database: Database) -> App:
         await trim_refused_messages(database)
         await trim_unregistered_devices(database)
 
-    # Each deletion queues this job as well. The periodic runs complete what a killed process left unfinished.
+    # Each deletion queues this job as well, unless it waits. The periodic runs complete what a killed process left unfinished,
+    # and what was deleted while the waiting job began.
     @app.periodic(cron="*/10 * * * *")
     @app.task(queueing_lock="erase_deleted", lock=ERASE_TELEMETRY, name=ERASE_TELEMETRY)
     async def erase_telemetry_of_deleted_plants(timestamp: int) -> None:
         await erase_deleted(database)
 
-    # Each move queues this job as well. The periodic runs complete what a killed process left unfinished.
+    # Each move queues this job as well, unless it waits. The periodic runs complete what a killed process left unfinished,
+    # and what moved while the waiting job began.
     @app.periodic(cron="* * * * *")
     @app.task(queueing_lock="follow_moves", lock=FOLLOW_MOVES, name=FOLLOW_MOVES)
     async def move_alerts_of_moved_plants(timestamp: int) -> None:

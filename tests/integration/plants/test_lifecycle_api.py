@@ -11,6 +11,8 @@ from cryptography import x509
 from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
 from gridfleet.domains.plants.credentials.packages import delete_previous_secrets
+from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
+from gridfleet.domains.plants.registry import FOLLOW_MOVES
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.protocol.envelope import sign_message
 from support.builders.clock import set_clock
@@ -134,6 +136,30 @@ async def test_a_deleted_plant_takes_everything_along(fleet: Fleet) -> None:
     assert await queued(fleet) == [[path.rpartition("/")[2]]] * 4
     assert await fleet.sql("SELECT task_name FROM procrastinate_jobs") == [("telemetry.erase_deleted",)]
     assert await fleet.plant()
+
+
+@pytest.mark.parametrize(("action", "job"), [("delete", ERASE_TELEMETRY), ("move", FOLLOW_MOVES)])
+async def test_many_deletions_or_moves_queue_one_job(fleet: Fleet, action: str, job: str) -> None:
+    async def act() -> None:
+        path = await plant_in(fleet, "PENDING")
+        if action == "delete":
+            assert (await fleet.call("DELETE", path))[0] == 200
+        else:
+            move = {"organizationId": fleet.stranger["x-org-id"]}
+            assert (await fleet.call("PATCH", path, move, fleet.super_admin))[0] == 200
+
+    async def jobs() -> list[tuple[Any, ...]]:
+        return await fleet.sql("SELECT task_name, status::text, lock FROM procrastinate_jobs ORDER BY id")
+
+    for _ in range(3):
+        await act()
+    assert await jobs() == [(job, "todo", job)]
+
+    # A running job may have read its work before the next plant was deleted or moved.
+    await fleet.sql("UPDATE procrastinate_jobs SET status = 'doing'")
+    for _ in range(2):
+        await act()
+    assert await jobs() == [(job, "doing", job), (job, "todo", job)]
 
 
 async def test_a_rotated_secret_and_the_one_before_verify_for_an_hour(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,6 @@ async def delete_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     await store.delete(db, org, plant_id)
     details = {"name": plant.name, "serialNumber": plant.serial_number}
     await record_in(db, org, Event.PLANT_DELETED, Subject.plant(plant_id), details)
-    await defer(db, ERASE_TELEMETRY, {"timestamp": 0}, lock=ERASE_TELEMETRY)
+    await defer(db, ERASE_TELEMETRY, {"timestamp": 0}, lock=ERASE_TELEMETRY, unless_waiting=True)
     if plant.lifecycle_status not in (Lifecycle.PENDING, Lifecycle.DECOMMISSIONED):
         await queue_closing(db, org.organization_id, plant_id, serials)

@@ -173,7 +173,7 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
             await store.move_belongings(db, org, plant_id, updated.organization_id)
             await groups.leave_all(db, org, plant_id)
             await queue_purge(db, org.organization_id, plant_id)
-            await defer(db, FOLLOW_MOVES, {"timestamp": 0}, lock=FOLLOW_MOVES)
+            await defer(db, FOLLOW_MOVES, {"timestamp": 0}, lock=FOLLOW_MOVES, unless_waiting=True)
         await _record_changes(db, org, plant, updated)
         return updated
     except pg.UniqueViolation as error:

@@ -21,8 +21,18 @@ QUEUES: Final = ("default", MAILS)
 # Never opened: it only executes the library's statement on the connection that it receives.
 _manager = JobManager(PsycopgConnector())
 
+_IS_WAITING: Final = "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE task_name = %s AND status = 'todo')"
 
-async def defer(db: Connection, task: str, arguments: JSONDict, *, queue: str = QUEUES[0], lock: str | None = None) -> None:
+
+async def defer(
+    db: Connection,
+    task: str,
+    arguments: JSONDict,
+    *,
+    queue: str = QUEUES[0],
+    lock: str | None = None,
+    unless_waiting: bool = False,
+) -> None:
     """Queue `task` for the jobs process, to run after the commit.
 
     Args:
@@ -31,7 +41,13 @@ async def defer(db: Connection, task: str, arguments: JSONDict, *, queue: str = 
         arguments: Its arguments.
         queue: One of QUEUES.
         lock: Jobs with the same lock run one by one.
+        unless_waiting: Queue nothing if a job of the task waits, with any arguments. One that is running does not count: it may
+            have read its work already. The task must run periodically too: the waiting job may begin, and read its work,
+            before this transaction commits.
     """
+    # A queueing lock would make the transaction wait until others that queue the same task have ended.
+    if unless_waiting and await fetch_value(db, _IS_WAITING, (task,)):
+        return
     job = Job(id=None, queue=queue, lock=lock, queueing_lock=None, task_name=task, task_kwargs=arguments)
     queued = await _manager.defer_job_async(job, connection=db)
     cause = current_cause()
