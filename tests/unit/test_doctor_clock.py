@@ -70,8 +70,19 @@ async def test_the_clock_of_the_broker(tmp_path: Path, monkeypatch: pytest.Monke
     async def has_mqtt_channels() -> bool:
         return False
 
+    async def cluster_size() -> int:
+        return 1
+
+    async def users() -> list[str]:
+        return []
+
     management = SimpleNamespace(
-        overview_at=overview_at, alarms=alarms, stopped_vhosts=stopped_vhosts, has_mqtt_channels=has_mqtt_channels
+        overview_at=overview_at,
+        alarms=alarms,
+        stopped_vhosts=stopped_vhosts,
+        has_mqtt_channels=has_mqtt_channels,
+        cluster_size=cluster_size,
+        users=users,
     )
 
     @asynccontextmanager
