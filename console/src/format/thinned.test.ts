@@ -14,12 +14,20 @@ const chart = (count: number, value: (index: number) => number | null) => {
 
 test("a chart with few points stays as it is", () => {
   const few = chart(2_000, (index) => (index % 3 === 0 ? null : index));
-  expect(thinned(few)).toEqual(few);
-  expect(thinned(chart(0, () => null)).times).toEqual([]);
+  expect(thinned(few, 2_000)).toEqual(few);
+  expect(
+    thinned(
+      chart(0, () => null),
+      2_000,
+    ).times,
+  ).toEqual([]);
 });
 
 test("neighbours of a long chart are merged into their mean, least and greatest value", () => {
-  const { times, columns } = thinned(chart(100_001, (index) => index));
+  const { times, columns } = thinned(
+    chart(100_001, (index) => index),
+    2_000,
+  );
   expect(times).toHaveLength(1_961);
   expect(times.slice(0, 2)).toEqual(["0", "51"]);
   expect(columns[0]?.average.slice(0, 2)).toEqual([25, 76]);
@@ -28,6 +36,9 @@ test("neighbours of a long chart are merged into their mean, least and greatest 
 });
 
 test("merged neighbours are missing only if all of them are", () => {
-  const { columns } = thinned(chart(4_000, (index) => (index < 2 || index === 3 ? null : index)));
+  const { columns } = thinned(
+    chart(4_000, (index) => (index < 2 || index === 3 ? null : index)),
+    2_000,
+  );
   expect(columns[0]?.average.slice(0, 3)).toEqual([null, 2, 4.5]);
 });

@@ -2,12 +2,9 @@ import type { Columns } from "../plants";
 
 type Values = Columns["columns"][number]["average"];
 
-/** The most points of a line: more than a chart has pixels. */
-const MOST = 2_000;
-
-/** Merge neighbouring buckets of a chart that has more of them than pixels. It looks the same, and is drawn several times as fast. */
-export function thinned({ times, columns, ...others }: Columns): Columns {
-  const size = Math.ceil(times.length / MOST) || 1;
+/** Merge neighbouring buckets of a chart until at most one a pixel is left. It looks the same, and is drawn several times as fast. */
+export function thinned({ times, columns, ...others }: Columns, pixels: number): Columns {
+  const size = Math.ceil(times.length / pixels) || 1;
   const merged = (values: Values, of: (group: number[]) => number) =>
     Array.from({ length: Math.ceil(values.length / size) }, (_, index) => {
       const group = values.slice(index * size, (index + 1) * size).filter((value) => value !== null);

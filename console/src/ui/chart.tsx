@@ -42,7 +42,7 @@ export function Chart({ columns, timeZone, label, onZoom, marks = NOTHING, level
         ...options(columns, timeZone, locale, theme, parent.clientWidth, zoom, levels),
         plugins: [overlay(marks, levels), ...(zoom.current === undefined ? [] : [touchSelection()])],
       },
-      dataOf(columns),
+      dataOf(columns, parent.clientWidth * devicePixelRatio),
       parent,
     );
     const observer = new ResizeObserver(() => plot.setSize({ width: parent.clientWidth, height: HEIGHT }));
@@ -55,8 +55,8 @@ export function Chart({ columns, timeZone, label, onZoom, marks = NOTHING, level
   return <div ref={element} className="chart" role="img" aria-label={label} />;
 }
 
-function dataOf(all: Columns): uPlot.AlignedData {
-  const { times, columns } = thinned(all);
+function dataOf(all: Columns, pixels: number): uPlot.AlignedData {
+  const { times, columns } = thinned(all, pixels);
   return [
     times.map((time) => Date.parse(time) / 1000),
     ...columns.flatMap(({ average, min, max }) => [average, min, max].map(joined)),
