@@ -2,22 +2,41 @@ import type { Columns } from "../plants";
 
 type Values = Columns["columns"][number]["average"];
 
+interface Totals {
+  mean: number;
+  least: number;
+  greatest: number;
+}
+
+/** Return what the values from one index to another have in common; undefined if all are missing. */
+export function totalsOf(values: Values, start = 0, end = values.length): Totals | undefined {
+  // A loop: a column may have 100,000 values.
+  let [sum, count, least, greatest] = [0, 0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (let index = start; index < end && index < values.length; index++) {
+    const value = values[index] as number | null;
+    if (value === null) continue;
+    sum += value;
+    count += 1;
+    if (value < least) least = value;
+    if (value > greatest) greatest = value;
+  }
+  return count === 0 ? undefined : { mean: sum / count, least, greatest };
+}
+
 /** Merge neighbouring buckets of a chart until at most one a pixel is left. It looks the same, and is drawn several times as fast. */
 export function thinned({ times, columns, ...others }: Columns, pixels: number): Columns {
   const size = Math.ceil(times.length / pixels) || 1;
-  const merged = (values: Values, of: (group: number[]) => number) =>
-    Array.from({ length: Math.ceil(values.length / size) }, (_, index) => {
-      const group = values.slice(index * size, (index + 1) * size).filter((value) => value !== null);
-      return group.length === 0 ? null : of(group);
-    });
+  const starts = times.filter((_, index) => index % size === 0);
+  const merged = (values: Values, total: keyof Totals) =>
+    starts.map((_, index) => totalsOf(values, index * size, (index + 1) * size)?.[total] ?? null);
   return {
     ...others,
-    times: times.filter((_, index) => index % size === 0),
+    times: starts,
     columns: columns.map((column) => ({
       ...column,
-      average: merged(column.average, (group) => group.reduce((sum, value) => sum + value) / group.length),
-      min: merged(column.min, (group) => Math.min(...group)),
-      max: merged(column.max, (group) => Math.max(...group)),
+      average: merged(column.average, "mean"),
+      min: merged(column.min, "least"),
+      max: merged(column.max, "greatest"),
     })),
   };
 }

@@ -2,6 +2,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { columnsCsv } from "../csv";
+import { totalsOf } from "../format/thinned";
 import { dateTime } from "../format/times";
 import { localText, parseLocal } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
@@ -232,7 +233,7 @@ function Summary({ columns, drawn, nameOf }: SummaryProps) {
           const { metric, unit } = column;
           const index = drawn.columns.indexOf(column);
           const name = nameOf(metric);
-          const totals = totalsOf(column);
+          const totals = [totalsOf(column.min)?.least, totalsOf(column.average)?.mean, totalsOf(column.max)?.greatest];
           return (
             <tr key={`${metric} ${unit}`}>
               <th scope="row" title={metric}>
@@ -265,20 +266,6 @@ function MetricText({ name, unit }: { name: MetricName; unit: string | null }) {
 /** Return the name of a metric in one line, with that of its device unless it is one of the plant itself. */
 function textOf({ device, label }: MetricName): string {
   return device === "" ? label : `${device}: ${label}`;
-}
-
-/** Return the least minimum, the mean of the averages and the greatest maximum of a column; null where there is no value. */
-function totalsOf({ average, min, max }: Columns["columns"][number]): (number | null)[] {
-  // Loops: a column may have 100,000 values.
-  let [least, sum, count, greatest] = [Number.POSITIVE_INFINITY, 0, 0, Number.NEGATIVE_INFINITY];
-  for (const value of min) if (value !== null && value < least) least = value;
-  for (const value of max) if (value !== null && value > greatest) greatest = value;
-  for (const value of average) {
-    if (value === null) continue;
-    sum += value;
-    count += 1;
-  }
-  return [least, sum / count, greatest].map((value) => (Number.isFinite(value) ? value : null));
 }
 
 /** Return the powers that are shown before a user has chosen, at most three; without any, the first metric. */
