@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable
+from typing import Any
+from uuid import UUID
 
 import psycopg
 from playwright.sync_api import expect
@@ -25,6 +27,19 @@ def add_batteries(database_url: str, plant_id: str) -> None:
             " SELECT %s, organization_id, id, %s, %s, 'BATTERY' FROM plant WHERE id = %s",
             [(new_id(), f"BAT{number:02}", f"Battery {number:02}", plant_id) for number in range(1, DEVICES + 1)],
         )
+
+
+def give_template(database_url: str, name: str, *actions: dict[str, Any]) -> UUID:
+    """Give BAT60 a new template with these actions. Returns its id."""
+    template_id = new_id()
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "INSERT INTO device_template (id, name, type, level, version, signals, actions)"
+            " VALUES (%s, %s, 'BATTERY', 'SUB_DEVICE', 1, '[]', %s)",
+            (template_id, name, Jsonb(actions)),
+        )
+        db.execute("UPDATE sub_device SET template_id = %s WHERE external_id = 'BAT60'", (template_id,))
+    return template_id
 
 
 def test_a_device_is_found_changed_commanded_and_deleted(watched: Watched, user: User, database_url: str) -> None:
@@ -121,14 +136,7 @@ def test_an_optional_choice_is_not_sent_unmade(watched: Watched, user: User, dat
         {"name": "mode", "type": "enum", "enum": ["OFF", "ECO"], "required": False},
         {"name": "steps", "type": "integer", "min": 0.5},
     ]
-    template_id = new_id()
-    with psycopg.connect(database_url) as db:
-        db.execute(
-            "INSERT INTO device_template (id, name, type, level, version, signals, actions)"
-            " VALUES (%s, 'Choosy battery', 'BATTERY', 'SUB_DEVICE', 1, '[]', %s)",
-            (template_id, Jsonb([{"action": "run", "params": params}])),
-        )
-        db.execute("UPDATE sub_device SET template_id = %s WHERE external_id = 'BAT60'", (template_id,))
+    give_template(database_url, "Choosy battery", {"action": "run", "params": params})
     page = watched.page
     operator.log_in(page, f"/console/o/{operator.slugs[0]}/plants/{plant_id}/devices")
     for mode in (None, "ECO"):
@@ -157,14 +165,7 @@ def test_a_device_keeps_a_template_that_the_page_has_not_read(watched: Watched, 
     operator.log_in(page, f"/console/o/{operator.slugs[0]}/plants/{plant_id}/devices?page=2")
     expect(page.get_by_role("rowheader")).to_have_count(DEVICES - 50)
     watched.wait_until_loaded()
-    template_id = new_id()
-    with psycopg.connect(database_url) as db:
-        db.execute(
-            "INSERT INTO device_template (id, name, type, level, version, signals, actions)"
-            " VALUES (%s, 'Zinc battery', 'BATTERY', 'SUB_DEVICE', 1, '[]', '[]')",
-            (template_id,),
-        )
-        db.execute("UPDATE sub_device SET template_id = %s WHERE external_id = 'BAT60'", (template_id,))
+    template_id = give_template(database_url, "Zinc battery")
     page.get_by_role("button", name="Previous page").click()
     row = page.get_by_role("row").filter(has_text="BAT60")
     row.get_by_role("button", name="Change").click()

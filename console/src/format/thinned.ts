@@ -23,7 +23,10 @@ export function totalsOf(values: Values, start = 0, end = values.length): Totals
   return count === 0 ? undefined : { mean: sum / count, least, greatest };
 }
 
-/** Merge neighbouring buckets of a chart until at most one a pixel is left. It looks the same, and is drawn several times as fast. */
+/**
+ * Merge neighbouring buckets of a chart until at most `pixels` are left. With as many as the screen has, it looks the same, and
+ * is drawn several times as fast.
+ */
 export function thinned({ times, columns, ...others }: Columns, pixels: number): Columns {
   const size = Math.ceil(times.length / pixels) || 1;
   const starts = times.filter((_, index) => index % size === 0);

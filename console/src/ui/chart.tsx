@@ -42,7 +42,8 @@ export function Chart({ columns, timeZone, label, onZoom, marks = NOTHING, level
         ...options(columns, timeZone, locale, theme, parent.clientWidth, zoom, levels),
         plugins: [overlay(marks, levels), ...(zoom.current === undefined ? [] : [touchSelection()])],
       },
-      dataOf(columns, parent.clientWidth * devicePixelRatio),
+      // Not the chart's own width: it may grow later, and is 0 while the chart is hidden.
+      dataOf(columns, screen.width * devicePixelRatio),
       parent,
     );
     const observer = new ResizeObserver(() => plot.setSize({ width: parent.clientWidth, height: HEIGHT }));
