@@ -1,7 +1,7 @@
 """Connection to Redis or Valkey, which may be unavailable at any time. Callers wait for it briefly, and only once.
 
-A request that fails, or takes longer than half a second, marks the server as away. Further requests are then refused
-immediately, until a background probe succeeds.
+A request that fails, or by default takes longer than half a second, marks the server as away. Further requests are then
+refused immediately, until a background probe succeeds.
 """
 
 import asyncio
@@ -39,9 +39,12 @@ def redis_address(url: str) -> str:
 
 
 class RedisLink:
-    """One process's connections to the Redis or Valkey at `url`, opened when needed."""
+    """One process's connections to the Redis or Valkey at `url`, opened when needed.
 
-    def __init__(self, url: str) -> None:
+    A request that takes longer than `answer_seconds` has failed.
+    """
+
+    def __init__(self, url: str, answer_seconds: float = _ANSWER_SECONDS) -> None:
         # Imported here: a process without Redis saves 24 MB.
         from redis.asyncio import Redis
         from redis.asyncio.retry import Retry
@@ -52,11 +55,12 @@ class RedisLink:
         self._failures = (RedisError, OSError, TimeoutError)
         self.client: Redis = Redis.from_url(
             redis_address(url),
-            socket_timeout=_ANSWER_SECONDS,
-            socket_connect_timeout=_ANSWER_SECONDS,
+            socket_timeout=answer_seconds,
+            socket_connect_timeout=answer_seconds,
             # A restarted server has closed its connections. The first request that detects this is retried.
             retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
         )
+        self._answer_seconds = answer_seconds
         self._probe: asyncio.Task[None] | None = None
 
     @property
@@ -65,11 +69,11 @@ class RedisLink:
         return self._probe is not None
 
     async def run(self, request: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `request`, within half a second. Raises RedisUnavailable."""
+        """Return the result of `request`. Raises RedisUnavailable."""
         if self.is_unavailable:
             raise RedisUnavailable
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(self._answer_seconds):
                 return await request()
         except self._failures as error:
             if not self.is_unavailable:
@@ -93,7 +97,7 @@ class RedisLink:
         while True:
             await asyncio.sleep(_PROBE_SECONDS)
             try:
-                async with asyncio.timeout(_ANSWER_SECONDS):
+                async with asyncio.timeout(self._answer_seconds):
                     await self._write_probe()
             except self._failures:
                 continue

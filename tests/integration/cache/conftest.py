@@ -25,8 +25,8 @@ def running_redis() -> Iterator[RedisServer]:
 
 @pytest.fixture
 async def link(running_redis: RedisServer) -> AsyncIterator[RedisLink]:
-    """A link to it; it is empty."""
-    opened = RedisLink(running_redis.url)
+    """A link to it; it is empty. A busy machine may answer later than the half second after which Redis is away."""
+    opened = RedisLink(running_redis.url, answer_seconds=20)
     await opened.client.flushall()
     yield opened
     await opened.close()

@@ -129,7 +129,7 @@ async def test_flushing_leaves_everything_else_in_redis(link: RedisLink) -> None
 
 
 async def test_processes_share_entries_counters_and_writes(link: RedisLink, running_redis: RedisServer) -> None:
-    there = RedisLink(running_redis.url)
+    there = RedisLink(running_redis.url, answer_seconds=20)
     try:
         first, second = Cache(RedisBackend(link)), Cache(RedisBackend(there))
         org, make = scope(), Maker()
