@@ -67,7 +67,8 @@ async def store_all(database: Database, stack: Stack, batches: Sequence[FrameBat
         before = own_cpu() + postgres()
         for batch in batches:
             async with database.transaction() as db:
-                await store.write_frames(db, batch)
+                await store.copy_batch(db, batch)
+                await store.write_frames(db)
                 await store.write_latest(db, batch)
         return own_cpu() + postgres() - before
 

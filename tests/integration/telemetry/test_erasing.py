@@ -200,7 +200,8 @@ async def test_frames_first_newest_values_later_is_no_gap(database: Database) ->
 
     async def write_with_a_gap() -> None:
         async with database.transaction() as db:
-            await store.write_frames(db, batch)
+            await store.copy_batch(db, batch)
+            await store.write_frames(db)
             await erase_deleted(database)
             await store.write_latest(db, batch)
 

@@ -11,15 +11,12 @@ from typing import Final
 
 from psycopg import OperationalError
 
-from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection, TidyConnection
+from gridfleet.kernel.db.pool import LET_THE_SERVER_NOTICE, NOTICE_A_DEAD_MACHINE, Connection, TidyConnection
 
 __all__ = ["HANGING_SECONDS", "Leases", "open_leases"]
 
 HANGING_SECONDS: Final = 30
 """How long a process may hang before others take over its pieces."""
-
-# By default a server waits two hours before it closes the connection of a machine that lost power, and releases its locks.
-_LET_THE_SERVER_NOTICE = "-c tcp_keepalives_idle=15 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
 
 
 class Leases:
@@ -96,7 +93,7 @@ async def open_leases(url: str, kind: int, pieces: int) -> AsyncIterator[Leases]
         connect_timeout=5,
         application_name="gridfleet-lease",
         # The operating system of a process that hangs answers keep-alives.
-        options=f"{_LET_THE_SERVER_NOTICE} -c idle_session_timeout={HANGING_SECONDS}s",
+        options=f"{LET_THE_SERVER_NOTICE} -c idle_session_timeout={HANGING_SECONDS}s",
         **NOTICE_A_DEAD_MACHINE,
     ) as connection:
         leases = Leases(connection, kind, pieces)

@@ -21,6 +21,7 @@ from gridfleet.kernel.tracing import span
 
 __all__ = [
     "GENERATION",
+    "LET_THE_SERVER_NOTICE",
     "NOTICE_A_DEAD_MACHINE",
     "OPTIONS",
     "POOLER",
@@ -101,9 +102,15 @@ GENERATION: Final = 2
 SEARCH_PATH: Final = '-c search_path="$user",public,procrastinate'
 """Option of a connection: the default search path, and the schema of the job queue, whose library names no schema."""
 
+LET_THE_SERVER_NOTICE: Final = "-c tcp_keepalives_idle=15 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
+"""Options of a connection: within 30 s the server closes that of a machine that has vanished, and releases its locks.
+
+By default, a server waits two hours.
+"""
+
 OPTIONS: Final = (
     "-c timezone=UTC -c statement_timeout=30000 -c lock_timeout=5000 -c idle_in_transaction_session_timeout=60000"
-    f" -c gridfleet.generation={GENERATION} {SEARCH_PATH}"
+    f" -c gridfleet.generation={GENERATION} {LET_THE_SERVER_NOTICE} {SEARCH_PATH}"
 )
 
 POOLER: Final = (

@@ -211,25 +211,40 @@ async def create_partition(db: Connection, day: date) -> None:
     await db.execute("SELECT create_telemetry_partition('telemetry_frame', %s)", (day,))
 
 
-async def write_frames(db: Connection, batch: FrameBatch) -> None:
-    """Merge the batch's frames into the table, except outdated ones; values that the new frame does not have stay.
+async def copy_batch(db: Connection, batch: FrameBatch) -> None:
+    """Copy the batch's frames, except outdated ones, and its newest values into temporary tables.
 
-    Hours whose roll-ups become outdated are recorded in the same transaction.
+    It locks no row. While a client is copying, the server applies no time limit, so a process that hangs or whose machine
+    vanishes would keep rows locked, and the processes that take over its plants would wait.
     """
     await db.execute(
         "CREATE TEMPORARY TABLE IF NOT EXISTS frame_stage (source_id integer, layout_id integer, time timestamptz,"
         " vals float8[]) ON COMMIT DELETE ROWS"
     )
+    await db.execute(
+        "CREATE TEMPORARY TABLE IF NOT EXISTS latest_stage (source_id integer, layout_id integer, time timestamptz,"
+        " vals float8[], absent text, times timestamptz[]) ON COMMIT DELETE ROWS"
+    )
     frames = batch.frames
     if batch.outdated:
         frames = {key: vals for key, vals in frames.items() if key not in batch.outdated}
     rows = [pack_row(source, layout, time, vals) for (source, time, layout), vals in sorted(frames.items(), key=_key)]
-    cursor = db.cursor()
-    async with cursor.copy("COPY frame_stage FROM STDIN (FORMAT binary)") as copy:
+    async with db.cursor().copy("COPY frame_stage FROM STDIN (FORMAT binary)") as copy:
         await copy.write(_COPY_HEADER)
         for start in range(0, len(rows), _ROWS_PER_CHUNK):
             await copy.write(b"".join(rows[start : start + _ROWS_PER_CHUNK]))
         await copy.write(_COPY_TRAILER)
+    async with db.cursor().copy("COPY latest_stage FROM STDIN (FORMAT binary)") as copy:
+        await copy.write(_COPY_HEADER)
+        await copy.write(b"".join(pack_latest_row(*key, row) for key, row in sorted(batch.latest.items())))
+        await copy.write(_COPY_TRAILER)
+
+
+async def write_frames(db: Connection) -> None:
+    """Merge the copied frames into the table; values that the new frame does not have stay.
+
+    Hours whose roll-ups become outdated are recorded in the same transaction.
+    """
     # Nearly every frame belongs to an open hour, which is in no roll-up yet and needs no entry. Neither does one that changes
     # nothing: a gateway may repeat the last measurement of a device for weeks, and its hour would be computed again each time.
     await db.execute(
@@ -247,19 +262,10 @@ def _key(item: tuple[tuple[int, int, int], object]) -> tuple[int, int, int]:
 
 
 async def write_latest(db: Connection, batch: FrameBatch) -> None:
-    """Update the newest values, never to older ones.
+    """Update the newest values from the copied ones of the batch, never to older ones.
 
     A newer row that has every value of the old one replaces it; only other rows are merged value by value.
     """
-    await db.execute(
-        "CREATE TEMPORARY TABLE IF NOT EXISTS latest_stage (source_id integer, layout_id integer, time timestamptz,"
-        " vals float8[], absent text, times timestamptz[]) ON COMMIT DELETE ROWS"
-    )
-    cursor = db.cursor()
-    async with cursor.copy("COPY latest_stage FROM STDIN (FORMAT binary)") as copy:
-        await copy.write(_COPY_HEADER)
-        await copy.write(b"".join(pack_latest_row(*key, row) for key, row in sorted(batch.latest.items())))
-        await copy.write(_COPY_TRAILER)
     replacing = db.cursor(binary=True)
     await replacing.execute(
         "INSERT INTO telemetry_latest AS l (source_id, layout_id, time, vals, absent, times) SELECT * FROM latest_stage"

@@ -79,7 +79,8 @@ class Partitions:
 async def write_batch(db: Connection, batch: FrameBatch) -> None:
     """Write frames and newest values of the batch. The partitions of `days_of(batch)` must exist, except of outdated frames."""
     if batch.frames:
-        await store.write_frames(db, batch)
+        await store.copy_batch(db, batch)
+        await store.write_frames(db)
         await store.write_latest(db, batch)
 
 
