@@ -26,10 +26,12 @@ from gridfleet.kernel.broker.queue_types import QueueType, ServiceQueue, ensure_
 from gridfleet.local.broker.configuration import ACCOUNT
 from gridfleet.local.secrets import local_secret
 from gridfleet.protocol.partner_routes import EXCHANGE, LEGACY_VHOST, EventKind, event_queue
+from support.clients.raw_properties import GROWING, STRANGE, STRANGE_HEADERS, UNENCODABLE, RawProperties
 from support.servers.broker_node import BrokerNode
 from support.servers.broker_version import needs_mqtt_5
 
 VHOST = "replaced"
+STRANGE_PROPERTIES = STRANGE | STRANGE_HEADERS | GROWING | UNENCODABLE
 QUEUE = ServiceQueue("kept", "x", ("a.#", "b.#"), {"x-max-length-bytes": 10_000_000})
 
 
@@ -141,11 +143,23 @@ async def test_a_message_that_names_its_user_is_kept(broker: BrokerNode, channel
     assert await take_all(channel) == {0: ("a.0", "m0"), 1: ("b.1", "m1")}
 
 
+async def test_messages_with_strange_properties_are_kept(broker: BrokerNode, channel: AbstractChannel) -> None:
+    """Those of MQTT 5 may hold any bytes."""
+    for number, raw in enumerate(STRANGE_PROPERTIES.values()):
+        await channel.basic_publish(
+            b"%d" % number, exchange="x", routing_key="a.0", properties=RawProperties(raw), mandatory=True
+        )
+    await replace_queue(broker.url, VHOST, QUEUE, await types_in(broker, VHOST), "quorum")
+    assert await types_in(broker, VHOST) == {QUEUE.name: "quorum"}
+    assert (await take_all(channel)).keys() == set(range(len(STRANGE_PROPERTIES)))
+
+
 @needs_mqtt_5()
 async def test_a_plants_message_that_amqp_refuses_is_kept(broker: BrokerNode) -> None:
     """MQTT 5 allows longer times than AMQP, and any name of a property."""
     strange, endless = MqttProperties(PacketTypes.PUBLISH), MqttProperties(PacketTypes.PUBLISH)
     strange.UserProperty = [("CC", "a"), ("BCC", "b"), ("x-death", "c")]
+    strange.CorrelationData = b"\xff\x00"
     endless.MessageExpiryInterval = 2**32 - 1
     topic = f"v1/plants/{uuid4()}/telemetry"
     await broker.declare(1)

@@ -14,7 +14,7 @@ from aiormq.exceptions import ChannelNotFoundEntity
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.own_queues import record_dropped_events
 from gridfleet.domains.partners.topology import dropped_queue
-from gridfleet.domains.partners.vhosts import queue_vhost_update
+from gridfleet.domains.partners.vhosts import queue_update_unless_waiting
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import fail_when_closed
 from gridfleet.kernel.db import Database
@@ -61,7 +61,7 @@ class DroppedEvents:
             await channel.basic_consume(dropped_queue(self._key.slug), dropped.put)
         except ChannelNotFoundEntity:
             async with self._database.transaction() as db:
-                await queue_vhost_update(db, self._key)
+                await queue_update_unless_waiting(db, self._key)
             raise ConnectionError("the queue of dropped events does not exist") from None
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_reporting())

@@ -148,7 +148,7 @@ async def _pass_on(channel: AbstractChannel, delivered: DeliveredMessage, full: 
     # The broker would deliver copies to CC and BCC with the service's rights. With these header names the command is refused.
     given = sent.headers or {}
     headers: dict[str, Any] = {_COPIES[name.upper()]: "" for name in given if name.upper() in _COPIES}
-    headers |= {name: given[name] for name in _READ if isinstance(given.get(name), str | bytes | bytearray | int)}
+    headers |= {name: given[name] for name in _READ if isinstance(given.get(name), str | bytearray | int)}
     properties = aiormq.spec.Basic.Properties(
         headers=headers,
         delivery_mode=_PERSISTENT,

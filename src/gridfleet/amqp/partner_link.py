@@ -15,7 +15,7 @@ from gridfleet.amqp.dropped_events import DroppedEvents
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partners.signing import load_sending_key
-from gridfleet.domains.partners.vhosts import queue_vhost_update
+from gridfleet.domains.partners.vhosts import queue_update_unless_waiting
 from gridfleet.domains.vcp.events.recipients import ServedVhost
 from gridfleet.domains.vcp.intake import refuse_unstorable, take_command
 from gridfleet.domains.vcp.models import PartnerMessage
@@ -100,7 +100,7 @@ class PartnerLink:
                 except aiormq.exceptions.ChannelNotFoundEntity:
                     # The broker lost the queue, or it was deleted. No other process checks for this.
                     async with work.database.transaction() as db:
-                        await queue_vhost_update(db, self.served.key)
+                        await queue_update_unless_waiting(db, self.served.key)
                     raise ConnectionError("the inbound queue does not exist") from None
                 publishing = await channel.connection.channel()
             self._publisher = publisher = Publisher(publishing, transport)

@@ -103,6 +103,14 @@ async def test_strangers_cannot_fill_the_audit_log(acme: Organization, created: 
     assert not await is_refused(acme, created)
 
 
+@pytest.mark.parametrize("name", ["acme\0", "_gridfleet_nobody_\0", "SERIALNUMBER=1,CN=_gridfleet_nobody_\0"])
+def test_a_user_name_that_the_database_cannot_store_is_refused(acme: Organization, name: str) -> None:
+    secret = local_secret(acme.stack.home, "internal_secret")
+    question = f"http://127.0.0.1:{acme.stack.ports['internal_port']}/{secret}/broker/user"
+    answer = httpx.post(question, data={"username": name, "password": "gf_live_1"})
+    assert (answer.status_code, answer.text) == (200, "deny")
+
+
 async def test_a_key_for_rest_alone_has_no_place_at_the_broker(acme: Organization) -> None:
     created = acme.key(["plants:read"])
     assert created["apiKey"]["vhost"] not in acme.vhosts()

@@ -1,5 +1,6 @@
 """AMQP message properties as raw bytes, as a faulty or hostile client sends them."""
 
+import struct
 from typing import Final
 
 from pamqp.commands import Basic
@@ -93,3 +94,10 @@ STRANGE_HEADERS: Final = {
 
 GROWING: Final = {"numbers": headers(field(b"a", b"A" + table(b"B\xc8" * 60_000)))}
 """Headers that grow by half when pamqp encodes them again, to more than a frame."""
+
+UNENCODABLE: Final = {
+    "binary": headers(field(b"x-correlation-id", text(b"\xff\x00"))),
+    "number": headers(field(b"a", b"d" + struct.pack(">d", 1e300))),
+    "inner": headers(field(b"a", b"A" + table(text(b"\xff")))),
+}
+"""Headers that pamqp decodes and cannot encode again."""

@@ -30,6 +30,7 @@ __all__ = [
     "expire_due",
     "legacy_slugs",
     "queue_ending",
+    "queue_update_unless_waiting",
     "queue_updates_except",
     "queue_updates_of_missing",
     "queue_vhost_update",
@@ -166,6 +167,12 @@ async def queue_updates_except(db: Connection, complete: Mapping[str, Set[str]])
         complete: The names of the exchanges and queues that vhosts have, by vhost. A vhost that must be updated is left out.
     """
     for key in await _without_some(db, {vhost: names for vhost, names in complete.items() if vhost != LEGACY_VHOST}):
+        await queue_vhost_update(db, key)
+
+
+async def queue_update_unless_waiting(db: Connection, key: AmqpKey) -> None:
+    """Queue an update of the key's vhost, which lacks a queue, unless one is waiting already."""
+    if key.vhost not in await waiting_values(db, UPDATE, "vhost"):
         await queue_vhost_update(db, key)
 
 

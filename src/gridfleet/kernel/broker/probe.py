@@ -21,6 +21,7 @@ Test logins check that the broker sends its login requests to the service.
 LOGIN_CHANNEL: Final = "broker_asked_for_nobody"
 """Notification channel on which the service publishes such a login request, with the text of `login_text`."""
 
+_USER: Final = re.compile(rf"{PROBE_PREFIX}\w*", re.ASCII)
 _CERTIFICATE_NAME: Final = re.compile(r"SERIALNUMBER=[0-9a-f]{1,40},CN=(.*)")
 
 _PROBE_SECONDS: Final = 10.0
@@ -37,7 +38,7 @@ def probe_user(user: str) -> str | None:
     """Return the name of a test login's user, also from a certificate's subject; None for other users."""
     subject = _CERTIFICATE_NAME.fullmatch(user)
     name = subject[1] if subject else user
-    return name[:100] if name.startswith(PROBE_PREFIX) else None
+    return name[:100] if _USER.fullmatch(name) else None
 
 
 def login_text(name: str, password: str | None) -> str:

@@ -6,12 +6,14 @@ message is in one of the two queues, and the next run continues from there.
 """
 
 import asyncio
+import struct
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 import structlog
 from aiormq.abc import AbstractChannel
 from pamqp.commands import Basic
+from pamqp.encode import encode_table_value
 
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import Management
@@ -172,11 +174,21 @@ def _accepted(properties: Basic.Properties) -> Basic.Properties:
     """Change the properties of another client's message so that the broker accepts them from the service.
 
     It refuses the name of another user, and of MQTT 5 a longer time to live and text in CC or BCC. These two are kept in lower
-    case, so that a command with them is still refused, and no copies are made.
+    case, so that a command with them is still refused, and no copies are made. Headers that our client cannot encode, such as
+    binary correlation data of MQTT 5, are left out: nothing reads them.
     """
     properties.user_id = None
     if properties.expiration is not None:
         properties.expiration = str(min(int(properties.expiration), _MAX_EXPIRATION))
     if properties.headers is not None:
-        properties.headers = {_COPIES.get(name, name): value for name, value in properties.headers.items()}
+        given = properties.headers.items()
+        properties.headers = {_COPIES.get(name, name): value for name, value in given if _is_encodable(value)}
     return properties
+
+
+def _is_encodable(value: Any) -> bool:
+    try:
+        encode_table_value(value)
+    except (TypeError, ValueError, OverflowError, struct.error):
+        return False
+    return True
