@@ -98,6 +98,7 @@ def test_a_device_is_found_changed_commanded_and_deleted(watched: Watched, user:
 
 
 def test_a_second_click_sends_no_second_command(watched: Watched, user: User, database_url: str) -> None:
+    watched.follow_requests()
     add_system_templates(database_url)
     operator = user(role="OPERATOR")
     [plant_id] = add_plants(database_url, operator.slugs[0], "Barn")
@@ -157,6 +158,7 @@ def test_an_optional_choice_is_not_sent_unmade(watched: Watched, user: User, dat
 
 def test_a_device_keeps_a_template_that_the_page_has_not_read(watched: Watched, user: User, database_url: str) -> None:
     """The field showed the first template of the type instead, which was saved with another name of the device."""
+    watched.follow_requests()
     add_system_templates(database_url)
     operator = user(role="OPERATOR")
     [plant_id] = add_plants(database_url, operator.slugs[0], "Barn")

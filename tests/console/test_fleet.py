@@ -177,8 +177,8 @@ def test_a_tile_lists_the_highest_first(watched: Watched, member: ConsoleUser) -
         expect(tile(page, name)).to_have_attribute("aria-current", re.compile("page|true"))
         expect(tile(page, "Online")).to_have_attribute("aria-current", re.compile("page|true"))
         expect(page.locator("[aria-sort=descending]")).to_have_count(1)
-        watched.check_accessibility()
-        page.goto(address)
+        page.go_back()
+    watched.check_accessibility()
 
 
 def test_a_row_shows_every_power_with_a_word_for_its_direction(watched: Watched, member: ConsoleUser) -> None:

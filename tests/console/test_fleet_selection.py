@@ -84,6 +84,7 @@ def test_selected_plants_are_added_to_a_new_group(watched: Watched, user: User, 
 def test_a_group_that_was_deleted_is_not_replaced_by_one_without_a_name(
     watched: Watched, user: User, database_url: str
 ) -> None:
+    watched.follow_requests()
     page, operator = watched.page, user(role="OPERATOR")
     watched.allowed.append("status of 404")
     add_plants(database_url, operator.slugs[0], "Barn")

@@ -15,6 +15,7 @@ User = Callable[..., ConsoleUser]
 def test_a_command_that_was_given_up_without_a_network_is_not_sent_later(
     watched: Watched, context: BrowserContext, user: User, database_url: str
 ) -> None:
+    watched.follow_requests()
     add_system_templates(database_url)
     operator = user(role="OPERATOR")
     [plant_id] = add_plants(database_url, operator.slugs[0], "Barn")
@@ -52,6 +53,7 @@ def test_a_part_of_a_page_that_cannot_be_loaded_leaves_the_page(
     watched: Watched, context: BrowserContext, user: User, database_url: str
 ) -> None:
     """While the service restarts, the browser would show an error of its own in place of the page."""
+    watched.follow_requests()
     operator = user(role="OPERATOR")
     add_plants(database_url, operator.slugs[0], "Barn", "Hall")
     page = watched.page
@@ -72,6 +74,7 @@ def test_a_part_of_a_page_that_cannot_be_loaded_leaves_the_page(
 def test_a_part_of_a_page_that_a_release_has_replaced_loads_the_page_anew(
     watched: Watched, user: User, database_url: str
 ) -> None:
+    watched.follow_requests()
     operator = user(role="OPERATOR")
     add_plants(database_url, operator.slugs[0], "Barn")
     page = watched.page

@@ -173,6 +173,7 @@ def test_a_change_by_another_user_stays_when_a_form_is_saved(
 
 
 def test_a_form_keeps_a_template_that_is_newer_than_its_list(watched: Watched, user: User, database_url: str) -> None:
+    watched.follow_requests()
     page, made = watched.page, user(role="OPERATOR")
     [plant] = add_plants(database_url, made.slugs[0], "Winery")
     made.log_in(page, f"/console/o/{made.slugs[0]}/templates")

@@ -83,6 +83,7 @@ def test_every_page_is_visited() -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_every_page_opens(watched: Watched, user: Callable[..., ConsoleUser], database_url: str, role: str) -> None:
+    watched.follow_requests()
     page = watched.page
     made = user(role="VIEWER" if role == "SUPER_ADMIN" else role)
     if role == "SUPER_ADMIN":

@@ -132,6 +132,7 @@ def test_of_a_large_fleet_the_plants_with_the_most_alerts_can_be_chosen(
     watched: Watched, user: User, database_url: str
 ) -> None:
     """The name of each is read by a request."""
+    watched.follow_requests()
     page, viewer = watched.page, user()
     for number in range(LISTED + 2):
         frames = {ago((60 * number + at) * MINUTE): [15.0] for at in ((10, 20) if number == LISTED else (10,))}

@@ -314,6 +314,7 @@ def test_a_member_who_is_removed_while_a_page_is_open_learns_it(watched: Watched
 
 
 def test_a_release_that_replaced_the_page_leaves_what_was_typed(watched: Watched, user: User) -> None:
+    watched.follow_requests()
     page, operator = watched.page, user(role="OPERATOR")
     operator.log_in(page, f"/console/o/{operator.slugs[0]}/rules/new")
     name = page.get_by_label("Name", exact=True)

@@ -126,6 +126,7 @@ def test_a_template(watched: Watched, super_admin: ConsoleUser, call: Callable[.
 def test_the_actions_of_a_template_while_a_command_is_written(
     watched: Watched, super_admin: ConsoleUser, call: Callable[..., Any], database_url: str
 ) -> None:
+    watched.follow_requests()
     page, slug = watched.page, super_admin.slugs[0]
     actions = [{"action": "start"}, {"action": "stop"}]
     content = {"name": "Acme battery", "type": "BATTERY", "level": "SUB_DEVICE", "version": 1, "signals": [SIGNAL]}

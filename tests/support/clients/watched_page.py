@@ -47,13 +47,17 @@ class Watched:
         self.page = page
         self.allowed: list[str] = []
         self._messages: list[str] = []
-        self._waiting: set[Request] = set()
+        self._waiting: set[Request] | None = None
         page.on("console", lambda message: self._note(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: self._note(str(error)))
-        page.on("request", lambda request: self._waiting.add(request) if request.resource_type != "eventsource" else None)
+
+    def follow_requests(self) -> None:
+        """Note from now on which requests are in flight, streams aside. Playwright then passes on each of them, slowly."""
+        waiting = self._waiting = set[Request]()
+        self.page.on("request", lambda request: waiting.add(request) if request.resource_type != "eventsource" else None)
         for ended in ("requestfinished", "requestfailed"):
             # Playwright cannot attach what it needs to a method of a built-in type.
-            page.on(ended, lambda request: self._waiting.discard(request))
+            self.page.on(ended, lambda request: waiting.discard(request))
 
     def _note(self, text: str) -> None:
         self._messages.append(text)
@@ -64,7 +68,8 @@ class Watched:
         assert not found, found
 
     def wait_until_loaded(self) -> None:
-        """Wait until the page has no request in flight, streams aside, for 100 ms."""
+        """Wait until the page has had no request in flight for 100 ms, of those since `follow_requests`."""
+        assert self._waiting is not None, "follow the requests first"
         while True:
             self.page.wait_for_timeout(100)
             if not self._waiting:
@@ -90,7 +95,11 @@ class Watched:
 
     def check_accessibility(self) -> None:
         """Raise AssertionError with what axe finds on the page as it is."""
-        self.page.evaluate(_AXE.read_text())
-        result: dict[str, Any] = self.page.evaluate("axe.run()")
-        found = [f"{one['id']}: {node['html'][:200]}" for one in result["violations"] for node in one["nodes"]]
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(_AXE.read_text())
+        # What the page passed is long and takes longer to transfer than to find.
+        violations: list[dict[str, Any]] = self.page.evaluate(
+            "axe.run({resultTypes: ['violations']}).then((all) => all.violations)"
+        )
+        found = [f"{one['id']}: {node['html'][:200]}" for one in violations for node in one["nodes"]]
         assert not found, "\n".join(found)
