@@ -28,6 +28,7 @@ from gridfleet.kernel.db.migrate import head_revision
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
+from gridfleet.kernel.time_zones import IANA_VERSION
 from gridfleet.local.broker.private_node import PrivateBroker
 from gridfleet.local.broker.server_certificate import write_server_certificate
 from gridfleet.local.secrets import ensure_local_secrets
@@ -79,6 +80,7 @@ def test_a_service_that_is_well(stack: RunningStack) -> None:
         "reaches this service as one, and is refused for a plant that does not exist",
     )
     assert found["migrations"] == ("ok", f"schema at revision {head_revision()}")
+    assert found["time zones"] == ("ok", f"rules of IANA's release {IANA_VERSION}")
     assert {"clock against the database", "clock against the broker", "keyring", "disk", "file permissions"} <= found.keys()
     shown = gridfleet("doctor", environment=stack.environment | {"GRIDFLEET_MQTT_PORT": "1"})
     assert shown.returncode == 1

@@ -1,7 +1,9 @@
-"""Names of time zones."""
+"""Time zones: their names and their rules."""
 
 import subprocess
 import sys
+from importlib.resources import files
+from pathlib import Path
 from zoneinfo import available_timezones
 
 import pytest
@@ -44,3 +46,26 @@ def test_names_do_not_depend_on_what_the_machine_installed() -> None:
         [sys.executable, "-c", program], env={"PYTHONTZPATH": ""}, capture_output=True, text=True, check=True, timeout=60
     )
     assert found.stdout.split() == [str(len(time_zone_names())), "US/Eastern", "True"]
+
+
+def test_rules_do_not_depend_on_what_the_machine_installed(tmp_path: Path) -> None:
+    """A system whose time zones are another release's: there, Prague has the hours of Tokyo."""
+    (tmp_path / "Europe").mkdir()
+    tokyo = files("tzdata").joinpath("zoneinfo", "Asia", "Tokyo").read_bytes()
+    (tmp_path / "Europe" / "Prague").write_bytes(tokyo)
+    program = (
+        "from datetime import datetime\n"
+        "from zoneinfo import ZoneInfo\n"
+        "from gridfleet.kernel.time_zones import time_zone\n"
+        "for zone in (ZoneInfo('Europe/Prague'), time_zone('Europe/Prague')):\n"
+        "    print(datetime(2026, 7, 1, tzinfo=zone).utcoffset())"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONTZPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert found.stdout.split() == ["9:00:00", "2:00:00"]

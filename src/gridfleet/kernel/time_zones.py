@@ -1,8 +1,8 @@
 """Time zones by their IANA names.
 
-The names come from the package `tzdata`, so that every machine accepts the same ones: Debian 12 and 13 install different sets,
-and minimal images none. No statement contains a name, because the database may have yet another set: it gets the times at which
-days begin.
+Names and rules come from the package `tzdata`, so that every machine accepts the same names and computes the same days. Debian
+12 and 13 install different sets, minimal images none, and `ZoneInfo(name)` reads the system's rules first, which may be years
+older. No statement contains a name, because the database may have yet another set: it gets the times at which days begin.
 """
 
 from functools import cache
@@ -10,7 +10,9 @@ from importlib.resources import files
 from typing import Final
 from zoneinfo import ZoneInfo
 
-__all__ = ["UTC_NAME", "is_time_zone", "time_zone", "time_zone_names"]
+from tzdata import IANA_VERSION
+
+__all__ = ["IANA_VERSION", "UTC_NAME", "is_time_zone", "time_zone", "time_zone_names"]
 
 UTC_NAME: Final = "UTC"
 """The zone of an organisation that has not chosen one."""
@@ -31,6 +33,8 @@ def is_time_zone(name: str) -> bool:
     return name in time_zone_names()
 
 
+@cache
 def time_zone(name: str) -> ZoneInfo:
     """Return the time zone of a name that `is_time_zone` accepts."""
-    return ZoneInfo(name)
+    with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as rules:
+        return ZoneInfo.from_file(rules, key=name)

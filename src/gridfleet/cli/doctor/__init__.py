@@ -104,7 +104,7 @@ async def examine(examined: "Examination") -> "list[Finding]":
         except Exception as error:  # an error of this part or of its address; the other parts are still checked
             findings = _not_examined(name, settings, error)
         found += findings if isinstance(findings, list) else [findings]
-    found.append(environment.check_variables(os.environ))
+    found += [environment.check_time_zones(), environment.check_variables(os.environ)]
     return found
 
 

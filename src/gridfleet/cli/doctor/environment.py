@@ -17,6 +17,7 @@ from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, reason, 
 from gridfleet.kernel.mail.delivery import SmtpDelivery
 from gridfleet.kernel.security.server_trust import shown_certificate
 from gridfleet.kernel.settings import unknown_variables
+from gridfleet.kernel.time_zones import IANA_VERSION
 from gridfleet.local.broker.configuration import reachable_host
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "check_mail",
     "check_permissions",
     "check_redis",
+    "check_time_zones",
     "check_variables",
 ]
 
@@ -58,6 +60,11 @@ def check_variables(environment: Iterable[str]) -> Finding:
     if complaints:
         return warn("variables", "; ".join(complaints), "use a name from docs/settings.md, or remove it")
     return ok("variables", "each GRIDFLEET_ variable is a setting")
+
+
+def check_time_zones() -> Finding:
+    """Report the release of the rules of time zones, which must be the same on all machines."""
+    return ok("time zones", f"rules of IANA's release {IANA_VERSION}")
 
 
 async def check_certificates(examined: Examination) -> list[Finding]:
