@@ -156,8 +156,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "telemetry/latest/store": ("the clock is compared with those of all plants", "is_clock_behind"),
     "telemetry/history/store": (
-        "the energy of plants is computed by jobs, and for a plant that the caller may read",
-        "role_sources",
+        "the energy of plants is computed by jobs, and for plants that the caller may read; `reported` takes the scope",
+        "role_sources _first_dirty",
     ),
     "telemetry/history/values/store": (
         "source ids come from `sources` alone, which takes the scope",

@@ -21,20 +21,26 @@ def signals(metrics: list[Metric]) -> list[dict[str, Any]]:
     return [{"key": one.key, "field": one.key.removeprefix("energy_"), "unit": one.unit, "kind": "counter"} for one in metrics]
 
 
-async def edited(fleet: Fleet, before: list[Metric], after: list[Metric]) -> RecordedPlant:
-    """Return a plant with a meter that imports 0.5 kWh and exports 0.25 kWh a minute, as far as its template declares it."""
+async def metered(fleet: Fleet, metrics: list[Metric]) -> tuple[RecordedPlant, str]:
+    """Return a plant with a meter, and the id of the meter's template, which declares these metrics."""
     plant = await fleet.plant()
-    body: dict[str, Any] = {"name": str(plant["id"]), "type": "METER", "signals": signals(before), "actions": []}
+    body: dict[str, Any] = {"name": str(plant["id"]), "type": "METER", "signals": signals(metrics), "actions": []}
     status, template = await fleet.call("POST", "/device-templates", body, headers=fleet.super_admin)
     assert status == 201, template
     meter = {"externalId": "GRID", "name": "GRID", "type": "METER", "templateId": template["id"]}
     assert (await fleet.call("POST", f"/plants/{plant['id']}/sub-devices", meter))[0] == 201
     recorded = RecordedPlant(fleet.service.state.database, UUID(plant["organizationId"]), UUID(plant["id"]))
+    return recorded, template["id"]
+
+
+async def edited(fleet: Fleet, before: list[Metric], after: list[Metric]) -> RecordedPlant:
+    """Return a plant with a meter that imports 0.5 kWh and exports 0.25 kWh a minute, as far as its template declares it."""
+    recorded, template_id = await metered(fleet, before)
     for metrics, minutes in ((before, range(-5, EDIT)), (after, range(EDIT, 71))):
         readings = {START + timedelta(minutes=n): (100 + n * 0.5, 40 + n * 0.25)[: len(metrics)] for n in minutes}
         await recorded.write("GRID", metrics, readings)
     change = {"signals": signals(after)}
-    assert (await fleet.call("PATCH", f"/device-templates/{template['id']}", change, headers=fleet.super_admin))[0] == 200
+    assert (await fleet.call("PATCH", f"/device-templates/{template_id}", change, headers=fleet.super_admin))[0] == 200
     return recorded
 
 
@@ -56,3 +62,21 @@ async def test_a_counter_that_the_template_did_not_declare_yet_hides_no_earlier_
     await work(plant.database)
     assert await energies(fleet, plant, 9) == {f"{minute:02d}": 2.5 for minute in range(0, 60, 5)}
     assert (await energies(fleet, plant))["30"] == pytest.approx(1.25)
+
+
+async def test_a_counter_that_the_meter_did_not_send_yet_hides_no_earlier_row(fleet: Fleet) -> None:
+    """Its template has always declared both; it imported for hours before it first exported."""
+    plant, _ = await metered(fleet, BOTH)
+    only_imported = {f"{minute:02d}": 2.5 for minute in range(0, 60, 5)}
+    await plant.write("GRID", BOTH, {START + timedelta(minutes=n): (100 + n * 0.5, None) for n in range(-125, 0)})
+    await work(plant.database)
+
+    await plant.write("GRID", BOTH, {START + timedelta(minutes=n): (100 + n * 0.5, 40 + n * 0.25) for n in range(71)})
+    assert await energies(fleet, plant, 8) == await energies(fleet, plant, 9) == only_imported
+    await work(plant.database)
+    assert await energies(fleet, plant, 8) == await energies(fleet, plant, 9) == only_imported
+    assert await energies(fleet, plant) == {f"{minute:02d}": 1.25 for minute in range(0, 60, 5)}
+
+    # This late reading waits for its roll-up.
+    await plant.write("GRID", BOTH, {START - timedelta(minutes=90, seconds=30): (54.75, None)})
+    assert await energies(fleet, plant, 9) == only_imported

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import repeat
+from itertools import groupby, repeat
+from operator import attrgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -59,13 +60,27 @@ class ReportedRow(NamedTuple):
     """A metric that has had a value.
 
     Attributes:
-        began_at: The first hour with a frame of a layout that has the metric, or the first open hour if no closed one has any.
-            While late values wait for their roll-up, it may be an earlier hour.
+        began_at: The first hour with a value, or the first open hour if no closed one has any.
         ended_at: The time of the last value if the present template of the device does not declare the metric; otherwise None.
     """
 
     key: str
     began_at: datetime
+    ended_at: datetime | None
+
+
+class _PlaceRow(NamedTuple):
+    """A metric of one layout of a source, which has had a value.
+
+    `number` is its position, counted from 1. `began_at` is that of `ReportedRow` as far as the roll-ups show it, and `dirty`
+    are the earlier hours whose roll-ups do not hold all frames yet.
+    """
+
+    key: str
+    layout_id: int
+    number: int
+    began_at: datetime
+    dirty: list[datetime]
     ended_at: datetime | None
 
 
@@ -180,17 +195,46 @@ def _layout(
 
 async def reported(db: Connection, org: OrgScope, source_id: int, metrics: Sequence[str]) -> list[ReportedRow]:
     """Return those of the metrics that have ever had a value in a frame of the source."""
-    cursor = db.cursor(row_factory=class_row(ReportedRow))
+    cursor = db.cursor(row_factory=class_row(_PlaceRow))
     await cursor.execute(
-        "SELECT m.key, min(coalesce(least((SELECT h.bucket FROM telemetry_hour h WHERE h.source_id = s.id"
-        " AND h.layout_id = t.layout_id ORDER BY h.bucket LIMIT 1), (SELECT min(y.hour) FROM telemetry_dirty y"
-        " WHERE y.source_id = s.id)), (SELECT sealed_before FROM telemetry_seal))) AS began_at,"
-        " max(coalesce(m.at, t.time)) FILTER (WHERE NOT p.signals @> jsonb_build_array(jsonb_build_object('key', m.key)))"
+        "SELECT m.key, l.id AS layout_id, m.number::int, r.began_at,"
+        " ARRAY(SELECT DISTINCT y.hour FROM telemetry_dirty y WHERE y.source_id = s.id AND y.hour < r.began_at) AS dirty,"
+        " CASE WHEN NOT p.signals @> jsonb_build_array(jsonb_build_object('key', m.key)) THEN coalesce(m.at, t.time) END"
         " AS ended_at FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
         " JOIN telemetry_layout l ON l.id = t.layout_id LEFT JOIN sub_device d ON d.id = s.sub_device_id"
         " LEFT JOIN device_template p ON p.id = d.template_id"
-        " CROSS JOIN LATERAL unnest(l.metrics, t.vals, t.times) AS m (key, value, at)"
-        " WHERE s.id = %s AND s.organization_id = %s AND m.key = ANY(%s) AND m.value IS NOT NULL GROUP BY m.key ORDER BY m.key",
+        " CROSS JOIN LATERAL unnest(l.metrics, t.vals, t.times) WITH ORDINALITY AS m (key, value, at, number)"
+        " CROSS JOIN LATERAL (SELECT coalesce((SELECT h.bucket FROM telemetry_hour h WHERE h.source_id = s.id"
+        " AND h.layout_id = l.id AND h.counts[m.number] > 0 ORDER BY h.bucket LIMIT 1),"
+        " (SELECT sealed_before FROM telemetry_seal)) AS began_at OFFSET 0) AS r"
+        " WHERE s.id = %s AND s.organization_id = %s AND m.key = ANY(%s) AND m.value IS NOT NULL ORDER BY m.key",
         (source_id, org.organization_id, list(metrics)),
     )
-    return await cursor.fetchall()
+    places = await cursor.fetchall()
+    earlier = await _first_dirty(db, source_id, [place for place in places if place.dirty])
+    return [
+        ReportedRow(
+            key,
+            min(earlier.get((one.layout_id, one.number), one.began_at) for one in group),
+            max((one.ended_at for one in group if one.ended_at is not None), default=None),
+        )
+        for key, group in ((key, list(rows)) for key, rows in groupby(places, attrgetter("key")))
+    ]
+
+
+async def _first_dirty(db: Connection, source_id: int, places: Sequence[_PlaceRow]) -> dict[tuple[int, int], datetime]:
+    """Return the first dirty hour of each place in which a frame has a value, by layout and number."""
+    if not places:
+        return {}
+    hours = [(place.layout_id, place.number, hour) for place in places for hour in place.dirty]
+    # Of the tables, only that of frames may be distributed: all other values are parameters.
+    cursor = await db.execute(
+        "SELECT w.layout_id, w.number, min(w.hour) FROM unnest(%s::int[], %s::int[], %s::timestamptz[])"
+        " AS w (layout_id, number, hour) CROSS JOIN LATERAL (SELECT true FROM telemetry_frame WHERE source_id = %s"
+        " AND time >= w.hour AND time < w.hour + interval '1 hour' AND layout_id = w.layout_id"
+        " AND time >= %s::timestamptz AND time < %s::timestamptz + interval '1 hour'"
+        " AND vals[w.number] IS NOT NULL LIMIT 1) AS f GROUP BY w.layout_id, w.number",
+        (*map(list, zip(*hours, strict=True)), source_id, min(hour for *_, hour in hours), max(hour for *_, hour in hours)),
+        prepare=False,
+    )
+    return {(layout_id, number): hour for layout_id, number, hour in await cursor.fetchall()}
