@@ -1,8 +1,10 @@
 """`gridfleet backup` and `gridfleet restore` where something is in the way: refused with a sentence, nothing half done."""
 
+import asyncio
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from gridfleet.cli import application
+from gridfleet.domains.plants.certificates.authority import ensure_authority
 from gridfleet.kernel.archive import new_archive, open_archive
+from gridfleet.kernel.db import open_database
 from gridfleet.kernel.db.migrate import head_revision, migrate
+from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.local.home import held
 from gridfleet.local.postgres import EmbeddedPostgres
 from gridfleet.local.secrets import ensure_local_secrets, local_secret
@@ -78,6 +83,58 @@ def test_what_cannot_be_backed_up(stopped_home: Path, file: Path, home: Path) ->
     with held(stopped_home):
         assert "the database does not answer" in refused("backup", str(home / "x"), home=stopped_home)
     assert [path.name for path in home.iterdir()] == []
+
+
+def test_a_keyring_that_does_not_open_the_database_is_not_stored(home: Path, tmp_path: Path) -> None:
+    """The service has GRIDFLEET_KEYS; `cron` does not. Earlier starts wrote a keyring of their own into the home."""
+    ensure_local_secrets(home)
+    ring, file = f"{Keyring.generate()},7:{'77' * 32}", tmp_path / "x"
+    with running(home) as url:
+        migrate(url)
+        asyncio.run(create_authority(url, Keyring.parse(ring)))
+    for wrong, complaint in (
+        ({}, "rows need version 7, the keyring has 1"),
+        ({"GRIDFLEET_KEYS": f"7:{'78' * 32}"}, "does not fit the database"),
+        ({"GRIDFLEET_KEYS": "nonsense"}, "is written 1:<64 hex digits>"),
+    ):
+        assert complaint in refused("backup", str(file), home=home, **wrong)
+    (home / "secrets" / "keys").unlink()
+    assert "GRIDFLEET_KEYS is not set" in refused("backup", str(file), home=home)
+    assert list(tmp_path.iterdir()) == []
+
+    done = gridfleet("backup", str(file), environment={"GRIDFLEET_HOME": home, "GRIDFLEET_KEYS": ring})
+    assert done.returncode == 0, done.stderr
+    with open_archive(file) as archive:
+        assert b"".join(archive.read("secrets/keys")).decode().strip() == ring
+
+
+def test_the_keyring_of_a_database_that_waits_for_its_migration_is_checked_too(home: Path, tmp_path: Path) -> None:
+    ensure_local_secrets(home)
+    with running(home) as url:
+        migrate(url)
+        asyncio.run(create_authority(url, Keyring.parse(f"7:{'77' * 32}")))
+        with psycopg.connect(url) as db:
+            db.execute("UPDATE alembic_version SET version_num = '0060'")
+            db.execute("ALTER TABLE idempotent_answer RENAME TO not_there_yet")
+    assert "key version 7 is not in the keyring" in refused("backup", str(tmp_path / "x"), home=home)
+    done = gridfleet("backup", str(tmp_path / "x"), environment={"GRIDFLEET_HOME": home, "GRIDFLEET_KEYS": f"7:{'77' * 32}"})
+    assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def running(home: Path) -> Iterator[str]:
+    """Run the home's database server and yield its URL."""
+    postgres = EmbeddedPostgres(home)
+    try:
+        yield postgres.start()
+    finally:
+        postgres.stop()
+
+
+async def create_authority(url: str, keyring: Keyring) -> None:
+    """Store an authority whose key is encrypted with the keyring."""
+    async with open_database(url, name="test", size=1) as database, database.transaction() as db:
+        await ensure_authority(db, keyring)
 
 
 def test_a_bad_file_leaves_the_home_as_it_was(file: Path, home: Path, tmp_path: Path) -> None:

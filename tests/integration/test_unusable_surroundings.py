@@ -70,6 +70,16 @@ def test_a_database_without_its_keyring_gets_no_new_one(home: Path) -> None:
     assert (home / "secrets" / "keys").read_text() == ""
 
 
+def test_a_start_with_a_keyring_in_the_environment_makes_no_other_one(home: Path) -> None:
+    """`gridfleet backup` without the variable would store it."""
+    ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
+    database = f"postgresql://nowhere@127.0.0.1:{free_ports(1)[0]}/gridfleet"
+    environment = {"GRIDFLEET_HOME": home, "GRIDFLEET_KEYS": Keyring.generate(), "GRIDFLEET_DATABASE_URL": database, **ports}
+    done = gridfleet("up", environment=environment)
+    assert "preparing the database failed" in done.stdout
+    assert {path.name for path in (home / "secrets").iterdir()} == {"internal_secret", "broker_password"}
+
+
 @pytest.mark.parametrize("words", [("setup", "database"), ("serve",)])
 def test_a_keyring_of_another_database_is_reported(database_url: str, home: Path, words: tuple[str, ...]) -> None:
     environment = {"GRIDFLEET_HOME": home, "GRIDFLEET_DATABASE_URL": database_url}

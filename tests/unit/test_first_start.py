@@ -29,6 +29,11 @@ def test_secrets_are_made_once_and_for_the_owner_alone(tmp_path: Path) -> None:
     assert {path.name: path.read_text() for path in (tmp_path / "secrets").iterdir()} == made
 
 
+def test_no_keyring_is_made_beside_that_of_the_environment(tmp_path: Path) -> None:
+    ensure_local_secrets(tmp_path, with_keyring=False)
+    assert {path.name for path in (tmp_path / "secrets").iterdir()} == {"internal_secret", "broker_password"}
+
+
 def test_a_secret_is_never_half_written(tmp_path: Path) -> None:
     write_private(tmp_path / "secret", "old")
     with pytest.raises(UnicodeEncodeError):

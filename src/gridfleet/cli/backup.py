@@ -1,5 +1,6 @@
 """`gridfleet backup` and `gridfleet restore`: write the state of a home folder to one file, and restore it."""
 
+import asyncio
 import re
 import shutil
 import time
@@ -96,6 +97,8 @@ def _write(settings: "Settings", home: Path, file: Path) -> str:
         revision = revision_at(url)
         if revision is None:
             raise _Refused(f"the database in {home} is empty: start `gridfleet up` once")
+        # Before the dump: without its keyring, a restored database is useless.
+        asyncio.run(_check_keyring(settings, url, revision))
         archive.add(_DUMP, dump.dump(url))
         # After the database: a new key is stored before anything is encrypted with it.
         _add_files(archive, settings, home)
@@ -109,6 +112,25 @@ def _write(settings: "Settings", home: Path, file: Path) -> str:
             }
         )
     return revision
+
+
+async def _check_keyring(settings: "Settings", url: str, revision: str) -> None:
+    from gridfleet.domains.maintenance.keyring_check import WrongKeyring, check_keyring
+    from gridfleet.kernel.db import open_database
+    from gridfleet.kernel.db.migrate import is_behind
+    from gridfleet.kernel.security.keyring import Keyring
+
+    try:
+        keyring = Keyring.parse(settings.secret("keys").get_secret_value())
+        async with open_database(url, name="gridfleet-backup", size=1) as database, database.transaction() as db:
+            await check_keyring(db, keyring, is_behind=is_behind(revision))
+    except WrongKeyring as error:
+        raise _Refused(
+            f"the keyring is not that of the database ({error}): if the service is started with GRIDFLEET_KEYS, set it for"
+            f" `gridfleet backup` too; otherwise, {error.remedy}"
+        ) from None
+    except ValueError as error:
+        raise _Refused(str(error)) from None
 
 
 def _add_files(archive: "ArchiveWriter", settings: "Settings", home: Path) -> None:

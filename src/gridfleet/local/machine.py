@@ -103,7 +103,7 @@ class Machine:
         if problems := check_ports(settings, with_broker=self._broker is not None):
             raise CannotStart("\n".join(map(str, problems)))
         self._require_keys()
-        ensure_local_secrets(self._home)
+        ensure_local_secrets(self._home, with_keyring=self._settings.keys is None)
         self._environment |= {"GRIDFLEET_HOME": str(self._home)}
 
         if self._postgres is not None:

@@ -13,11 +13,15 @@ from gridfleet.kernel.security.keyring import Keyring
 __all__ = ["ensure_local_secrets", "local_secret"]
 
 
-def ensure_local_secrets(home: Path) -> None:
-    """Generate missing secrets: the internal listener's secret path, the keyring, the broker account's password."""
+def ensure_local_secrets(home: Path, *, with_keyring: bool = True) -> None:
+    """Generate missing secrets: the internal listener's secret path, the keyring, the broker account's password.
+
+    With GRIDFLEET_KEYS there is no keyring here: a command without the variable would use one that decrypts nothing.
+    """
     folder = ensure_private_folder(home / "secrets")
     _ensure(folder / "internal_secret", lambda: secrets.token_urlsafe(32))
-    _ensure(folder / "keys", Keyring.generate)
+    if with_keyring:
+        _ensure(folder / "keys", Keyring.generate)
     _ensure(folder / "broker_password", lambda: secrets.token_urlsafe(32))
 
 

@@ -8,8 +8,7 @@ import psycopg
 
 from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, warn
 from gridfleet.cli.doctor.shards import check_shards
-from gridfleet.domains.maintenance.rewrapping import key_versions
-from gridfleet.domains.plants.certificates.authority import find_authority
+from gridfleet.domains.maintenance.keyring_check import WrongKeyring, check_keyring
 from gridfleet.domains.telemetry.rollups.recomputation import set_aside_hours
 from gridfleet.kernel.db import BehindPooler, open_database, refuse_pooler, set_aside
 from gridfleet.kernel.db.inspection import ServerFacts, inspect_server
@@ -17,7 +16,7 @@ from gridfleet.kernel.db.migrate import head_revision, is_behind, revision_at
 from gridfleet.kernel.db.replica import ReplicaBehind, seconds_behind
 from gridfleet.kernel.db.roles import role_without_rights
 from gridfleet.kernel.security.certificates import Authority
-from gridfleet.kernel.security.keyring import DecryptionFailed, Keyring, UnknownKeyVersion
+from gridfleet.kernel.security.keyring import Keyring
 
 __all__ = ["check_clock", "check_database", "standby_finding"]
 
@@ -158,23 +157,15 @@ def _migrations(revision: str | None) -> Finding:
 
 async def _keys(examined: Examination, url: str) -> list[Finding]:
     """Check that the keyring has every version that a row needs, and that it decrypts the authority's key."""
-    remedy = "add the missing version to GRIDFLEET_KEYS (or secrets/keys): docs/operations.md, section Keys"
     try:
         keyring = Keyring.parse(examined.settings.secret("keys").get_secret_value())
     except (LookupError, ValueError) as error:
         return [fail("keyring", str(error), "set GRIDFLEET_KEYS, or restore secrets/keys from a backup")]
-    async with open_database(url, name="gridfleet-doctor", size=1) as database:
-        async with database.transaction() as db:
-            needed = await key_versions(db)
-        missing = sorted({version for counts in needed.values() for version in counts} - set(keyring.versions))
-        if missing:
-            text = f"rows need version {', '.join(map(str, missing))}, the keyring has {', '.join(map(str, keyring.versions))}"
-            return [fail("keyring", text, remedy)]
-        try:
-            async with database.transaction() as db:
-                authority = await find_authority(db, keyring)
-        except (DecryptionFailed, UnknownKeyVersion) as error:
-            return [fail("keyring", f"does not fit the database: {error}", "use the keyring of this database")]
+    try:
+        async with open_database(url, name="gridfleet-doctor", size=1) as database, database.transaction() as db:
+            authority = await check_keyring(db, keyring)
+    except WrongKeyring as error:
+        return [fail("keyring", str(error), error.remedy)]
     if authority is None:
         return [warn("certificate authority", "does not exist yet", "start `gridfleet serve`, which creates it")]
     versions = ", ".join(map(str, keyring.versions))
