@@ -14,6 +14,7 @@ from gridfleet.kernel import metrics
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.jobs import cause_of
+from gridfleet.kernel.mail.delivery import MailRefused
 
 __all__ = ["job_middleware", "start_at_zero"]
 
@@ -41,6 +42,8 @@ def job_middleware(database: Database) -> Callable[[Callable[[], Awaitable[Any]]
                 result = await run()
                 outcome = "done"
             except Exception as error:
+                if isinstance(error, MailRefused):
+                    outcome = "refused"  # an address that does not exist is no failure of the service
                 log.warning("job failed", attempts=job.attempts + 1, error=type(error).__name__)
                 raise
             finally:

@@ -30,6 +30,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 _RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
+_IDLE_SECONDS: Final = 60.0
 _SLOW_PLANT_SECONDS: Final = 600.0
 """How long a plant counts as slow after one of its messages took too long."""
 _SLOW_STATEMENT_SECONDS: Final = 2.0
@@ -53,12 +54,15 @@ class BatchWriter:
     most five seconds of each batch.
     """
 
-    def __init__(self, database: Database, pipeline: Pipeline) -> None:
+    def __init__(self, database: Database, pipeline: Pipeline, *, idle_seconds: float = _IDLE_SECONDS) -> None:
+        """`idle_seconds`: how long the metric of the lag keeps the value of the last batch."""
         self._database = database
         self._pipeline = pipeline
         self.changes = ChangePublisher(database)
         """Publishes which plants have new values; its owner runs it."""
         self._slow_until: dict[str, float] = {}
+        self._idle_seconds = idle_seconds
+        self._lag_reset: asyncio.TimerHandle | None = None
 
     async def prepare(self, deliveries: Sequence[Delivery]) -> Batch | None:
         """Verify and decode the first messages, as many as one batch holds.
@@ -81,17 +85,18 @@ class BatchWriter:
         A batch that fails by itself is read again, because cached plants or partitions may be outdated, and halved until only
         the failing message is left.
         """
-        if batch is not None:
-            try:
-                await until_it_works(partial(self._store, batch), may_be_poison)
-                return
-            except Exception as error:
-                log.warning("batch cannot be stored", messages=len(deliveries), error=reason_of(error))
-        slow, others = self._divide(deliveries)
-        await isolate(Consumer.INGEST, others, self._write_again, self._set_aside, attrgetter("request_id"))
-        write_slow = partial(self._write_slow, monotonic() + _SLOW_SHARE_SECONDS)
-        for delivery in slow:
-            await isolate(Consumer.INGEST, [delivery], write_slow, self._set_aside, attrgetter("request_id"))
+        with self._resetting_lag():
+            if batch is not None:
+                try:
+                    await until_it_works(partial(self._store, batch), may_be_poison)
+                    return
+                except Exception as error:
+                    log.warning("batch cannot be stored", messages=len(deliveries), error=reason_of(error))
+            slow, others = self._divide(deliveries)
+            await isolate(Consumer.INGEST, others, self._write_again, self._set_aside, attrgetter("request_id"))
+            write_slow = partial(self._write_slow, monotonic() + _SLOW_SHARE_SECONDS)
+            for delivery in slow:
+                await isolate(Consumer.INGEST, [delivery], write_slow, self._set_aside, attrgetter("request_id"))
 
     async def write_early_messages(self, messages: Sequence[EarlyMessage]) -> None:
         """Commit the presence that follows from these messages. If it cannot be stored, the plants' next messages write it."""
@@ -129,6 +134,16 @@ class BatchWriter:
                 await self._pipeline.store(db, batch)
         self.changes.note(batch.changed)
         _count_committed(batch)
+
+    @contextmanager
+    def _resetting_lag(self) -> Iterator[None]:
+        """Set the lag to 0 when no batch follows the block: the last one's would stay while other processes get messages."""
+        if self._lag_reset is not None:
+            self._lag_reset.cancel()
+        try:
+            yield
+        finally:
+            self._lag_reset = asyncio.get_running_loop().call_later(self._idle_seconds, metrics.INGEST_LAG_SECONDS.set, 0.0)
 
     @contextmanager
     def _invalidating(self) -> Iterator[None]:

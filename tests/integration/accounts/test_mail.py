@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiosmtplib
@@ -18,8 +19,11 @@ from procrastinate.jobs import Job
 
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from gridfleet.jobs.accounts import MailRetry
+from gridfleet.jobs.middleware import job_middleware
 from gridfleet.jobs.schedule import run_jobs
+from gridfleet.kernel import metrics
 from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.db import Database
 from gridfleet.kernel.db.jobs import defer
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.mail.content import MailAction, MailContent
@@ -155,6 +159,31 @@ async def test_what_is_refused_for_good_is_not_tried_again(server: MailServer, s
         await SmtpDelivery(f"smtp://127.0.0.1:{server.port}", "a@b.example").deliver(mail())
     job = Job(id=1, queue="default", lock=None, queueing_lock=None, task_name="mail.send")
     assert (MailRetry().get_retry_decision(exception=refusal.value, job=job) is None) == gone
+
+
+async def test_a_refused_address_is_no_failure_of_the_job(database: Database) -> None:
+    """One mistyped address raised the alert of failing jobs for hours, if no other mail was sent."""
+    job = Job(id=1, queue="default", lock=None, queueing_lock=None, task_name="mail.send")
+
+    def counted() -> dict[str, float]:
+        samples = metrics.JOBS.collect()[0].samples
+        of_mails = [one for one in samples if one.name.endswith("_total") and one.labels["name"] == "mail.send"]
+        return {one.labels["outcome"]: one.value for one in of_mails}
+
+    async def run(error: Exception) -> None:
+        async def fail() -> None:
+            raise error
+
+        context: Any = SimpleNamespace(job=job)
+        worker: Any = None
+        with pytest.raises(type(error)):
+            await job_middleware(database)(fail, context, worker)
+
+    before = counted()
+    await run(MailRefused("550 no such user"))
+    assert counted() == before | {"refused": before.get("refused", 0) + 1}
+    await run(OSError())
+    assert counted()["failed"] == before.get("failed", 0) + 1
 
 
 def test_tries_are_spread_over_a_day() -> None:

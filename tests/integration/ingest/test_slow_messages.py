@@ -1,9 +1,11 @@
 """A message whose statements exceed their time is set aside; those of other plants are stored."""
 
 import asyncio
+import time
 
 import pytest
 
+from gridfleet.kernel import metrics
 from gridfleet.kernel.db import Database
 from gridfleet.mqtt.batch_writer import BatchWriter
 from support.clients.ingest_bench import Bench, BenchPlant, moment
@@ -25,6 +27,30 @@ async def write(writer: BatchWriter, *messages: tuple[BenchPlant, int, float]) -
     ]
     async with asyncio.timeout(60):
         await writer.write(deliveries, await writer.prepare(deliveries))
+
+
+async def test_the_lag_does_not_stay_while_no_message_arrives(bench: Bench) -> None:
+    """A process whose last batch was late, and which got no other, raised the alert as long as others stored messages."""
+    plant, writer = await bench.plant(), BatchWriter(bench.database, bench.pipeline, idle_seconds=1.0)
+
+    async def write_late(second: int) -> None:
+        content = {"time": moment(second).isoformat(), "fields": {"a": second}}
+        deliveries = [plant.message(content, sent_at=int((time.time() - 90) * 1000), message_id=f"m{second}")]
+        await writer.write(deliveries, await writer.prepare(deliveries))
+
+    async with asyncio.timeout(60):
+        for second in range(3):
+            await write_late(second)
+            assert 90 <= lag() < 120
+            await asyncio.sleep(0.5)
+            assert lag() >= 90
+        while lag():
+            await asyncio.sleep(0.05)
+
+
+def lag() -> float:
+    [sample] = metrics.INGEST_LAG_SECONDS.collect()[0].samples
+    return sample.value
 
 
 async def delay(database: Database, statement: str, table: str = "telemetry_frame") -> None:

@@ -9,9 +9,11 @@ _MOST: Final = 10_000
 
 _DUE: Final = {
     "outbox": "SELECT due_at AS since FROM outbox WHERE due_at <= now() ORDER BY id",
-    # A job that is due immediately has no scheduled time; the time of its queueing is in its events.
+    # A job that is due immediately has no scheduled time; the time of its queueing is in its events. One that waits for the end
+    # of another with the same lock is not due: a job may run for longer than the alert of stuck queues waits.
     "jobs": "SELECT coalesce(scheduled_at, (SELECT min(at) FROM procrastinate_events e WHERE e.job_id = j.id)) AS since"
-    " FROM procrastinate_jobs j WHERE status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now()) ORDER BY id",
+    " FROM procrastinate_jobs j WHERE status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now())"
+    " AND NOT EXISTS (SELECT FROM procrastinate_jobs d WHERE d.status = 'doing' AND d.lock = j.lock) ORDER BY id",
     "notifications": "SELECT due_at AS since FROM notification_log WHERE due_at <= now() ORDER BY due_at",
     "commands": "SELECT due_at AS since FROM plant_command WHERE due_at <= now() ORDER BY due_at",
     "partner_events": "SELECT at AS since FROM partner_event ORDER BY id",
