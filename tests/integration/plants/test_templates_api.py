@@ -47,6 +47,17 @@ async def test_only_other_signals_raise_the_version(fleet: Fleet) -> None:
     assert (edited["version"], edited["signals"], edited["id"]) == (2, OTHER_SIGNALS, made["id"])
 
 
+async def test_the_same_signals_and_actions_with_huge_limits_change_nothing(fleet: Fleet) -> None:
+    """The database returns the limit as a whole number that no float equals."""
+    signals = [{"key": "p", "field": "power", "max": 1e23}]
+    actions = [{"action": "limit", "params": [{"name": "power", "type": "number", "max": 1e23}]}]
+    made = await template(fleet, signals=signals, actions=actions)
+
+    assert await patch(fleet, made["id"], signals=signals, actions=actions) == (200, made)
+    _, edited = await patch(fleet, made["id"], signals=[{**signals[0], "max": 1.1e23}])
+    assert edited["version"] == 2
+
+
 async def test_a_taken_version_gives_way_to_the_next_free_one(fleet: Fleet) -> None:
     first = await template(fleet)
     for version in (2, 3, 5):

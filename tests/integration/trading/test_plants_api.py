@@ -312,6 +312,19 @@ async def test_a_version_beyond_64_bits_is_no_valid_response(fleet: Fleet, stand
     assert (status, change["resultCode"], change["isError"]) == (201, "ESM_UNAVAILABLE", True)
 
 
+async def test_a_plan_with_huge_limits_sent_twice_with_one_key_is_one_plan(fleet: Fleet, stand_in: StandIn) -> None:
+    """The database returns the limit as a whole number that no float equals."""
+    plant = await linked(fleet)
+    configured_at_esm(stand_in, "P1")
+    plan = {"timeConfigs": [{**BLOCK, "pBatMax": 1e23}]}
+    path, keyed = f"/trading/plants/{plant}/config", {**fleet.operator, "idempotency-key": "k1"}
+    first = await fleet.call("POST", path, plan, keyed)
+    assert first[0] == 201
+    assert await fleet.call("POST", path, plan, keyed) == first
+    other = {"timeConfigs": [{**BLOCK, "pBatMax": 1.1e23}]}
+    assert (await fleet.call("POST", path, other, keyed))[0] == 400
+
+
 async def test_a_plan_sent_twice_with_one_key_is_one_plan(fleet: Fleet, stand_in: StandIn) -> None:
     plant = await linked(fleet)
     configured_at_esm(stand_in, "P1")

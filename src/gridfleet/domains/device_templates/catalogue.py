@@ -122,10 +122,12 @@ async def update_template(db: Connection, actor: Actor, template_id: UUID, chang
         ValidationFailed: No version is left.
     """
     template = await _require_changeable(db, template_id)
-    wanted: dict[str, Any] = msgspec.to_builtins(
-        {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    # Converted: JSON of the database has a huge limit as a whole number, which is not equal to the float.
+    stored = msgspec.convert(template, TemplateChanges, from_attributes=True)
+    wanted = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    columns: dict[str, Any] = msgspec.to_builtins(
+        {name: value for name, value in wanted.items() if value != getattr(stored, name)}
     )
-    columns = {name: value for name, value in wanted.items() if value != getattr(template, name)}
     if not columns:
         return template
     if "signals" in columns or "name" in columns:

@@ -124,7 +124,9 @@ async def begin(
         if change.sent_at > now - _KEY_LIFETIME:
             break
         code = uuid5(_REQUEST_CODES, str(code))  # the key was used for another plan, more than a day ago
-    if (change.config_snapshot["timeConfigs"], change.validate_only) != (snapshot["timeConfigs"], validate_only):
+    # Converted: JSON of the database has a huge limit as a whole number, which is not equal to the float.
+    known = msgspec.convert(change.config_snapshot["timeConfigs"], list[TimeBlock])
+    if (known, change.validate_only) != (list(blocks), validate_only):
         raise ValidationFailed(details=["Idempotency-Key: must not be used again with another body"])
     return Relay(plant, change, blocks)
 
