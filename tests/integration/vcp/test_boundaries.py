@@ -14,20 +14,22 @@ async def sent_in_order(site: PartnerSite) -> list[Any]:
     return [content.get("mode", content.get("powerKw")) for _, content, _ in await site.commands()]
 
 
-async def test_a_setpoint_comes_after_the_step_that_began_before_it(site: PartnerSite) -> None:
+@pytest.mark.parametrize("seconds", [0, 0.0005, 0.3])
+async def test_a_setpoint_comes_after_the_step_that_began_before_it(site: PartnerSite, seconds: float) -> None:
     start = datetime.now(UTC) + timedelta(seconds=60)
     step = {"start": start.isoformat(), "durationSeconds": 900, "powerKw": 2}
     await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step])
-    assert await site.send("command.site-setpoint", now=start + timedelta(seconds=0.3), powerKw=5) == "ACCEPTED"
+    assert await site.send("command.site-setpoint", now=start + timedelta(seconds=seconds), powerKw=5) == "ACCEPTED"
     await site.issue_due(now=start + timedelta(seconds=1))
     assert await sent_in_order(site) == [None, 2, 5]
 
 
-async def test_a_setpoint_comes_after_the_end_of_the_mode_that_held_before(site: PartnerSite) -> None:
+@pytest.mark.parametrize("seconds", [0, 0.0005, 0.3])
+async def test_a_setpoint_comes_after_the_end_of_the_mode_that_held_before(site: PartnerSite, seconds: float) -> None:
     end = datetime.now(UTC) + timedelta(seconds=60)
     await site.send("command.mode", mode="STANDBY", expiresAt=end.isoformat())
     await site.acknowledge_newest("APPLIED")
-    at = end + timedelta(seconds=0.3)
+    at = end + timedelta(seconds=seconds)
     assert await site.send("command.site-setpoint", now=at, powerKw=5, durationSeconds=600) == "ACCEPTED"
     await site.issue_due(now=end + timedelta(seconds=1))
     assert await sent_in_order(site) == ["STANDBY", "AUTO", 5]

@@ -124,11 +124,10 @@ async def _site_of(db: Connection, sender: SendingKey, verified: Verified, now: 
 
 async def _after_due_commands(db: Connection, site: Site, now: datetime) -> Site:
     """Issue what is due at the site, and return the locked site. A due step or mode would replace a new setpoint at once."""
-    before = now - A_MOMENT
     is_over = site.override is not None and site.override.expires_at is not None and site.override.expires_at <= now
-    if not is_over and site.schedule_ends_at is None and not await confirmation.is_due(db, site.plant_id, before):
+    if not is_over and site.schedule_ends_at is None and not await confirmation.is_due(db, site.plant_id, now):
         return site
-    await issue_due_commands(db, before, Selection(only=[site.plant_id]), fallback_shards=())
+    await issue_due_commands(db, now, Selection(only=[site.plant_id]), fallback_shards=(), ahead=A_MOMENT)
     [changed] = await sites.read_locked(db, [site.plant_id])
     return changed
 

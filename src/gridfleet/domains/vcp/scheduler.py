@@ -36,7 +36,12 @@ _NEXT_SETPOINT: Final = timedelta(seconds=2)
 
 
 async def issue_due_commands(
-    db: Connection, now: datetime, selection: Selection = _ALL, fallback_shards: Collection[int] = range(SHARDS)
+    db: Connection,
+    now: datetime,
+    selection: Selection = _ALL,
+    fallback_shards: Collection[int] = range(SHARDS),
+    *,
+    ahead: timedelta = timedelta(0),
 ) -> int:
     """Process what is due, at up to a thousand of the selected sites.
 
@@ -45,17 +50,18 @@ async def issue_due_commands(
         now: The current time.
         selection: The sites.
         fallback_shards: Shards of the organisations whose sites start their fallback if their partner is silent.
+        ahead: How far the commands are placed before those that others issue at `now`.
 
     Returns:
         The number of schedules ended, commands issued and schedule steps claimed; 0 means that nothing else is due.
     """
     # First, because a step may follow the mode, and the mode must not undo the step.
-    await _expect_modes(db, await store.end_overrides(db, now, _BATCH, selection), now - A_MOMENT, now)
+    await _expect_modes(db, await store.end_overrides(db, now, _BATCH, selection), now - ahead - A_MOMENT, now)
     ended = await store.end_schedules(db, now, _BATCH, selection)
     if fallback_shards:
         await _expect_modes(db, await store.start_fallbacks(db, now, _BATCH, selection, fallback_shards), now, now)
     issued = await issue_due(db, now, _BATCH, selection)
-    return ended + issued + await _step_schedules(db, now, selection)
+    return ended + issued + await _step_schedules(db, now, selection, now - ahead)
 
 
 async def correct_silence(db: Connection) -> int:
@@ -86,10 +92,11 @@ async def _expect_modes(db: Connection, plants: Sequence[UUID], issued_at: datet
         await confirmation.expect_all(db, rows)
 
 
-async def _step_schedules(db: Connection, now: datetime, selection: Selection) -> int:
+async def _step_schedules(db: Connection, now: datetime, selection: Selection, issued_at: datetime) -> int:
     """Claim the due steps and issue them. Steps that were missed or exceed the site's limits are skipped.
 
-    A step that a setpoint has replaced for a time is due again after it.
+    A step that a setpoint has replaced for a time is due again after it. `issued_at` is the steps' place among the commands of
+    their plants.
     """
     if replaced := await store.lock_after_setpoints(db, now, now - _NEXT_SETPOINT, _BATCH, selection):
         await sites.reopen_intervals(db, replaced, now)
@@ -97,22 +104,24 @@ async def _step_schedules(db: Connection, now: datetime, selection: Selection) -
     steps = [step for step in claimed if step.end_at > now and power_fits(step.constraints, step.power_kw)]
     if steps:
         # Many sites have a step at the same time. One statement for each would delay the others by seconds.
-        commands = [_command(step, now) for step in steps]
+        commands = [_command(step, now, issued_at) for step in steps]
         issued = await relay_all(db, commands)
         await confirmation.expect_all(db, [_expected(command, issued, now) for command in commands])
     return len(claimed)
 
 
-def _command(step: DueInterval, now: datetime) -> NewPlantCommand:
+def _command(step: DueInterval, now: datetime, issued_at: datetime) -> NewPlantCommand:
     content: dict[str, Any] = {
         "powerKw": step.power_kw,
         "params": {"durationSeconds": max(1, round((step.end_at - now).total_seconds()))},
         "schedule": {"scheduleId": step.schedule_id, "revision": step.schedule_revision},
     }
-    return own_command(step.plant_id, CommandType.SITE_SETPOINT, content, now, min(step.end_at, now + LONGEST_WAIT), now)
+    return own_command(step.plant_id, CommandType.SITE_SETPOINT, content, issued_at, min(step.end_at, now + LONGEST_WAIT), now)
 
 
 def _expected(command: NewPlantCommand, issued: Collection[UUID], now: datetime) -> Unconfirmed:
     if command.id in issued:
-        return Unconfirmed(plant_id=command.plant_id, kind=Kind.STEP, command_id=command.id, issued_at=now)
-    return Unconfirmed(plant_id=command.plant_id, kind=Kind.STEP, command_id=None, issued_at=now, due_at=now + RETRY)
+        return Unconfirmed(plant_id=command.plant_id, kind=Kind.STEP, command_id=command.id, issued_at=command.issued_at)
+    return Unconfirmed(
+        plant_id=command.plant_id, kind=Kind.STEP, command_id=None, issued_at=command.issued_at, due_at=now + RETRY
+    )
