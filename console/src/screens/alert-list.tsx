@@ -60,11 +60,12 @@ export function AlertList({ plantId, search, onSearch }: Props) {
     onSettled: refresh,
   });
   const chooseMatching = useMutation({
-    mutationFn: () => idsOfAlerts(organization.id, search, plantId),
-    onSuccess: (ids) => {
+    // With the filters of this moment: others may be shown before all alerts are found.
+    mutationFn: async () => ({ ids: await idsOfAlerts(organization.id, search, plantId), filters }),
+    onSuccess: (all) => {
       // The keyboard stays at the buttons, of which this one disappears.
       acknowledging.current?.focus();
-      setChosen({ ids, filters });
+      setChosen(all);
     },
   });
   const timeZone = useTimeZone(organization, plantId);
