@@ -111,8 +111,13 @@ MORE_RECORD_FIELDS: Final[dict[str, tuple[set[str], str]]] = {
         "what a list of alerts shows without further requests",
     ),
     "AlertRule": (_RULE_FIELDS, "rules that look further than one value"),
-    "Plant": ({"timeZone", "effectiveTimeZone"}, "the zone in which the plant's days begin"),
-    "PlantDetailed": ({"timeZone", "effectiveTimeZone"}, "the zone in which the plant's days begin"),
+    **dict.fromkeys(
+        ("Plant", "PlantDetailed"),
+        (
+            {"timeZone", "effectiveTimeZone", "previousCertificateValidUntil"},
+            "the zone in which the plant's days begin, and whether a renewal ends a certificate that is in use",
+        ),
+    ),
     "Organisation": ({"timeZone"}, "the zone of plants that have none of their own"),
     "SandboxEsmPlant": ({"version"}, "says whether a plan has arrived"),
     "ConnectionDetails": ({"tls", "addresses"}, "whether the port speaks TLS, and the further addresses"),

@@ -135,12 +135,12 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
     mutationFn: () => dataOf(call.POST("/api/v1/plants/{id}/reactivate", { params })),
     onSuccess: reload,
   });
-  const { lifecycleStatus: lifecycle, authMethod: method, secretRotatedAt } = plant;
-  /** Whether the plant may still use what was replaced at this time. What replaces it once more ends that at once. */
-  const isInUse = (replacedAt: number) => Date.now() < replacedAt + GRACE;
-  // After a response that was lost, the same request gets it: nothing is replaced a second time.
-  const isRotated = secretRotatedAt !== null && isInUse(Date.parse(secretRotatedAt)) && !rotate.isError;
-  const isRenewed = renew.isSuccess && isInUse(renew.submittedAt);
+  const { lifecycleStatus: lifecycle, authMethod: method, secretRotatedAt, previousCertificateValidUntil } = plant;
+  // Until then, the plant may use what was replaced. What replaces it once more ends that at once. After a response that was
+  // lost, the same request gets it: nothing is replaced a second time.
+  const isRotated = secretRotatedAt !== null && Date.now() < Date.parse(secretRotatedAt) + GRACE && !rotate.isError;
+  const isRenewed =
+    previousCertificateValidUntil !== null && Date.now() < Date.parse(previousCertificateValidUntil) && !renew.isError;
   if (lifecycle === "DECOMMISSIONED") return <p className="hint">{texts.credentials.decommissioned}</p>;
   const isActive = lifecycle === "ACTIVE";
   return (

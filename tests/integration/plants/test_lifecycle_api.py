@@ -280,10 +280,12 @@ async def test_a_renewed_certificate_replaces_the_old_one(fleet: Fleet) -> None:
     second.verify_directly_issued_by(x509.load_pem_x509_certificate(package["security"]["caCert"].encode()))
     plant = (await fleet.call("GET", path))[1]
     assert plant["certificateSerialNumber"] == f"{second.serial_number:x}"
-    [(previous, seconds)] = await fleet.sql(
+    [(previous, seconds, until)] = await fleet.sql(
         "SELECT previous_certificate_serial_number,"
-        " extract(epoch FROM previous_certificate_valid_until - now())::int FROM plant"
+        " extract(epoch FROM previous_certificate_valid_until - now())::int, previous_certificate_valid_until FROM plant"
     )
+    shown = datetime.fromisoformat(plant["previousCertificateValidUntil"])
+    assert timedelta(0) <= until - shown < timedelta(milliseconds=1)
     assert previous == f"{first.serial_number:x}"
     assert 3590 < seconds <= 3600
     [*_, (names, delay)] = await fleet.sql(

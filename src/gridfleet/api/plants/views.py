@@ -39,6 +39,7 @@ class PlantView(msgspec.Struct, frozen=True, rename="camel"):
     auth_failure_count: int
     certificate_fingerprint: str | None
     certificate_serial_number: str | None
+    previous_certificate_valid_until: datetime | None
     created_at: datetime
     updated_at: datetime
 

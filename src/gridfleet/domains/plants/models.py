@@ -81,6 +81,7 @@ class Plant(msgspec.Struct, frozen=True):
     certificate_expires_at: datetime | None
     certificate_fingerprint: str | None
     certificate_serial_number: str | None
+    previous_certificate_valid_until: datetime | None
     capacity_kwh: float | None
     config_enabled: bool | None
     description: str | None
