@@ -184,3 +184,49 @@ def test_a_power_without_a_word_for_its_direction_keeps_its_sign(
     row.get_by_role("link", name="Roof").click()
     flow = page.get_by_role("img", name="PV -5.00 kW, Grid 1.50 kW exporting, Load -2.00 kW", exact=True)
     expect(flow).to_contain_text("PV-5.00 kW")
+
+
+@pytest.mark.parametrize(
+    ("status", "interval", "minutes", "stale"),
+    [
+        ("ONLINE", 60, {"soc": 10, "soh": 30}, {"soh"}),
+        ("ONLINE", 3600, {"soc": 40, "soh": 90}, {"soh"}),
+        ("OFFLINE", 60, {"soc": 1, "soh": 2}, {"soc", "soh"}),
+    ],
+)
+def test_newest_values_are_stale_as_the_service_says(
+    watched: Watched,
+    member: ConsoleUser,
+    plant: UUID,
+    database_url: str,
+    status: str,
+    interval: int,
+    minutes: dict[str, int],
+    stale: set[str],
+) -> None:
+    """The same as its power: values of a plant that sends every hour are not stale after some minutes."""
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "UPDATE plant SET status = %s, usual_interval_seconds = %s, last_seen_at = now() WHERE id = %s",
+            (status, interval, plant),
+        )
+        db.execute(
+            "INSERT INTO plant_power (plant_id, measured_at, pv_kw) VALUES (%s, now() - %s * interval '1 minute', 5)",
+            (plant, min(minutes.values())),
+        )
+        db.execute(
+            "WITH source AS (INSERT INTO telemetry_source (organization_id, plant_id)"
+            " SELECT organization_id, id FROM plant WHERE id = %s RETURNING id), layout AS (INSERT INTO telemetry_layout"
+            " (digest, metrics, units, counters, minimums, maximums) VALUES"
+            " ('stale', '{soc,soh}', '{%%,%%}', '{false,false}', '{NULL,NULL}', '{NULL,NULL}') RETURNING id)"
+            " INSERT INTO telemetry_latest (source_id, layout_id, time, vals, times)"
+            " SELECT source.id, layout.id, max(one), '{61,98}', array_agg(one) FROM source, layout,"
+            " (SELECT now() - age * interval '1 minute' AS one FROM unnest(%s::int[]) AS age) AS ages GROUP BY 1, 2",
+            (plant, [minutes["soc"], minutes["soh"]]),
+        )
+    page = watched.page
+    member.log_in(page, f"/console/o/{member.slugs[0]}/plants/{plant}/live")
+    expect(page.get_by_role("heading", name="Energy flow")).to_be_visible()
+    for metric in minutes:
+        row = page.get_by_role("row").filter(has=page.locator(f"th[title={metric}]"))
+        expect(row).to_have_class("stale" if metric in stale else "")

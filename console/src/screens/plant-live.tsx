@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { fleetPlantQuery } from "../fleet";
+import { type FleetPlant, fleetPlantQuery } from "../fleet";
 import { rangeOfPeriod } from "../format/zones";
 import { useTexts } from "../i18n";
 import { type MetricName, partsOf, useMetricNames, valueWord } from "../metrics";
@@ -14,8 +14,11 @@ import { SignedNumber } from "../ui/signed-number";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId");
 
-/** A value older than this is shown as stale: five messages at the usual interval of a minute. */
-const STALE_AFTER = 5 * 60_000;
+/**
+ * A value that is so much older than the plant's power is stale, and each is if the power is no longer fresh: by the service's
+ * rule, after this time or three usual intervals.
+ */
+const STALE_AFTER = 15 * 60_000;
 
 /** The energy flow of a plant, and every newest value by device, with its unit and age. */
 export function PlantLiveScreen() {
@@ -48,7 +51,14 @@ export function PlantLiveScreen() {
       )}
       <div className="cards">
         {[...byDevice(latest.data ?? [])].map(([device, points]) => (
-          <Device key={device} externalId={device} points={points} nameOf={nameOf} timeZone={timeZone} />
+          <Device
+            key={device}
+            externalId={device}
+            points={points}
+            power={row.data?.power}
+            nameOf={nameOf}
+            timeZone={timeZone}
+          />
         ))}
       </div>
     </>
@@ -60,13 +70,15 @@ interface DeviceProps {
   externalId: string;
   /** At least one. */
   points: Point[];
+  power: FleetPlant["power"] | undefined;
   nameOf: (metric: string) => MetricName;
   timeZone: string;
 }
 
-function Device({ externalId, points, nameOf, timeZone }: DeviceProps) {
+function Device({ externalId, points, power, nameOf, timeZone }: DeviceProps) {
   const texts = useTexts();
   const now = useNow(1);
+  const fresh = (power ? Date.parse(power.measuredAt) : now) - STALE_AFTER;
   const name = nameOf(points[0]?.metric ?? externalId).device || texts.plant.plantItself;
   return (
     <section className="card device">
@@ -85,7 +97,10 @@ function Device({ externalId, points, nameOf, timeZone }: DeviceProps) {
           {points.map((point) => {
             const { label, signal } = nameOf(point.metric);
             return (
-              <tr key={point.metric} className={now - Date.parse(point.time) > STALE_AFTER ? "stale" : ""}>
+              <tr
+                key={point.metric}
+                className={power?.fresh === false || Date.parse(point.time) < fresh ? "stale" : ""}
+              >
                 <th scope="row" title={point.metric}>
                   {label}
                 </th>
