@@ -91,6 +91,11 @@ def test_a_key_that_expires(watched: Watched, database_url: str, user: Callable[
     page.reload()
     expect(row).to_contain_text("expired")
     expect(row.get_by_role("button", name="Revoke")).to_have_count(0)
+    # One that was revoked before its end stays revoked.
+    with psycopg.connect(database_url, autocommit=True) as db:
+        db.execute("UPDATE partner_key SET revoked_at = now() WHERE name = 'Audit'")
+    page.reload()
+    expect(row).to_contain_text("revoked")
 
 
 def test_the_oldest_of_many_keys_can_be_revoked(

@@ -121,7 +121,7 @@ MORE_RECORD_FIELDS: Final[dict[str, tuple[set[str], str]]] = {
     "Organisation": ({"timeZone"}, "the zone of plants that have none of their own"),
     "SandboxEsmPlant": ({"version"}, "says whether a plan has arrived"),
     "ConnectionDetails": ({"tls", "addresses"}, "whether the port speaks TLS, and the further addresses"),
-    "ApiKey": ({"allowedPlantIds"}, "what a key was limited to when it was made"),
+    "ApiKey": ({"allowedPlantIds", "revokedAt"}, "what a key was limited to when it was made, and why it is not active"),
     "User": ({"disabledAt"}, "whether the user may log in"),
     "SessionOrganization": ({"timeZone"}, "the zone in which lists over several plants show times"),
 }

@@ -100,7 +100,7 @@ function Partners() {
                   </button>
                 </>
               ) : (
-                <span className="fine">{hasExpired(key, now) ? texts.partners.expired : texts.partners.revoked}</span>
+                <span className="fine">{key.revokedAt === null ? texts.partners.expired : texts.partners.revoked}</span>
               )}
             </td>
           </tr>
@@ -129,10 +129,6 @@ function Partners() {
       )}
     </>
   );
-}
-
-function hasExpired({ expiresAt }: ApiKey, now: number): boolean {
-  return expiresAt !== null && Date.parse(expiresAt) <= now;
 }
 
 function secretsOf({ apiKey, key, signingKey }: CreatedKey, { partners }: Catalogue): Secrets {

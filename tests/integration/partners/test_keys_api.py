@@ -245,7 +245,8 @@ async def test_revoking_is_for_ever_and_at_once(people: People, admin: Person, o
     for _ in range(2):
         assert (await people.call("DELETE", path, who=admin, org=org.id)).status_code == 200
         refused(await by_key(people, created, "/plants"), 401, "UNAUTHORIZED")
-    assert (await people.call("GET", path, who=admin, org=org.id)).json()["isActive"] is False
+    key = (await people.call("GET", path, who=admin, org=org.id)).json()
+    assert (key["isActive"], key["revokedAt"] is None) == (False, False)
     assert [event["event"] for event in await people.events()].count("api_key.revoked") == 1
     refused(await people.call("DELETE", "/partner/api-keys/5", who=admin, org=org.id), 400, "INVALID_UUID")
 
@@ -256,7 +257,7 @@ async def test_a_key_ends_with_its_time(people: People, admin: Person, org: Orga
     await people.execute("UPDATE partner_key SET expires_at = now() - interval '1 second', last_used_at = NULL")
     refused(await by_key(people, created, "/plants"), 401, "UNAUTHORIZED")
     [key] = (await people.call("GET", "/partner/api-keys", who=admin, org=org.id)).json()["data"]
-    assert (key["isActive"], key["lastUsedAt"]) == (False, None)
+    assert (key["isActive"], key["lastUsedAt"], key["revokedAt"]) == (False, None, None)
 
 
 async def test_a_key_acts_in_its_own_organisation_alone(people: People, admin: Person, org: Organization) -> None:

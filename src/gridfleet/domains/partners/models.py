@@ -31,6 +31,7 @@ class ApiKey(msgspec.Struct, frozen=True, rename="camel"):
     allowed_ips: list[str]
     vhost: str
     is_active: bool
+    revoked_at: datetime | None
     expires_at: datetime | None
     last_used_at: datetime | None
     created_by: UUID

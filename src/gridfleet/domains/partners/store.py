@@ -17,8 +17,8 @@ from gridfleet.kernel.pagination import Paging
 
 _SHOWN = (
     "id, organization_id, name, partner_id, key_prefix, scopes, allowed_plant_ids::text[], allowed_ips::text[], vhost,"
-    " revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) AS is_active, expires_at, last_used_at, created_by,"
-    " created_at, updated_at"
+    " revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) AS is_active, revoked_at, expires_at, last_used_at,"
+    " created_by, created_at, updated_at"
 )
 _OURS = "organization_id = %(org)s AND activated_at IS NOT NULL"
 
@@ -40,6 +40,7 @@ class KeyRow(NamedTuple):
     allowed_ips: list[str]
     vhost: str
     is_active: bool
+    revoked_at: datetime | None
     expires_at: datetime | None
     last_used_at: datetime | None
     created_by: UUID
