@@ -178,7 +178,8 @@ def test_an_organisation_gets_a_sandbox_with_a_plant(watched: Watched, super_adm
     watched.check_accessibility()
     dialog.get_by_role("button", name="Give access").click()
     client_id = dialog.get_by_label("Client id").input_value()
-    assert dialog.get_by_label("Client secret").input_value()
+    secret = dialog.get_by_label("Client secret").input_value()
+    assert secret
     watched.check_accessibility()
     dialog.get_by_role("button", name="Close").click()
 
@@ -209,7 +210,24 @@ def test_an_organisation_gets_a_sandbox_with_a_plant(watched: Watched, super_adm
 
     row.get_by_role("button", name="Access of").click()
     dialog = page.get_by_role("dialog")
+    # Both end at once what the organisation uses.
+    dialog.get_by_role("button", name="Issue new credentials").click()
+    confirm = page.get_by_role("dialog", name="Issue new credentials to Organisation 1?")
+    expect(confirm).to_contain_text("Its present credentials end at once")
+    watched.check_accessibility()
+    confirm.get_by_label("to confirm").fill("Organisation 1")
+    confirm.get_by_role("button", name="Issue new credentials").click()
+    expect(dialog.get_by_label("Client secret")).not_to_have_value(secret)
+    dialog.get_by_role("button", name="Close").click()
+    row.get_by_role("button", name="Access of").click()
     dialog.get_by_role("button", name="End access").click()
+    confirm = page.get_by_role("dialog", name="End the access of Organisation 1?")
+    confirm.get_by_role("button", name="Cancel").click()
+    expect(dialog.get_by_role("status")).to_have_text("The organisation has access.")
+    dialog.get_by_role("button", name="End access").click()
+    confirm.get_by_label("to confirm").fill("Organisation 1")
+    watched.check_accessibility()
+    confirm.get_by_role("button", name="End access").click()
     expect(dialog.get_by_role("status")).to_have_text("The organisation has no access.")
 
 

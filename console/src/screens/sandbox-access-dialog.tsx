@@ -1,8 +1,9 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
 import { type Organization, sandboxQuery } from "../admin";
 import { api, dataOf } from "../api/client";
 import { useTexts } from "../i18n";
-import { Dialog } from "../ui/dialog";
+import { Confirm, Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
 import { SecretsDialog } from "../ui/secret";
 
@@ -16,6 +17,7 @@ export function SandboxAccessDialog({ organization, onClose }: Props) {
   const texts = useTexts();
   const queryClient = useQueryClient();
   const state = useQuery(sandboxQuery(organization.id));
+  const [confirming, setConfirming] = useState<"enable" | "disable" | null>(null);
   const params = { query: { orgId: organization.id } };
   const reload = () => queryClient.invalidateQueries(sandboxQuery(organization.id));
   const enable = useMutation({
@@ -38,25 +40,37 @@ export function SandboxAccessDialog({ organization, onClose }: Props) {
     };
     return <SecretsDialog secrets={secrets} onClose={onClose} />;
   }
-  const isBusy = enable.isPending || disable.isPending;
+  if (confirming !== null) {
+    const isEnd = confirming === "disable";
+    return (
+      <Confirm
+        title={isEnd ? texts.sandbox.disableTitle(organization.name) : texts.sandbox.newTitle(organization.name)}
+        consequence={texts.sandbox.endConsequence}
+        name={organization.name}
+        action={isEnd ? texts.sandbox.disable : texts.sandbox.newCredentials}
+        run={() => (isEnd ? disable : enable).mutateAsync()}
+        onClose={() => setConfirming(null)}
+      />
+    );
+  }
   return (
-    <Dialog title={texts.sandbox.accessOf(organization.name)} onClose={onClose}>
+    <Dialog title={texts.sandbox.accessOf(organization.name)} onClose={onClose} isKept={enable.isPending}>
       <Failure error={state.error ?? enable.error ?? disable.error} />
       <p role="status">
         {state.data !== undefined && (state.data ? texts.sandbox.hasAccess : texts.sandbox.hasNoAccess)}
       </p>
       <div className="toolbar">
         {state.data === false && (
-          <button type="button" className="primary" onClick={() => enable.mutate()} disabled={isBusy}>
+          <button type="button" className="primary" onClick={() => enable.mutate()} disabled={enable.isPending}>
             {texts.sandbox.enable}
           </button>
         )}
         {state.data === true && (
           <>
-            <button type="button" onClick={() => enable.mutate()} disabled={isBusy}>
+            <button type="button" onClick={() => setConfirming("enable")}>
               {texts.sandbox.newCredentials}
             </button>
-            <button type="button" className="danger" onClick={() => disable.mutate()} disabled={isBusy}>
+            <button type="button" className="danger" onClick={() => setConfirming("disable")}>
               {texts.sandbox.disable}
             </button>
           </>
