@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import httpx
 import psycopg
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
-from support.clients.console_user import ConsoleUser, add_plants
+from support.clients.console_user import ConsoleUser, add_group, add_plants
 from support.clients.watched_page import Watched
 from support.servers.served import Served
 
@@ -150,3 +150,39 @@ def test_a_key_is_limited_to_plants(
     expect(page.get_by_role("row").filter(has_text="Reader")).to_contain_text("Only of 2 plants")
     reached = httpx.get(f"{service.url}/api/v1/plants", headers=headers).raise_for_status().json()["data"]
     assert {plant["id"] for plant in reached} == {barn, shed}
+
+
+def test_escape_waits_for_the_end_of_a_change(watched: Watched, user: Callable[..., ConsoleUser], database_url: str) -> None:
+    """The page would not say that the key was not revoked, or the group not changed."""
+    page, administrator = watched.page, user(role="ORG_ADMIN")
+    add_group(database_url, administrator.slugs[0], "North")
+    administrator.log_in(page, f"/console/o/{administrator.slugs[0]}/partners")
+    page.get_by_role("button", name="New key").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name", exact=True).fill("Reader")
+    dialog.get_by_label("Partner").fill("acme")
+    dialog.get_by_role("checkbox", name="plants:read read plants").check()
+    dialog.get_by_role("button", name="Create").click()
+    dialog.get_by_role("button", name="Close").click()
+    watched.allowed.append("ERR_FAILED")
+
+    def answer_late(route: Route) -> None:
+        for _ in range(3):
+            page.keyboard.press("Escape")
+        expect(dialog).to_be_visible()
+        route.abort()
+
+    page.get_by_role("button", name="Revoke").click()
+    dialog.get_by_label("to confirm").fill("Reader")
+    page.route("**/partner/api-keys/*", answer_late)
+    dialog.get_by_role("button", name="Revoke").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("cannot be reached")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+
+    page.get_by_role("link", name="Groups", exact=True).click()
+    page.get_by_role("button", name="Change North").click()
+    dialog.get_by_label("Name", exact=True).fill("South")
+    page.route("**/plant-groups/*", lambda route: answer_late(route) if route.request.method == "PATCH" else route.continue_())
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("cannot be reached")

@@ -134,6 +134,7 @@ function Editor({ organization, onClose }: { organization: Organization | null; 
     <Dialog
       title={organization === null ? texts.admin.newOrganization : texts.admin.changeNamed(organization.name)}
       onClose={onClose}
+      isKept={save.isPending}
     >
       <Form onSubmit={(values) => save.mutate(values)}>
         <Field

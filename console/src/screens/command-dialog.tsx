@@ -40,7 +40,7 @@ export function CommandDialog({ device, actions: newest, onClose }: Props) {
     },
   });
   return (
-    <Dialog title={texts.devices.commandTo(device.name)} onClose={onClose}>
+    <Dialog title={texts.devices.commandTo(device.name)} onClose={onClose} isKept={send.isPending}>
       <Form onSubmit={(values) => send.mutate(values)}>
         <label>
           {texts.devices.action}

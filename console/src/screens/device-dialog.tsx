@@ -22,7 +22,7 @@ export function DeviceDialog({ device, onClose }: { device: SubDevice; onClose: 
   };
   const save = useSaving(organizationId, send, onClose);
   return (
-    <Dialog title={texts.admin.changeNamed(shown.name)} onClose={onClose}>
+    <Dialog title={texts.admin.changeNamed(shown.name)} onClose={onClose} isKept={save.isPending}>
       <Form onSubmit={(values) => save.mutate(subDeviceChanges(shown, values))}>
         <Field label={texts.devices.name} name="name" required maxLength={255} defaultValue={shown.name} />
         <Field

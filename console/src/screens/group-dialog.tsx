@@ -49,7 +49,11 @@ export function GroupDialog({ organizationId, plantIds, onAdded, onClose }: Prop
     onSettled: () => queryClient.invalidateQueries({ queryKey: [organizationId, "groups"] }),
   });
   return (
-    <Dialog title={texts.groups.addSelected(count(plantIds.length, locale), plantIds.length)} onClose={onClose}>
+    <Dialog
+      title={texts.groups.addSelected(count(plantIds.length, locale), plantIds.length)}
+      onClose={onClose}
+      isKept={add.isPending}
+    >
       <Form onSubmit={(values) => add.mutate(String(values.get("name")))}>
         <label>
           {texts.groups.group}

@@ -27,7 +27,7 @@ export function GroupEditor({ organizationId, group, onClose }: Props) {
     onClose,
   );
   return (
-    <Dialog title={texts.admin.changeNamed(group.name)} onClose={onClose}>
+    <Dialog title={texts.admin.changeNamed(group.name)} onClose={onClose} isKept={save.isPending}>
       <Form
         onSubmit={(values) =>
           save.mutate(

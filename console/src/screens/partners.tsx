@@ -166,7 +166,7 @@ function NewKey({ onClose, onCreated }: { onClose: () => void; onCreated: (creat
     },
   });
   return (
-    <Dialog title={texts.partners.add} onClose={onClose}>
+    <Dialog title={texts.partners.add} onClose={onClose} isKept={create.isPending}>
       <Form onSubmit={(values) => create.mutate(values)}>
         <Field label={texts.people.name} name="name" required maxLength={100} />
         <Field label={texts.partners.partnerId} name="partnerId" required maxLength={100} />

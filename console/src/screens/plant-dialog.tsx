@@ -25,7 +25,7 @@ export function PlantDialog({ plant, onClose }: Props) {
     dataOf(apiOf(plant.organizationId).PATCH("/api/v1/plants/{id}", { params: { path: { id: plant.id } }, body }));
   const save = useSaving(plant.organizationId, send, onClose);
   return (
-    <Dialog title={texts.admin.changeNamed(shown.name)} onClose={onClose}>
+    <Dialog title={texts.admin.changeNamed(shown.name)} onClose={onClose} isKept={save.isPending}>
       <Form onSubmit={(values) => save.mutate(plantChanges(shown, values))}>
         <Field label={texts.newPlant.name} name="name" required maxLength={100} defaultValue={shown.name} />
         <Field

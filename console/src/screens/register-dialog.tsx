@@ -39,7 +39,7 @@ export function RegisterDialog({ organizationId, plantId, externalId, fields, on
       { onSuccess: onClose },
     );
   return (
-    <Dialog title={texts.devices.register} onClose={onClose}>
+    <Dialog title={texts.devices.register} onClose={onClose} isKept={register.isPending}>
       <Form onSubmit={submit}>
         <Field
           label={texts.messages.device}

@@ -45,7 +45,11 @@ export function SandboxPlantDialog({ plant, onClose }: Props) {
     },
   });
   return (
-    <Dialog title={plant === null ? texts.sandbox.add : texts.admin.changeNamed(plant.name)} onClose={onClose}>
+    <Dialog
+      title={plant === null ? texts.sandbox.add : texts.admin.changeNamed(plant.name)}
+      onClose={onClose}
+      isKept={save.isPending}
+    >
       <Form onSubmit={(values) => save.mutate(values)}>
         {plant === null && (
           <>

@@ -128,7 +128,7 @@ function Settings({ config, onClose }: { config: TradingConfig; onClose: () => v
     },
   });
   return (
-    <Dialog title={texts.trading.esm} onClose={onClose}>
+    <Dialog title={texts.trading.esm} onClose={onClose} isKept={change.isPending}>
       <Form onSubmit={(values) => change.mutate(values)}>
         <Field
           label={texts.trading.address}

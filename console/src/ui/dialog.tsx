@@ -9,7 +9,7 @@ interface DialogProps {
   title: string;
   /** Also called when the user presses Escape. */
   onClose: () => void;
-  /** Whether Escape does not close it, because what it shows cannot be shown again. */
+  /** Whether Escape does not close it, because what it shows, or will show, cannot be shown again. */
   isKept?: boolean;
   children: ReactNode;
 }
@@ -59,7 +59,7 @@ export function Confirm({ title, consequence, name, action, run, onClose }: Conf
   const [typed, setTyped] = useState("");
   const mutation = useMutation({ mutationFn: run, onSuccess: onClose });
   return (
-    <Dialog title={title} onClose={onClose}>
+    <Dialog title={title} onClose={onClose} isKept={mutation.isPending}>
       <Form onSubmit={() => mutation.mutate()}>
         <p>{consequence}</p>
         <Field
