@@ -1,9 +1,10 @@
 """A browser without a network, or without the service: nothing is made later that was given up, and the page stays."""
 
+import re
 from collections.abc import Callable
 
 import psycopg
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import BrowserContext, Route, expect
 
 from support.clients.console_data import add_system_templates
 from support.clients.console_user import ConsoleUser, add_plants
@@ -88,3 +89,23 @@ def test_a_part_of_a_page_that_a_release_has_replaced_loads_the_page_anew(
     page.get_by_role("checkbox", name="Select Barn").check()
     page.get_by_role("button", name="Add to a group").click()
     expect(page.get_by_role("dialog", name="Add 1 plant to a group")).to_be_visible()
+
+
+def test_a_page_whose_texts_cannot_be_loaded_shows_itself_later(watched: Watched, context: BrowserContext, user: User) -> None:
+    page, member = watched.page, user()
+    watched.allowed += ["ERR_CONNECTION_RESET", "ERR_CONNECTION_REFUSED", "EventSource"]
+    refused: list[str] = []
+
+    def refuse(route: Route) -> None:
+        refused.append(route.request.url)
+        route.abort("connectionreset")
+
+    context.route(re.compile(r"/assets/en-.*\.js$"), refuse)
+    page.goto("/console/login")
+    for _ in range(600):
+        if len(refused) > 2:
+            break
+        page.wait_for_timeout(100)
+    context.unroute(re.compile(r"/assets/en-.*\.js$"))
+    expect(page.get_by_label("E-mail address")).to_be_visible()
+    member.log_in(page)

@@ -20,9 +20,14 @@ let language = initialLanguage();
 document.documentElement.lang = language;
 let texts: Catalogue;
 
-/** Load the texts of the user's language. Nothing is shown before. */
+/** Load the texts of the user's language, as soon as the service can be reached. Nothing is shown before. */
 export async function loadTexts(): Promise<void> {
-  texts = await LOADERS[language]();
+  try {
+    texts = await LOADERS[language]().catch(loadAnew);
+  } catch {
+    await new Promise((next) => setTimeout(next, 3_000));
+    return loadTexts();
+  }
 }
 
 function initialLanguage(): Language {
