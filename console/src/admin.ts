@@ -1,6 +1,6 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { api, apiOf, dataOf, given } from "./api/client";
-import { ApiError, errorOf } from "./api/error";
+import { api, apiOf, dataOf, given, reach } from "./api/client";
+import { errorOf } from "./api/error";
 import type { components, paths } from "./api/schema";
 import type { AdminSearch } from "./searches/admin";
 
@@ -58,16 +58,14 @@ export function userQuery(id: string) {
 export const readinessQuery = queryOptions({
   queryKey: ["readiness"],
   queryFn: async ({ signal }): Promise<Readiness | null> => {
-    const response = await fetch(READINESS, { signal }).catch((error: unknown) => {
-      if (signal.aborted) throw error;
-      throw new ApiError(0, "UNREACHABLE", String(error), [], null);
-    });
+    const response = await reach(new Request(READINESS, { signal }));
     if (response.status === 403) return null;
     // The checks are in the response also if one has failed.
     if (response.ok || response.status === 503) return (await response.json()) as Readiness;
     throw await errorOf(response);
   },
   refetchInterval: 10_000,
+  retry: false,
 });
 
 /** Hits and size of the cache of responses. */

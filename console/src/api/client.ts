@@ -104,7 +104,7 @@ async function sendOnce(request: Request): Promise<Response> {
  *
  * @throws ApiError There is none, or for what reads and for sessions, none in time. Changes may take longer.
  */
-async function reach(request: Request): Promise<Response> {
+export async function reach(request: Request): Promise<Response> {
   const end = new AbortController();
   const isChange = UNSAFE.has(request.method) && !ABOUT_SESSIONS.test(new URL(request.url).pathname);
   const timer = isChange ? undefined : setTimeout(() => end.abort(), ANSWERED_WITHIN);
