@@ -15,8 +15,9 @@ notifyManager.setScheduler(queueMicrotask);
 export const queryClient = new QueryClient({
   mutationCache: new MutationCache({
     // Someone else has deleted it: what lists it is read again.
-    onError: async (error) => {
-      if (error instanceof ApiError && error.status === 404) await queryClient.invalidateQueries();
+    onError: (error) => {
+      // Not awaited: the error is shown at once.
+      if (error instanceof ApiError && error.status === 404) void queryClient.invalidateQueries();
     },
   }),
   defaultOptions: {

@@ -151,3 +151,20 @@ def test_the_actions_of_a_template_while_a_command_is_written(
     expect(dialog).to_have_count(0)
     [command] = call("GET", f"/commands?plantId={plant_id}")["data"]
     assert command["action"] == "stop"
+
+
+def test_a_refusal_is_shown_before_the_list_is_read_again(
+    watched: Watched, super_admin: ConsoleUser, call: Callable[..., Any]
+) -> None:
+    page = watched.page
+    watched.allowed.append("status of 404")
+    group = call("POST", "/plant-groups", {"name": "North"})
+    super_admin.log_in(page, f"/console/o/{super_admin.slugs[0]}/groups")
+    page.get_by_role("button", name="Delete North").click()
+    call("DELETE", f"/plant-groups/{group['id']}")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("to confirm").fill("North")
+    with watched.held("**/plant-groups?*"):
+        dialog.get_by_role("button", name="Delete").click()
+        expect(dialog.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_role("link", name="North")).to_have_count(0)
