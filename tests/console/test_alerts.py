@@ -1,5 +1,6 @@
 """The alerts of all plants: filters, and several that are acknowledged or resolved at once."""
 
+import re
 from collections.abc import Callable
 
 import psycopg
@@ -194,3 +195,17 @@ def test_alerts_are_filtered_by_when_they_were_raised(watched: Watched, user: Us
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("WARNING")
     assert "from" not in page.url
+
+
+def test_times_that_are_left_as_they_are_stay(watched: Watched, user: User, database_url: str) -> None:
+    """When summer time ends, clocks show an hour twice: the field alone does not say which of both is meant."""
+    page, viewer = watched.page, user()
+    with psycopg.connect(database_url) as db:
+        db.execute("UPDATE organization SET time_zone = 'Europe/Berlin' WHERE slug = %s", (viewer.slugs[0],))
+    viewer.log_in(page, path := f"/console/o/{viewer.slugs[0]}/alerts")
+    for hour in ("00", "01"):
+        page.goto(f"{path}?from=2026-10-25T{hour}:30:20.000Z")
+        page.get_by_text("Raised from 25 Oct 2026, 02:30:20").click()
+        page.get_by_label("Until (Europe/Berlin)").fill("2026-10-26T00:00")
+        page.get_by_role("button", name="Show", exact=True).click()
+        expect(page).to_have_url(re.compile(f"from=2026-10-25T{hour}%3A30%3A20.000Z&to="))

@@ -64,3 +64,10 @@ test.each([
 test.each(["2026-11-23", "2026-11-23 09:15", "now", ""])("%s is no time", (text) => {
   expect(parseLocal("UTC", text)).toBeUndefined();
 });
+
+test("a text that is left as it is keeps its time, also in an hour that clocks show twice", () => {
+  for (const time of ["2026-10-25T00:30:00.000Z", "2026-10-25T01:30:00.000Z"]) {
+    expect(parseLocal("Europe/Berlin", "2026-10-25T02:30", time)).toBe(Date.parse(time));
+  }
+  expect(parseLocal("UTC", "2026-10-25T02:30", "2026-10-25T02:31:00Z")).toBe(Date.UTC(2026, 9, 25, 2, 30));
+});

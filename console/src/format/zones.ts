@@ -27,8 +27,15 @@ export function startOfDay(timeZone: string, { year, month, day }: CalendarDate)
   return timeOf(timeZone, Date.UTC(year, month - 1, day));
 }
 
-/** Return the time of a text as `2026-11-23T09:15` in a zone, in epoch milliseconds; undefined if it is none. */
-export function parseLocal(timeZone: string, text: string): number | undefined {
+/**
+ * Return the time of a text as `2026-11-23T09:15` in a zone, in epoch milliseconds; undefined if it is none.
+ *
+ * @param former The time that the field had before, in ISO 8601. Returned if its text is the same: when summer time ends, clocks
+ *   show an hour twice.
+ */
+export function parseLocal(timeZone: string, text: string, former = ""): number | undefined {
+  const before = Date.parse(former);
+  if (!Number.isNaN(before) && localText(timeZone, before) === text) return before;
   const local = /^\d{4}-\d\d-\d\dT\d\d:\d\d$/.test(text) ? Date.parse(`${text}Z`) : Number.NaN;
   return Number.isNaN(local) ? undefined : timeOf(timeZone, local);
 }

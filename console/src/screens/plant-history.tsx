@@ -183,7 +183,7 @@ function RangePicker({ range, isChosen, timeZone, onChoose }: RangePickerProps) 
   const locale = useLocale();
   const [from, setFrom] = useState(localText(timeZone, Date.parse(range.from)));
   const [to, setTo] = useState(localText(timeZone, Date.parse(range.to)));
-  const [start, end] = [parseLocal(timeZone, from), parseLocal(timeZone, to)];
+  const [start, end] = [parseLocal(timeZone, from, range.from), parseLocal(timeZone, to, range.to)];
   return (
     <Picker
       label={

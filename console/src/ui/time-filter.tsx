@@ -26,7 +26,7 @@ export function TimeFilter({ times, timeZone, onChoose }: Props) {
   const shown = (time: string | undefined) => (time === undefined ? "" : localText(timeZone, Date.parse(time)));
   const [from, setFrom] = useState(shown(times.from));
   const [to, setTo] = useState(shown(times.to));
-  const [start, end] = [parseLocal(timeZone, from), parseLocal(timeZone, to)];
+  const [start, end] = [parseLocal(timeZone, from, times.from), parseLocal(timeZone, to, times.to)];
   const isFiltered = times.from !== undefined || times.to !== undefined;
   return (
     <div className="toolbar">
