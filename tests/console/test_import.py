@@ -129,3 +129,12 @@ def test_viewers_cannot_import(watched: Watched, user: Callable[..., ConsoleUser
     page.goto(f"/console/o/{viewer.slugs[0]}/plants/import")
     expect(page.get_by_role("alert")).to_contain_text("Operator")
     expect(page.get_by_label("CSV file")).to_have_count(0)
+
+
+def test_a_report_of_many_plants_says_that_there_are_more(watched: Watched, user: Callable[..., ConsoleUser]) -> None:
+    page, member = watched.page, user(role="OPERATOR")
+    member.log_in(page, f"/console/o/{member.slugs[0]}/plants/import")
+    rows = "".join(f"Barn {number},SN-{number},GATEWAY\n" for number in range(203))
+    choose(page, f"name,serialNumber,type\n{rows}".encode())
+    page.get_by_role("button", name="Register").click()
+    expect(page.get_by_role("region", name="Registered plants")).to_contain_text("and 3 more")

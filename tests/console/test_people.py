@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from gridfleet.kernel.ids import new_id
-from support.clients.console_user import PASSWORD, ConsoleUser
+from support.clients.console_user import PASSWORD, ConsoleUser, add_plants
 from support.clients.watched_page import Watched
 from support.servers.served import Served
 
@@ -363,3 +363,10 @@ def test_a_phone_number_is_stored_for_text_messages(watched: Watched, administra
     expect(phone.get_by_role("button", name="Remove the number")).to_be_disabled()
     test.click()
     expect(notifications.get_by_role("alert")).to_contain_text("phone number")
+
+
+def test_a_link_to_the_changes_of_a_plant_says_who_sees_them(watched: Watched, user: User, database_url: str) -> None:
+    page, viewer = watched.page, user()
+    [plant] = add_plants(database_url, viewer.slugs[0], "Barn")
+    viewer.log_in(page, f"/console/o/{viewer.slugs[0]}/plants/{plant}/audit")
+    expect(page.get_by_role("alert")).to_contain_text("Administrator")

@@ -242,6 +242,9 @@ function Result({ report, rows }: { report: Report; rows: string[][] }) {
               </tr>
             ))}
           </Table>
+          {created.length > MOST_LISTED && (
+            <p className="fine">{texts.import.more(count(created.length - MOST_LISTED, locale))}</p>
+          )}
         </Section>
       )}
       <div className="toolbar">
