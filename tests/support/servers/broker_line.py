@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import socket
 import struct
 from collections.abc import AsyncIterator
@@ -18,8 +19,13 @@ class BrokerLine:
 
     target: int
     port: int = 0
+    delay_seconds: float = 0
+    """How long data of the clients is on the way."""
+    bytes_per_second: float = math.inf
+    """How fast data of the clients is forwarded, for all connections together."""
     serving: set["asyncio.Task[None]"] = field(default_factory=set)
     _open: set["_Pair"] = field(default_factory=set)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def url(self, broker_url: str) -> str:
         """Return the node's URL by way of this line."""
@@ -52,12 +58,18 @@ class BrokerLine:
             pair.client.close()
             pair.ended.set()
 
+    async def carry(self, data: bytes) -> None:
+        """Wait as long as the line needs for data of a client."""
+        await asyncio.sleep(self.delay_seconds)
+        async with self._turn:
+            await asyncio.sleep(len(data) / self.bytes_per_second)
+
     async def serve(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         """Forward one connection until it ends."""
         if task := asyncio.current_task():
             self.serving.add(task)
         far, node = await asyncio.open_connection("127.0.0.1", self.target)
-        pair = _Pair(client, node)
+        pair = _Pair(self, client, node)
         self._open.add(pair)
         try:
             await asyncio.gather(pair.forward(reader, node), pair.forward(far, client))
@@ -69,6 +81,7 @@ class BrokerLine:
 
 @dataclass(eq=False)
 class _Pair:
+    line: BrokerLine
     client: asyncio.StreamWriter
     node: asyncio.StreamWriter
     hangs: bool = False
@@ -78,7 +91,9 @@ class _Pair:
 
     async def forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
-            while data := await source.read(65_536):
+            while data := await source.read(65_536 if self.line.bytes_per_second == math.inf else 1_024):
+                if sink is self.node:
+                    await self.line.carry(data)
                 if self.resets and sink is self.node:
                     self.reset()
                 elif not self.hangs:
@@ -87,6 +102,8 @@ class _Pair:
                     self.held += data
         if self.hangs:
             await self.ended.wait()  # a hanging line ends no stream
+        if sink is self.node:
+            sink.close()
 
     def reset(self) -> None:
         self.ended.set()
@@ -97,10 +114,16 @@ class _Pair:
 
 
 @asynccontextmanager
-async def broker_line(broker_url: str, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[BrokerLine]:
-    """Open a line to the node until the block ends. `port` 0 selects a free one."""
-    line = BrokerLine(urlsplit(broker_url).port or 0)
-    server = await asyncio.start_server(line.serve, host, port)
+async def broker_line(
+    broker_url: str, host: str = "127.0.0.1", port: int = 0, bytes_per_second: float = math.inf
+) -> AsyncIterator[BrokerLine]:
+    """Open a line to the node until the block ends. `port` 0 selects a free one. A narrow line buffers a few KiB."""
+    line = BrokerLine(urlsplit(broker_url).port or 0, bytes_per_second=bytes_per_second)
+    is_narrow = bytes_per_second < math.inf
+    server = await asyncio.start_server(line.serve, host, port, limit=1_024 if is_narrow else 65_536, start_serving=False)
+    if is_narrow:
+        server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    await server.start_serving()
     line.port = server.sockets[0].getsockname()[1]
     try:
         yield line

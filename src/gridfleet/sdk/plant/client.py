@@ -30,6 +30,7 @@ from gridfleet.sdk.plant.execution import CommandExecutor, CommandHandler
 from gridfleet.sdk.plant.messages import Batch, MessageIds, current_time, encode_snapshot, pack
 from gridfleet.sdk.plant.options import DEFAULT_OPTIONS, Counters, Options
 from gridfleet.sdk.plant.package import AuthMethod, Package
+from gridfleet.sdk.plant.publishing import BATCH_BYTES, QOS, Publisher, Window
 from gridfleet.sdk.plant.store import QueueFile
 from gridfleet.sdk.plant.token import SignedTokens, TokenSource
 
@@ -37,8 +38,7 @@ __all__ = ["PlantClient"]
 
 TokenProvider = Callable[[], Awaitable[str]]
 
-_log = logging.getLogger("gridfleet.sdk.plant")
-_QOS: Final = 1
+_log: Final = logging.getLogger("gridfleet.sdk.plant")
 
 
 class PlantClient:
@@ -90,7 +90,7 @@ class PlantClient:
         self._addresses = itertools.cycle(package.addresses)
         self._ids = MessageIds()
         self._topics = package.mqtt.topics
-        self._client: aiomqtt.Client | None = None
+        self._publisher: Publisher | None = None
         self._connected = asyncio.Event()
         self._is_ending = False
         self._stored = {Channel.ACK: asyncio.Event(), Channel.TELEMETRY: asyncio.Event()}
@@ -188,12 +188,10 @@ class PlantClient:
         Raises:
             ConnectFailed: There is no connection, or it breaks meanwhile.
         """
-        if self._client is None:
+        if self._publisher is None:
             raise ConnectFailed("not connected")
         try:
-            await self._client.publish(
-                getattr(self._topics, channel.value), message, qos=_QOS, timeout=self._options.confirm_timeout_seconds
-            )
+            await self._publisher.publish(getattr(self._topics, channel.value), message)
         except aiomqtt.MqttError as error:
             raise ConnectFailed(str(error)) from error
 
@@ -260,43 +258,44 @@ class PlantClient:
 
     async def _serve(self, client: aiomqtt.Client) -> None:
         # Subscribe first: after ONLINE the service sends the commands that are waiting.
-        await client.subscribe(self._topics.commands, qos=_QOS)
+        await client.subscribe(self._topics.commands, qos=QOS)
         await asyncio.gather(*self._confirming)
+        publisher = Publisher(client, self._options.confirm_timeout_seconds)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_wait_until_lost(client))
                 # Before ONLINE, for which the service sends again what the plant has failed to do until then.
-                await self._send_stored(client, Channel.ACK, waits=False)
-                await self._publish_status(client, PlantStatus.ONLINE)
+                await self._send_stored(publisher, Channel.ACK, waits=False)
+                await self._publish_status(publisher, PlantStatus.ONLINE)
                 # Before Python 3.12, `asyncio.wait_for` can swallow the cancellation (python/cpython#86296), and the end of the
                 # client would wait for this session without end.
                 if self._is_ending:
                     raise asyncio.CancelledError
-                self._client = client
+                self._publisher = publisher
                 self._connected.set()
-                tasks.create_task(self._send_stored(client, Channel.ACK))
-                tasks.create_task(self._send_stored(client, Channel.TELEMETRY))
+                tasks.create_task(self._send_stored(publisher, Channel.ACK))
+                tasks.create_task(self._send_stored(publisher, Channel.TELEMETRY))
         except asyncio.CancelledError:
-            with contextlib.suppress(aiomqtt.MqttError):
-                await self._publish_status(client, PlantStatus.OFFLINE, "stopped")
+            with contextlib.suppress(aiomqtt.MqttError, TimeoutError):
+                async with asyncio.timeout(self._options.stop_timeout_seconds):
+                    await self._publish_status(publisher, PlantStatus.OFFLINE, "stopped")
             raise
         finally:
-            self._client = None
+            self._publisher = None
             self._connected.clear()
 
-    async def _publish_status(self, client: aiomqtt.Client, status: PlantStatus, reason: str | None = None) -> None:
+    async def _publish_status(self, publisher: Publisher, status: PlantStatus, reason: str | None = None) -> None:
         message = StatusMessage(status, time=current_time(self._clock), reason=reason, firmware=self._firmware)
-        await client.publish(
-            self._topics.status, msgspec.json.encode(message), qos=_QOS, retain=True, timeout=self._options.stop_timeout_seconds
-        )
+        await publisher.publish(self._topics.status, msgspec.json.encode(message), retain=True)
 
-    async def _send_stored(self, client: aiomqtt.Client, channel: Channel, *, waits: bool = True) -> None:
+    async def _send_stored(self, publisher: Publisher, channel: Channel, *, waits: bool = True) -> None:
         """Publish stored messages, oldest first, including those stored while this runs.
 
         `waits`: Whether to continue when none is stored.
         """
-        window = asyncio.Semaphore(self._options.window)
-        size = self._options.batch_snapshots if channel is Channel.TELEMETRY else 1
+        window = Window(self._options.window)
+        count = self._options.batch_snapshots if channel is Channel.TELEMETRY else 1
+        size = min(BATCH_BYTES, self.package.protocol.max_message_bytes)
         after = 0
         async with asyncio.TaskGroup() as publishes:
             while True:
@@ -306,21 +305,21 @@ class PlantClient:
                     if not waits:
                         break
                     await self._stored[channel].wait()
-                for batch in pack(stored, max_snapshots=size, max_message_bytes=self.package.protocol.max_message_bytes):
-                    await window.acquire()
-                    publishes.create_task(self._publish(client, channel, batch, window))
+                for batch in pack(stored, max_snapshots=count, max_message_bytes=size):
+                    await window.enter(len(batch.payload))
+                    publishes.create_task(self._publish(publisher, channel, batch, window))
                     after = batch.numbers[-1]
 
-    async def _publish(self, client: aiomqtt.Client, channel: Channel, batch: Batch, window: asyncio.Semaphore) -> None:
+    async def _publish(self, publisher: Publisher, channel: Channel, batch: Batch, window: Window) -> None:
         topic: str = getattr(self._topics, channel.value)
         message = sign_message(self._key, topic, self._ids.next(), int(self._clock() * 1000), batch.payload)
-        await client.publish(topic, message, qos=_QOS, timeout=self._options.confirm_timeout_seconds)
+        seconds = await publisher.publish(topic, message)
         # Shielded: a confirmed message is removed and reported even if the connection breaks now.
         confirming = asyncio.create_task(self._confirm(channel, batch))
         self._confirming.add(confirming)
         confirming.add_done_callback(self._confirming.discard)
         await asyncio.shield(confirming)
-        window.release()
+        window.leave(len(batch.payload), seconds)
 
     async def _confirm(self, channel: Channel, batch: Batch) -> None:
         await self._queue.remove(batch.numbers)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Final, cast
@@ -20,6 +21,8 @@ __all__ = ["LoginRefused", "open_connection"]
 
 _REFUSED_CODES: Final = frozenset({133, 134, 135})  # paho's names for CONNACK 2, 4 and 5: identifier, password, not authorised
 _ABANDON_SECONDS: Final = 5
+_DISCARDING: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER: closing the socket discards what it has not sent yet."""
 
 
 class LoginRefused(ConnectFailed):
@@ -70,6 +73,7 @@ async def open_connection(
     try:
         yield client
     except (aiomqtt.MqttError, ExceptionGroup) as error:
+        _reset(client)
         cause = _first(error)
         if not isinstance(cause, aiomqtt.MqttError):
             raise cause from error
@@ -77,6 +81,20 @@ async def open_connection(
     finally:
         with contextlib.suppress(aiomqtt.MqttError):
             await client.__aexit__(None, None, None)
+        _reset(client)
+
+
+def _reset(client: aiomqtt.Client) -> None:
+    """Close the connection without sending what has been published on it.
+
+    After a time-out, the socket would send that before it is closed, and share a narrow uplink with the next connection, on
+    which the same messages are published again. aiomqtt can only disconnect after them.
+    """
+    open_socket = client._client.socket()
+    if isinstance(open_socket, socket.socket):
+        with contextlib.suppress(OSError):
+            open_socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARDING)
+            open_socket.shutdown(socket.SHUT_RDWR)  # aiomqtt reads the end of the stream and closes the socket
 
 
 class _Forwarding(asyncio.Queue[aiomqtt.Message]):

@@ -13,9 +13,9 @@ class Options:
     """Options of a plant client. The defaults suit a plant that reports every few seconds over a mobile link."""
 
     window: int = 16
-    """Maximum number of unconfirmed publishes."""
+    """Maximum number of unconfirmed publishes. A narrow link allows fewer (see `publishing.Window`)."""
     batch_snapshots: int = 500
-    """Maximum number of queued snapshots in one message."""
+    """Maximum number of queued snapshots in one message, which has at most 16 KiB unless it is a single snapshot."""
     max_queue_bytes: int = 256 * 1024 * 1024
     max_queue_age_seconds: float = 90 * 24 * 3600
     fsync: bool = True
@@ -27,7 +27,9 @@ class Options:
     stops. The broker also refuses logins while the service is away, and a plant must return when the service does.
     """
     confirm_timeout_seconds: float = 60
+    """Time without any confirmation, while something is unconfirmed, after which the client reconnects."""
     stop_timeout_seconds: float = 5
+    """Limit of each step at the end: running commands, the queue, the status OFFLINE."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.batch_snapshots <= MAX_SNAPSHOTS:

@@ -1,0 +1,76 @@
+"""A plant behind a narrow uplink: its backlog arrives, and acknowledgements do not wait for it."""
+
+import asyncio
+import json
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from gridfleet.protocol.envelope import sign_message
+from gridfleet.protocol.topics import Channel, topic
+from gridfleet.sdk.plant import Command, Options, PlantClient, PlantClientError, Snapshot
+from support.servers.broker_line import broker_line
+
+QUICK = Options(fsync=False, reconnect_min_seconds=0.05, reconnect_max_seconds=0.2, confirm_timeout_seconds=2)
+BYTES_PER_SECOND = 70_000
+"""A message of 256 KiB takes almost four seconds."""
+
+
+async def store_backlog(plant: Any, path: Path, snapshots: int) -> None:
+    """Store snapshots of one kilobyte while the broker is away."""
+    package = replace(plant, port=1).package()
+    async with PlantClient(package, queue_path=path, on_problem=print, options=QUICK) as client:
+        await client.send_all([Snapshot(time=1, seq=number, fields={"x" * 980: 1}) for number in range(snapshots)])
+
+
+async def execute(_: Command) -> None:
+    pass
+
+
+async def test_a_backlog_arrives_and_acknowledgements_do_not_wait_for_it(broker: Any, plant: Any, tmp_path: Path) -> None:
+    await store_backlog(plant, tmp_path / "q", 700)
+    problems: list[PlantClientError] = []
+    async with broker_line(f"mqtt://localhost:{plant.port}", bytes_per_second=BYTES_PER_SECOND) as line:
+        package = replace(plant, port=line.port).package()
+        async with PlantClient(
+            package, queue_path=tmp_path / "q", on_command=execute, on_problem=problems.append, options=QUICK
+        ) as client:
+            await client.wait_connected(10)
+            await asyncio.sleep(4)
+            now = datetime.now(UTC)
+            command = {"commandId": "c1", "type": "DEVICE_COMMAND", "target": "BAT1", "params": {}, "action": "set_power"}
+            body = command | {"issuedAt": now.isoformat(), "expiresAt": (now + timedelta(seconds=30)).isoformat()}
+            address = topic(plant.id, Channel.COMMANDS)
+            signed = sign_message(bytes(range(32)), address, "m1", int(time.time() * 1000), json.dumps(body).encode())
+            await broker.publish(plant.id, Channel.COMMANDS, signed)
+            await asyncio.sleep(4)
+            acks = await broker.received(plant.id, Channel.ACK)
+            waiting = client.waiting
+            await client.drain(timeout_seconds=20)
+    assert [json.loads(ack.payload())["status"] for ack in acks] == ["RECEIVED", "APPLIED"]
+    assert waiting > 0
+    assert problems == []
+
+
+async def test_what_was_published_on_a_lost_connection_is_not_sent_on_it_any_more(
+    broker: Any, plant: Any, tmp_path: Path
+) -> None:
+    """It would share the uplink with the next connection."""
+    port, plant.port = plant.port, 1
+    async with PlantClient(plant.package(), queue_path=tmp_path / "q", on_problem=print, options=QUICK) as client:
+        await client.send(Snapshot(time=1, fields={"x" * 250_000: 1}))
+    problems: list[PlantClientError] = []
+    async with broker_line(f"mqtt://localhost:{port}", bytes_per_second=20_000) as line:
+        plant.port = line.port
+        async with PlantClient(plant.package(), queue_path=tmp_path / "q", on_problem=problems.append, options=QUICK) as client:
+            async with asyncio.timeout(10):
+                while not problems:
+                    await asyncio.sleep(0.05)
+            [first] = line.serving
+            await asyncio.wait({first}, timeout=4)
+            assert first.done()
+            line.bytes_per_second = 1e6
+            await client.drain(timeout_seconds=10)
+    assert "confirmed nothing for 2 s" in str(problems[0])
