@@ -89,6 +89,7 @@ USERS: Final[Mapping[str, frozenset[str]]] = {
             "tests/unit/sdk/test_former_plant.py",
             "tests/unit/sdk/test_guide.py",
             "tests/unit/sdk/test_narrow_uplink.py",
+            "tests/unit/sdk/test_queue_errors.py",
         }
     ),
 }

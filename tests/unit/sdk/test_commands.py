@@ -214,7 +214,7 @@ async def test_a_command_is_executed_if_the_connection_breaks_while_it_is_stored
         executed.append(command.command_id)
 
     queue = QueueFile(tmp_path / "q", "plant", max_bytes=1_000_000, max_age_seconds=3600, fsync=False)
-    executor = CommandExecutor("plant", queue, execute, asyncio.Event(), Counters(), time.time)
+    executor = CommandExecutor("plant", queue, execute, asyncio.Event(), Counters(), time.time, print)
     running = asyncio.create_task(executor.run())
     command = open_command(sign_message(KEY, "a", "m", NOW, payload("c1")), key=KEY, address="a", now_milliseconds=NOW)
     accepting = asyncio.create_task(executor.accept(command))
@@ -268,7 +268,7 @@ async def test_an_emergency_stop_does_not_wait_for_commands_that_wait(tmp_path: 
         await release.wait()
 
     queue = QueueFile(tmp_path / "q", "plant", max_bytes=1_000_000, max_age_seconds=3600, fsync=False)
-    executor = CommandExecutor("plant", queue, execute, asyncio.Event(), Counters(), time.time)
+    executor = CommandExecutor("plant", queue, execute, asyncio.Event(), Counters(), time.time, print)
     running = asyncio.create_task(executor.run())
     now = datetime.now(UTC)
     for command_id, kind in (

@@ -23,6 +23,7 @@ from gridfleet.sdk.plant.errors import (
     ConnectFailed,
     NotAuthorized,
     PlantClientError,
+    QueueError,
     QueueOverflow,
     TokenRefused,
 )
@@ -108,7 +109,13 @@ class PlantClient:
             fsync=self._options.fsync,
         )
         self._executor = CommandExecutor(
-            self.package.plant_id, self._queue, self._on_command, self._stored[Channel.ACK], self.counters, self._clock
+            self.package.plant_id,
+            self._queue,
+            self._on_command,
+            self._stored[Channel.ACK],
+            self.counters,
+            self._clock,
+            self._report,
         )
         try:
             await self._executor.fail_interrupted()
@@ -226,7 +233,7 @@ class PlantClient:
             messages = self.counters.messages
             try:
                 await self._session()
-            except ConnectFailed as error:
+            except (ConnectFailed, QueueError) as error:
                 self._report(error)
                 if isinstance(error, NotAuthorized) and self._gives_up(error):
                     raise
@@ -241,7 +248,7 @@ class PlantClient:
         return self._on_problem is None and most is not None and error.refusals >= most
 
     async def _session(self) -> None:
-        """Run one connection, to the next address, from login to loss. Raises `ConnectFailed` at its end."""
+        """Run one connection, to the next address, from login to loss. Raises `ConnectFailed` or `QueueError` at its end."""
         try:
             password = await self._token.get() if self._token else self.package.security.password
             async with open_connection(

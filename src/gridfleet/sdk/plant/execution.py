@@ -4,12 +4,13 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from gridfleet.protocol.envelope import AckReason, AckStatus, Command, CommandAck, CommandType
-from gridfleet.sdk.plant.errors import CommandRejected
+from gridfleet.sdk.plant.errors import CommandRejected, PlantClientError, QueueError
 from gridfleet.sdk.plant.messages import current_time
 from gridfleet.sdk.plant.options import Counters
 from gridfleet.sdk.plant.store import QueueFile
@@ -19,6 +20,9 @@ __all__ = ["CommandExecutor", "CommandHandler"]
 CommandHandler = Callable[[Command], Awaitable[None]]
 
 _log: Final = logging.getLogger("gridfleet.sdk.plant")
+_RETRY_SECONDS: Final = 1.0
+
+T = TypeVar("T")
 
 
 class _Waiting(NamedTuple):
@@ -42,6 +46,7 @@ class CommandExecutor:
         stored: Set whenever an acknowledgement was stored.
         counters: Counts executed commands.
         clock: Returns epoch seconds.
+        report: Called for the first of several errors of the queue's file in a row. What failed is retried until it succeeds.
     """
 
     def __init__(
@@ -52,6 +57,7 @@ class CommandExecutor:
         stored: asyncio.Event,
         counters: Counters,
         clock: Callable[[], float],
+        report: Callable[[PlantClientError], None],
     ) -> None:
         self._plant_id = plant_id
         self._queue = queue
@@ -59,6 +65,7 @@ class CommandExecutor:
         self._stored = stored
         self._counters = counters
         self._clock = clock
+        self._report = report
         self._commands: asyncio.PriorityQueue[_Waiting] = asyncio.PriorityQueue()
         self._numbers = itertools.count(1)
         self._last_stop = 0
@@ -73,8 +80,12 @@ class CommandExecutor:
     async def accept(self, command: Command) -> bool:
         """Store the acknowledgement RECEIVED and queue the command. Returns False, without an effect, for a duplicate.
 
-        If this is cancelled, as when the connection breaks, it ends after the command is stored and queued.
+        If this is cancelled while the command is being stored, it ends after the command is stored and queued.
         """
+        # The broker has the confirmation of the command and does not send it again.
+        return await self._retry(lambda: self._accept_whole(command))
+
+    async def _accept_whole(self, command: Command) -> bool:
         accepting = asyncio.create_task(self._accept(command))
         try:
             return await asyncio.shield(accepting)
@@ -94,13 +105,24 @@ class CommandExecutor:
         return True
 
     async def run(self) -> None:
-        """Execute accepted commands until cancelled. Raises `QueueError` if the file of the queue fails."""
+        """Execute accepted commands until cancelled."""
         while True:
             waiting = await self._commands.get()
             status, reason = await self._execute(waiting)
-            await self._finish(waiting.command.command_id, status, reason)
+            await self._retry(partial(self._finish, waiting.command.command_id, status, reason))
             self._counters.commands += 1
             self._commands.task_done()
+
+    async def _retry(self, work: Callable[[], Awaitable[T]]) -> T:
+        is_reported = False
+        while True:
+            try:
+                return await work()
+            except QueueError as error:
+                if not is_reported:
+                    self._report(error)
+                    is_reported = True
+            await asyncio.sleep(_RETRY_SECONDS)
 
     async def join(self) -> None:
         """Wait until every accepted command has its last acknowledgement stored."""
