@@ -292,6 +292,46 @@ async def test_an_emergency_stop_does_not_wait_for_commands_that_wait(tmp_path: 
     assert {ends[one] for one in executed} == {("APPLIED", None)}
 
 
+class Silent(Exception):
+    """An error without a text."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "acknowledged"),
+    [
+        ("X", ValueError("y"), ("REJECTED", {"code": "X", "message": "y"})),
+        (7, None, ("REJECTED", {"code": "7", "message": "None"})),
+        ("\udc80", "a\ud800b", ("REJECTED", {"code": "?", "message": "a?b"})),
+        ("X", "y" * 2_000_000, ("REJECTED", {"code": "X", "message": "y" * 500})),
+        ("X", Silent(), ("FAILED", {"code": "HANDLER_ERROR", "message": "ValueError"})),
+    ],
+    ids=["error", "other types", "surrogates", "too long", "no text"],
+)
+async def test_a_rejection_that_cannot_be_encoded_does_not_stop_later_commands(
+    tmp_path: Path, code: Any, message: Any, acknowledged: tuple[str, dict[str, str]]
+) -> None:
+    async def execute(command: Command) -> None:
+        if command.type != "EMERGENCY":
+            raise CommandRejected(code, message)
+
+    queue = QueueFile(tmp_path / "q", "plant", max_bytes=10_000_000, max_age_seconds=3600, fsync=False)
+    executor = CommandExecutor("plant", queue, execute, asyncio.Event(), Counters(), time.time, print)
+    running = asyncio.create_task(executor.run())
+    now = datetime.now(UTC)
+    for command_id, kind in (("c1", "DEVICE_COMMAND"), ("stop", "EMERGENCY")):
+        assert await executor.accept(Command(command_id, kind, None, now, now + timedelta(seconds=60)))
+        async with asyncio.timeout(5):
+            await executor.join()
+    running.cancel()
+    _, first, _, second = [json.loads(stored.payload) for stored in await queue.read(Channel.ACK, 0, 100)]
+    await queue.close()
+    assert (first["status"], first["reason"]) == acknowledged
+    assert (second["commandId"], second["status"]) == ("stop", "APPLIED")
+
+
 @given(st.binary(max_size=200) | st.text().map(str.encode))
 def test_no_bytes_break_the_reader(message: bytes) -> None:
     with pytest.raises(CommandRefused):

@@ -21,6 +21,8 @@ CommandHandler = Callable[[Command], Awaitable[None]]
 
 _log: Final = logging.getLogger("gridfleet.sdk.plant")
 _RETRY_SECONDS: Final = 1.0
+_CODE_CHARACTERS: Final = 64
+_MESSAGE_CHARACTERS: Final = 500
 
 T = TypeVar("T")
 
@@ -137,9 +139,10 @@ class CommandExecutor:
         if self._on_command is None:
             return AckStatus.REJECTED, AckReason("UNSUPPORTED", "this plant executes no commands")
         try:
-            await self._on_command(command)
-        except CommandRejected as error:
-            return AckStatus.REJECTED, AckReason(error.code, error.message)
+            try:
+                await self._on_command(command)
+            except CommandRejected as error:
+                return AckStatus.REJECTED, _rejection(error)
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
                 raise
@@ -153,6 +156,12 @@ class CommandExecutor:
 
     def _ack(self, command_id: str, status: AckStatus, reason: AckReason | None = None) -> bytes:
         return msgspec.json.encode(CommandAck(command_id, status, current_time(self._clock), reason))
+
+
+def _rejection(error: CommandRejected) -> AckReason:
+    """Return the reason as the service keeps it. Handlers raise errors with other objects than text, and of any length."""
+    code, message = (str(part).encode(errors="replace").decode() for part in (error.code, error.message))
+    return AckReason(code[:_CODE_CHARACTERS], message[:_MESSAGE_CHARACTERS])
 
 
 def _is_being_cancelled() -> bool:
