@@ -108,12 +108,57 @@ async def test_an_order_that_is_refused_takes_no_other_along(vhost: Vhost) -> No
 async def test_acks_are_waited_for_again_after_they_were_lost(vhost: Vhost) -> None:
     order = str(uuid4())
     await vhost.lose(EventKind.COMMAND_ACK)
-    async with Partner(vhost.address) as partner, asyncio.timeout(20):
+    async with Partner(vhost.address, patience_seconds=0.2) as partner, asyncio.timeout(20):
         with pytest.raises(aiormq.exceptions.ChannelNotFoundEntity):
             await partner.wait_for(order)
         await vhost.settle()
         await vhost.publish(EventKind.COMMAND_ACK, messageId=order, ackStatus="ACCEPTED")
         assert (await partner.wait_for(order))["ackStatus"] == "ACCEPTED"
+
+
+async def test_events_arrive_although_their_queue_was_missing_for_a_moment(vhost: Vhost) -> None:
+    """As after a restore of the broker, until the service has declared it again."""
+    await vhost.lose(EventKind.ALERT)
+    async with Partner(vhost.address) as partner, asyncio.timeout(20):
+        events = partner.events(EventKind.ALERT)
+        arriving = asyncio.create_task(anext(events))
+        await asyncio.sleep(1)
+        await vhost.settle()
+        published = await vhost.publish(EventKind.ALERT, message="1")
+        assert (await arriving).id == published
+        await events.aclose()
+
+
+async def test_a_command_is_sent_although_its_exchange_was_missing_for_a_moment(vhost: Vhost) -> None:
+    async with open_channel(vhost.node.url, vhost.name) as channel:
+        await channel.exchange_delete(EXCHANGE)
+    async with Partner(vhost.address) as partner, asyncio.timeout(20):
+        sending = asyncio.create_task(partner.send(CommandKind.SETPOINT, SITE, powerKw=1))
+        await asyncio.sleep(1)
+        await vhost.settle()
+        await sending
+
+
+async def test_a_command_is_refused_if_its_exchange_stays_missing(vhost: Vhost) -> None:
+    async with open_channel(vhost.node.url, vhost.name) as channel:
+        await channel.exchange_delete(EXCHANGE)
+    async with Partner(vhost.address, patience_seconds=0.2) as partner, asyncio.timeout(20):
+        with pytest.raises(CommandRefused):
+            await partner.send(CommandKind.SETPOINT, SITE, powerKw=1)
+
+
+async def test_sending_ends_while_the_broker_blocks_publishers(vhost: Vhost) -> None:
+    """It reads nothing from them during an alarm of memory or disk, and keeps the connection open."""
+    alarm = "{resource_limit, memory, N}"
+    async with Partner(vhost.address, patience_seconds=1) as partner, asyncio.timeout(60):
+        await partner.send(CommandKind.SETPOINT, SITE, powerKw=1)
+        vhost.node.evaluate(f"rpc:call(N, rabbit_alarm, set_alarm, [{{{alarm}, []}}])")
+        try:
+            with pytest.raises(ConnectionError, match="not confirmed"):
+                await asyncio.wait_for(partner.send(CommandKind.SETPOINT, SITE, powerKw=2), 15)
+        finally:
+            vhost.node.evaluate(f"rpc:call(N, rabbit_alarm, clear_alarm, [{alarm}])")
+        await partner.send(CommandKind.SETPOINT, SITE, powerKw=3)
 
 
 async def test_a_command_is_sent_again_after_the_line_hung(vhost: Vhost) -> None:

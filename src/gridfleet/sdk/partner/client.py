@@ -32,6 +32,10 @@ __all__ = ["CommandRefused", "Event", "LoginRefused", "Partner"]
 
 _PERSISTENT: Final = 2
 _PREFETCH: Final = 100
+_CONFIRM_SECONDS: Final = 5.0
+"""How much longer than the client's patience a publish may take: an attempt that began within it can still succeed."""
+_NOT_FOUND: Final = aiormq.exceptions.ChannelNotFoundEntity
+"""A queue or exchange is missing, as after a restore of the broker until the service has declared it again."""
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 _MOST_COMMANDS: Final = 10_000
@@ -44,7 +48,7 @@ T = TypeVar("T")
 class CommandRefused(Exception):
     """The broker did not accept a command.
 
-    The key lacks the scope, trading is off and no queue receives commands, or the queue stayed full.
+    The key lacks the scope, trading is off and no queue receives commands, or the queue stayed full or missing.
     """
 
 
@@ -70,7 +74,9 @@ class Partner:
         signing_key: 64 hex digits, for keys that may send commands which need a signature.
         authority: PEM of the authority that signed the broker's certificate. Default: the system's authorities.
         patience_seconds: How long a call retries: while the broker is unreachable, before it raises `ConnectionError`; while it
-            rejects a command, before it raises `CommandRefused`. The first connection is tried once at each address.
+            rejects a command or its exchange is missing, before it raises `CommandRefused`. `send` raises `ConnectionError`
+            some seconds later if the broker confirms nothing, as while it blocks publishers. The first connection is tried
+            once at each address.
 
     Raises:
         LoginRefused: A `ConnectionError`; the broker refused the key.
@@ -139,7 +145,8 @@ class Partner:
         Raises:
             ValueError: `expires_at` has no time zone.
             CommandRefused: The broker did not accept the command.
-            ConnectionError: The broker stayed unreachable for `patience_seconds`.
+            ConnectionError: The broker stayed unreachable, or did not confirm the command, for `patience_seconds`. It may
+                still execute the command if it has it.
         """
         if expires_at is not None and expires_at.tzinfo is None:
             raise ValueError("expires_at must have a time zone")
@@ -156,7 +163,16 @@ class Partner:
 
         Raises:
             CommandRefused: The broker did not accept the message.
+            ConnectionError: The broker stayed unreachable, or did not confirm the message, for `patience_seconds`.
         """
+        most = self._patience + _CONFIRM_SECONDS
+        try:
+            async with asyncio.timeout(most):
+                await self._publish_until_done(routing_key, body, message_id)
+        except TimeoutError as error:
+            raise ConnectionError(f"the broker has not confirmed the message within {most:g} s") from error
+
+    async def _publish_until_done(self, routing_key: str, body: bytes, message_id: str) -> None:
         try:
             try:
                 await self._until_done(lambda: self._publish(routing_key, body, message_id))
@@ -169,7 +185,7 @@ class Partner:
                 await self._until_done(
                     lambda: self._publish_alone(routing_key, body, message_id), aiormq.exceptions.DeliveryError
                 )
-        except (aiormq.exceptions.ChannelAccessRefused, aiormq.exceptions.DeliveryError) as error:
+        except (aiormq.exceptions.ChannelAccessRefused, _NOT_FOUND, aiormq.exceptions.DeliveryError) as error:
             raise CommandRefused(str(error)) from error
 
     async def _publish(self, routing_key: str, body: bytes, message_id: str) -> None:
@@ -214,7 +230,7 @@ class Partner:
         """Yield events of a kind as they arrive.
 
         An event is acknowledged when the caller requests the next one. Acknowledged events are not delivered to this `Partner`
-        again; others are.
+        again; others are. A queue that is missing is awaited for `patience_seconds`.
         """
         while not self._ended:
             channel, arrived = await self._until_done(lambda: self._consume(kind))
@@ -286,7 +302,7 @@ class Partner:
     async def _until_done(self, work: Callable[[], Awaitable[T]], *further: type[Exception]) -> T:
         """Run `work`. Retry after temporary errors, and those of `further` types, until `patience_seconds` have passed."""
         ends, pause = time.monotonic() + self._patience, _FIRST_PAUSE_SECONDS
-        temporary: tuple[type[Exception], ...] = (*LOST, aiormq.exceptions.ChannelAccessRefused, *further)
+        temporary: tuple[type[Exception], ...] = (*LOST, _NOT_FOUND, aiormq.exceptions.ChannelAccessRefused, *further)
         while True:
             try:
                 return await work()
