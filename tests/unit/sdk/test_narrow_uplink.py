@@ -74,3 +74,16 @@ async def test_what_was_published_on_a_lost_connection_is_not_sent_on_it_any_mor
             line.bytes_per_second = 1e6
             await client.drain(timeout_seconds=10)
     assert "confirmed nothing for 2 s" in str(problems[0])
+
+
+async def test_a_client_with_little_time_to_stop_connects_over_a_slow_line(broker: Any, plant: Any, tmp_path: Path) -> None:
+    """As the command `gridfleet send`, whose first message failed if a round trip took more than a second."""
+    options = replace(QUICK, stop_timeout_seconds=0.3, confirm_timeout_seconds=20)
+    problems: list[PlantClientError] = []
+    async with broker_line(f"mqtt://localhost:{plant.port}") as line:
+        line.delay_seconds = 0.6
+        package = replace(plant, port=line.port).package()
+        async with PlantClient(package, queue_path=tmp_path / "q", on_problem=problems.append, options=options) as client:
+            await client.send(Snapshot(time=1))
+            await client.drain(timeout_seconds=10)
+    assert problems == []
