@@ -263,7 +263,7 @@ def _hash(password: str) -> str:
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """A running node for the tests that leave it running."""
-    node = Broker.create(40)
+    node = Broker.create(60)
     try:
         node.start()
         yield node
