@@ -68,6 +68,7 @@ def test_several_alerts_are_acknowledged_and_resolved(watched: Watched, user: Us
 
 def test_all_alerts_that_match_are_changed_at_once(watched: Watched, user: User, database_url: str) -> None:
     """After an outage, an operator acknowledges hundreds of alerts but one."""
+    watched.follow_requests()
     page, operator = watched.page, user(role="OPERATOR")
     add_alerts(database_url, operator.slugs[0], ["WARNING"] * 620 + ["CRITICAL"] * 3)
     operator.log_in(page, f"/console/o/{operator.slugs[0]}/alerts?severity=%5B%22WARNING%22%5D")
