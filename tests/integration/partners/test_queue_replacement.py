@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.domains.partners.topology import PartnerQueues, ensure_partner_vhost
-from gridfleet.domains.partners.vhosts import queue_vhost_update
+from gridfleet.domains.partners.vhosts import queue_update_unless_waiting, queue_vhost_update
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Database, open_database
@@ -65,6 +65,19 @@ async def test_two_gateways_replace_a_partners_queues_without_losing_messages(da
                 while isinstance((message := await channel.basic_get(name, no_ack=True)).delivery, Basic.GetOk):
                     found.add(int(message.body))
                 assert found == set(range(MESSAGES)), f"{MESSAGES - len(found)} of {name} are lost"
+
+
+async def test_a_vhost_without_its_queue_has_one_waiting_update(database: Database) -> None:
+    """Each attempt of each link of an organisation notices that the queue is missing."""
+    key = (await partner_site(database)).sender.key
+    async with database.transaction() as db:
+        await db.execute("DELETE FROM outbox")
+        await queue_vhost_update(db, key)
+        usual = await (await db.execute("DELETE FROM outbox RETURNING 1")).fetchall()
+        for _ in range(5):
+            await queue_update_unless_waiting(db, key)
+        waiting = await (await db.execute("SELECT 1 FROM outbox")).fetchall()
+    assert len(waiting) == len(usual) > 0
 
 
 async def _queued(database: Database) -> bool:
