@@ -6,11 +6,15 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import aiomqtt
+import pytest
 
 from gridfleet.protocol.envelope import sign_message
 from gridfleet.protocol.topics import Channel, topic
 from gridfleet.sdk.plant import Command, Options, PlantClient, PlantClientError, Snapshot
+from gridfleet.sdk.plant.publishing import Publisher
 from support.servers.broker_line import broker_line
 
 QUICK = Options(fsync=False, reconnect_min_seconds=0.05, reconnect_max_seconds=0.2, confirm_timeout_seconds=2)
@@ -87,3 +91,30 @@ async def test_a_client_with_little_time_to_stop_connects_over_a_slow_line(broke
             await client.send(Snapshot(time=1))
             await client.drain(timeout_seconds=10)
     assert problems == []
+
+
+class RejectingClient:
+    """A broker that never confirms the first message, and the others after a tenth of a second each."""
+
+    def __init__(self) -> None:
+        self.confirmed = 0
+
+    async def publish(self, topic: str, message: bytes, **_: Any) -> None:
+        if message == b"first":
+            await asyncio.get_running_loop().create_future()
+        await asyncio.sleep(0.1)
+        self.confirmed += 1
+
+
+async def test_a_rejected_message_ends_the_connection_although_later_ones_are_confirmed() -> None:
+    """RabbitMQ 3.12 and later answer nothing to a publish that a queue without a leader has rejected."""
+    client = RejectingClient()
+    publisher = Publisher(cast("aiomqtt.Client", client), 0.5)
+    first = asyncio.create_task(publisher.publish("t", b"first"))
+    await asyncio.sleep(0)
+    for _ in range(10):
+        await publisher.publish("t", b"later")
+    assert first.done()
+    with pytest.raises(aiomqtt.MqttError, match="confirmed nothing"):
+        await first
+    assert client.confirmed == 10

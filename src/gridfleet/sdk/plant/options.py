@@ -27,7 +27,7 @@ class Options:
     stops. The broker also refuses logins while the service is away, and a plant must return when the service does.
     """
     confirm_timeout_seconds: float = 60
-    """Time without any confirmation, while something is unconfirmed, after which the client reconnects."""
+    """Time without confirmation of a message or an earlier one, after which the client reconnects and sends it again."""
     stop_timeout_seconds: float = 5
     """Limit of each step at the end: running commands, the queue, the status OFFLINE."""
 

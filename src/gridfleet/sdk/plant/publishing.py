@@ -3,6 +3,7 @@
 import asyncio
 import math
 import time
+from itertools import dropwhile, islice
 from typing import Final
 
 import aiomqtt
@@ -18,16 +19,17 @@ QOS: Final = 1
 
 
 class Publisher:
-    """Publishes on one connection, with a time-out that every confirmation restarts.
+    """Publishes on one connection, with a time-out that the confirmation of an earlier message restarts.
 
-    A message waits behind those that were published before it. On a narrow link each of them is confirmed late, and only the
-    absence of any confirmation means that the connection is lost.
+    A message waits behind those that were published before it, and on a narrow link each of them is confirmed late. The
+    confirmation of a later one extends nothing: the message has reached the broker by then, and the broker has lost it or
+    rejected it, which MQTT 3.1.1 cannot express.
     """
 
     def __init__(self, client: aiomqtt.Client, confirm_timeout_seconds: float) -> None:
         self._client = client
         self._seconds = confirm_timeout_seconds
-        self._limits: set[asyncio.Timeout] = set()
+        self._limits: dict[asyncio.Timeout, None] = {}  # in the order of publishing
 
     async def publish(self, topic: str, message: bytes, *, retain: bool = False) -> float:
         """Publish a message and wait until the broker has confirmed it.
@@ -36,22 +38,28 @@ class Publisher:
             The seconds that this took.
 
         Raises:
-            aiomqtt.MqttError: The connection broke, or the broker has confirmed nothing within the time-out.
+            aiomqtt.MqttError: The connection broke, or the broker has confirmed neither this message nor an earlier one within
+                the time-out.
         """
         started = time.monotonic()
         try:
             async with asyncio.timeout(self._seconds) as limit:
-                self._limits.add(limit)
+                self._limits[limit] = None
                 await self._client.publish(topic, message, qos=QOS, retain=retain, timeout=math.inf)
+            self._extend_after(limit)
         except TimeoutError:
             raise aiomqtt.MqttError(f"the broker has confirmed nothing for {self._seconds:g} s") from None
         finally:
-            self._limits.discard(limit)
-        ends = asyncio.get_running_loop().time() + self._seconds
-        for other in self._limits:
-            if not other.expired():
-                other.reschedule(ends)
+            self._limits.pop(limit, None)
         return time.monotonic() - started
+
+    def _extend_after(self, confirmed: asyncio.Timeout) -> None:
+        """Restart the time-outs of the messages that were published after a confirmed one."""
+        ends = asyncio.get_running_loop().time() + self._seconds
+        later = dropwhile(lambda limit: limit is not confirmed, self._limits)
+        for limit in islice(later, 1, None):
+            if not limit.expired():
+                limit.reschedule(ends)
 
 
 class Window:
