@@ -173,8 +173,8 @@ async def test_a_plants_message_that_amqp_refuses_is_kept(broker: BrokerNode) ->
         ) as client:
             for number, properties in enumerate([endless, strange, None]):
                 await client.publish(topic, str(number).encode(), qos=1, properties=properties)
-        outdated = await declare(broker.url, broker.management_url, shards=1, queue_type="quorum")
-        await replace_shard(broker.url, outdated, 0)
+        declared = await declare(broker.url, broker.management_url, shards=1, queue_type="quorum")
+        await replace_shard(broker.url, declared, 0)
         async with open_channel(broker.url, PLANTS_VHOST) as channel:
             arrived = asyncio.Queue[DeliveredMessage]()
             await channel.basic_consume(ingest_queue(0), arrived.put, no_ack=True)
@@ -198,15 +198,15 @@ async def test_the_plants_queues_follow_the_setting(broker: BrokerNode) -> None:
         await channel.queue_purge(UNROUTED_QUEUE)
         await channel.basic_publish(b"lost", exchange="amq.topic", routing_key="no.binding")
         try:
-            outdated = await declare(broker.url, broker.management_url, shards=3, queue_type="quorum")
-            assert outdated.shards == {0, 1}
+            declared = await declare(broker.url, broker.management_url, shards=3, queue_type="quorum")
+            assert declared.outdated == {0, 1}
             types = await types_in(broker, PLANTS_VHOST)
             assert [types[ingest_queue(shard)] for shard in range(3)] == ["classic", "classic", "quorum"]
             assert types[UNROUTED_QUEUE] == "quorum"
             message = await channel.basic_get(UNROUTED_QUEUE, no_ack=True)
             assert (message.body, message.delivery.routing_key) == (b"lost", "no.binding")  # type: ignore[union-attr]
             again = await declare(broker.url, broker.management_url, shards=3, queue_type="classic")
-            assert again.shards == set()
+            assert again.outdated == set()
         finally:
             for name in (UNROUTED_QUEUE, ingest_queue(2)):
                 await channel.queue_delete(name)

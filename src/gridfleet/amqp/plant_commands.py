@@ -48,6 +48,7 @@ async def send_commands(settings: Settings, database: Database, keyring: Keyring
         settings.secret("broker_management_url").get_secret_value(),
         shards=settings.ingest_shards,
         queue_type=settings.broker_queue_type,
+        add_shards=False,
     )
     due = asyncio.Event()
     async with open_channel(broker_url, PLANTS_VHOST) as channel, asyncio.TaskGroup() as tasks:

@@ -30,7 +30,9 @@ async def keep_broker(settings: Settings) -> None:
     """
     broker_url = settings.secret("broker_url").get_secret_value()
     management_url = settings.secret("broker_management_url").get_secret_value()
-    await declare(broker_url, management_url, shards=settings.ingest_shards, queue_type=settings.broker_queue_type)
+    await declare(
+        broker_url, management_url, shards=settings.ingest_shards, queue_type=settings.broker_queue_type, add_shards=False
+    )
     seen = 0
     async with open_management(management_url) as management, open_channel(broker_url, PLANTS_VHOST) as channel:
         sessions = _Sessions(management, await choose_queue_type(management, settings.broker_queue_type))

@@ -50,7 +50,7 @@ def broker() -> None:
     if complaint := asyncio.run(_unusable_because(urls[1])):
         typer.echo(complaint, err=True)
         raise typer.Exit(1)
-    asyncio.run(declare(*urls, shards=settings.ingest_shards, queue_type=settings.broker_queue_type))
+    asyncio.run(declare(*urls, shards=settings.ingest_shards, queue_type=settings.broker_queue_type, add_shards=False))
 
 
 @commands.command()
@@ -70,7 +70,9 @@ def unrouted() -> None:
 
     async def run() -> int:
         url, management_url = _broker_urls(settings)
-        await declare(url, management_url, shards=settings.ingest_shards, queue_type=settings.broker_queue_type)
+        await declare(
+            url, management_url, shards=settings.ingest_shards, queue_type=settings.broker_queue_type, add_shards=False
+        )
         return await return_unrouted(url)
 
     try:

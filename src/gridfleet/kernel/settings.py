@@ -227,7 +227,13 @@ class Settings(BaseSettings):
         " own pages may.",
     )
 
-    ingest_shards: int = Field(8, ge=1, le=64, description="Number of queues that plants' messages are distributed to.")
+    ingest_shards: int = Field(
+        8,
+        ge=1,
+        le=64,
+        description="Number of queues that plants' messages are distributed to. `ingest` adds queues when it is raised. A lower"
+        " number has no effect, because existing queues stay in use.",
+    )
     ingest_processes: Annotated[int, Field(ge=1)] = Field(
         default_factory=lambda: max(1, (os.cpu_count() or 1) // 2),
         description="Number of ingest processes that `gridfleet up` starts.",

@@ -6,12 +6,14 @@ fills, and the broker keeps the rest on disk.
 """
 
 import asyncio
+import contextlib
 import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+import httpx
 import structlog
 from aiormq.abc import AbstractChannel
 
@@ -20,7 +22,7 @@ from gridfleet.domains.ingest.changes import receivers
 from gridfleet.domains.ingest.early_messages import EarlyMessage
 from gridfleet.domains.ingest.models import Batch, Delivery
 from gridfleet.domains.ingest.pipeline import Pipeline
-from gridfleet.domains.plants.topology import PLANTS_VHOST, declare, ingest_queue, replace_shard
+from gridfleet.domains.plants.topology import PLANTS_VHOST, count_shards, declare, ingest_queue, replace_shard
 from gridfleet.kernel.broker.connection import fail_when_closed
 from gridfleet.kernel.broker.frames import TaggedMessage
 from gridfleet.kernel.broker.queue_consumers import QueueConsumers, open_queue_consumers
@@ -44,6 +46,7 @@ log = structlog.get_logger(__name__)
 LEASE_KIND: Final = 0x6F17
 _LEASE_SECONDS: Final = 1.0
 _SAVE_SECONDS: Final = 10.0
+_COUNT_SECONDS: Final = 10.0
 _WINDOW_BATCHES: Final = 2
 """The most unacknowledged messages of a process, in batches: one being written, one being read."""
 _BATCH_BYTES: Final = 4 * 1024 * 1024
@@ -71,7 +74,6 @@ class IngestWorker:
         self._database = database
         self._pipeline = Pipeline(database, keyring, window_seconds=settings.signature_window_seconds)
         self._writer = BatchWriter(database, self._pipeline)
-        self._prefetch = max(1, _WINDOW_BATCHES * settings.ingest_batch_messages // settings.ingest_shards)
 
     async def refresh_powers(self) -> None:
         """Refresh the newest power of plants that have reported, until the database fails."""
@@ -83,7 +85,7 @@ class IngestWorker:
         broker_url = settings.secret("broker_url").get_secret_value()
         # The notifications since the previous run were missed, and messages may arrive before `_listen` has connected.
         self._pipeline.invalidate()
-        self._outdated = await declare(
+        self._declared = await declare(
             broker_url,
             settings.secret("broker_management_url").get_secret_value(),
             shards=settings.ingest_shards,
@@ -100,14 +102,16 @@ class IngestWorker:
         self._windows: dict[int, ShardWindow] = {}
         await self._pipeline.partitions.ensure_ahead(2)
         async with (
-            open_leases(self._database.url, LEASE_KIND, settings.ingest_shards) as leases,
+            open_leases(self._database.url, LEASE_KIND, self._declared.total) as leases,
             open_queue_consumers(broker_url, PLANTS_VHOST) as (channel, consumers),
             asyncio.TaskGroup() as tasks,
         ):
-            await channel.basic_qos(prefetch_count=self._prefetch)
+            window = _WINDOW_BATCHES * settings.ingest_batch_messages
+            await channel.basic_qos(prefetch_count=max(1, window // leases.pieces))
             tasks.create_task(self._listen(), name="notifications")
             tasks.create_task(self._writer.changes.run(), name="changes")
             tasks.create_task(self._hold_leases(leases, channel, consumers), name="shards")
+            tasks.create_task(self._follow_shards(leases), name="number of shards")
             tasks.create_task(self._consume(channel), name="consume")
             tasks.create_task(fail_when_closed(channel), name="channel")
 
@@ -138,6 +142,15 @@ class IngestWorker:
                 await until_it_works(self._save_empty_at)
             await asyncio.sleep(_LEASE_SECONDS)
 
+    async def _follow_shards(self, leases: Leases) -> None:
+        """Raise the number of shards when another process has added some, which this one would otherwise leave to others."""
+        url = self._settings.secret("broker_management_url").get_secret_value()
+        while True:
+            # A number that cannot be read stays: the management API is not needed to consume messages.
+            with contextlib.suppress(httpx.HTTPError):
+                leases.pieces = max(leases.pieces, await count_shards(url))
+            await asyncio.sleep(_COUNT_SECONDS)
+
     async def _save_empty_at(self) -> None:
         async with self._database.transaction() as db:
             await save_empty_at(db, {shard: window.arrived_after for shard, window in self._windows.items()})
@@ -151,8 +164,8 @@ class IngestWorker:
 
     async def _start_shard(self, consumers: QueueConsumers, shard: int) -> None:
         size = self._settings.ingest_batch_messages
-        if shard in self._outdated.shards:
-            await replace_shard(self._settings.secret("broker_url").get_secret_value(), self._outdated, shard)
+        if shard in self._declared.outdated:
+            await replace_shard(self._settings.secret("broker_url").get_secret_value(), self._declared, shard)
         async with self._database.transaction() as db:
             window = self._windows[shard] = ShardWindow(await load_empty_at(db, shard))
         self._pipeline.plant_cache.note_shard_taken()

@@ -57,6 +57,7 @@ USERS: Final[Mapping[str, frozenset[str]]] = {
             "tests/integration/broker_access/test_floods.py",
             "tests/integration/commands/test_sending.py",
             "tests/integration/ingest/test_attempts.py",
+            "tests/integration/ingest/test_number_of_shards.py",
             "tests/integration/ingest/test_presence.py",
             "tests/integration/ingest/test_worker.py",
             "tests/integration/partners/test_client.py",

@@ -10,7 +10,7 @@ from aiormq.exceptions import AMQPError
 
 from gridfleet.cli.doctor.database import check_clock
 from gridfleet.cli.doctor.models import Examination, Finding, fail, ok, reason, warn
-from gridfleet.domains.plants.topology import PLANTS_VHOST
+from gridfleet.domains.plants.topology import INGEST_EXCHANGE, PLANTS_VHOST
 from gridfleet.kernel.broker.connection import LOG_EXCHANGE, LOG_VHOST, open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.broker.probe import PROBE_PREFIX
@@ -56,6 +56,7 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
             now = examined.clock()
             alarms = await management.alarms()
             stopped = await management.stopped_vhosts()
+            ingest_queues = await management.bound_queues(PLANTS_VHOST, INGEST_EXCHANGE)
             has_mqtt_channels = await management.has_mqtt_channels()
             nodes, users = await management.cluster_size(), await management.users()
     except httpx.HTTPError as error:
@@ -81,6 +82,7 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
         found.append(warn("broker users", f"{_DEFAULT_USER}, an administrator whose password is well known", remedy))
     found.append(_alarm_finding(alarms))
     found.append(_vhost_finding(stopped))
+    found.append(await _check_ingest(examined.broker_url, ingest_queues))
     if has_mqtt_channels:
         found.append(await _check_error_log(examined.broker_url))
     if date is not None:
@@ -124,6 +126,19 @@ def _vhost_finding(stopped: Sequence[tuple[str, str]]) -> Finding:
     named = ", ".join(sorted(f"{vhost} at {node}" for vhost, node in stopped))
     remedy = "run `rabbitmqctl restart_vhost --vhost NAME` on the node, or restart it"
     return fail("broker vhosts", f"stopped: {named}. The node refuses logins to them", remedy)
+
+
+async def _check_ingest(broker_url: str, queues: Sequence[str]) -> Finding:
+    """Check whether each queue in which messages of plants wait is read."""
+    check = "queues of ingest"
+    try:
+        async with asyncio.timeout(_SECONDS), open_channel(broker_url, PLANTS_VHOST) as channel:
+            found = [(queue, await channel.queue_declare(queue, passive=True)) for queue in sorted(queues)]
+    except (AMQPError, OSError, TimeoutError) as error:
+        return fail(check, f"cannot be examined: {reason(error)}", "see the broker's log")
+    if unread := [queue for queue, facts in found if facts.message_count and not facts.consumer_count]:
+        return fail(check, f"messages wait that no process reads: {', '.join(unread)}", "start `gridfleet ingest`")
+    return ok(check, "each queue with messages is read")
 
 
 async def _check_error_log(broker_url: str) -> Finding:

@@ -18,11 +18,13 @@ __all__ = ["load_empty_at", "save_empty_at"]
 async def load_empty_at(db: Connection, shard: int) -> int:
     """Return when the shard's queue was last known to be empty, in epoch milliseconds.
 
-    A shard without a stored time was empty when the deployment began, which is now. So is one whose time is in the future:
-    a clock that was ahead stored it, and messages of the present would be refused as too old.
+    A shard without a stored time was added after the earliest stored time of the others, and was empty then. Without any, the
+    deployment begins now. A time in the future counts as now: a clock that was ahead stored it, and messages of the present
+    would be refused as too old.
     """
     now = utc_now()
-    empty_at = (await store.empty_times(db)).get(shard, now)
+    stored = await store.empty_times(db)
+    empty_at = stored.get(shard, min(stored.values(), default=now))
     return int(min(empty_at, now).timestamp() * 1000)
 
 

@@ -9,7 +9,8 @@ matched no binding. A command without a subscribed plant is not an error of the 
 without bindings counts as a match, so a mandatory publish is returned to its sender instead.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from aiormq.exceptions import ChannelLockedResource
@@ -31,7 +32,8 @@ __all__ = [
     "INGEST_EXCHANGE",
     "PLANTS_VHOST",
     "UNROUTED_QUEUE",
-    "OutdatedShards",
+    "DeclaredShards",
+    "count_shards",
     "declare",
     "ingest_queue",
     "replace_shard",
@@ -56,13 +58,18 @@ _UNROUTED: Final = ServiceQueue(
         "x-overflow": "drop-head",
     },
 )
+_SHARD: Final = re.compile(rf"{re.escape(INGEST_EXCHANGE)}\.(\d+)(\.replacing)?")
 _REPLACEMENT_LOCK: Final = "gridfleet.replacing"
 
 
-class OutdatedShards(NamedTuple):
-    """Shards whose queue does not have the configured type, with the parameters of their replacement."""
+class DeclaredShards(NamedTuple):
+    """The number of shards, and those whose queue does not have the configured type, with the parameters of their replacement.
 
-    shards: set[int]
+    The number is that of the queues. It is greater than `GRIDFLEET_INGEST_SHARDS` of a process with a lower value than another.
+    """
+
+    total: int
+    outdated: set[int]
     types: Mapping[str, str]
     kind: QueueType
 
@@ -72,17 +79,28 @@ def ingest_queue(shard: int) -> str:
     return f"{INGEST_EXCHANGE}.{shard}"
 
 
-async def declare(broker_url: str, management_url: str, *, shards: int, queue_type: str = "auto") -> OutdatedShards:
+async def count_shards(management_url: str) -> int:
+    """Return the number of shards whose queues receive messages. Raises `httpx.HTTPError`."""
+    async with open_management(management_url) as management:
+        return _count(await management.bound_queues(PLANTS_VHOST, INGEST_EXCHANGE))
+
+
+async def declare(
+    broker_url: str, management_url: str, *, shards: int, queue_type: str = "auto", add_shards: bool = True
+) -> DeclaredShards:
     """Declare exchanges, queues and bindings of the plants' vhost. Existing ones are kept.
 
-    Shards can be added later but not removed. Queues of shards whose type differs from `queue_type` are also kept: only the
-    process that holds a shard's lease can replace its queue, with `replace_shard`.
+    Shards can be added later but not removed, because messages may wait in their queues. Without `add_shards`, queues of shards
+    are added only if there are none: only the processes that read them add more. Queues of shards whose type differs from
+    `queue_type` are also kept: only the process that holds a shard's lease can replace its queue, with `replace_shard`.
     """
     async with open_management(management_url) as management:
         await management.ensure_vhost(PLANTS_VHOST)
         kind = await choose_queue_type(management, queue_type)
         types = await management.queue_types(PLANTS_VHOST)
-        queues = {shard: _shard_queue(shard) for shard in range(shards)}
+        existing = _count(types)
+        count = max(shards, existing) if add_shards else existing or shards
+        queues = {shard: _shard_queue(shard) for shard in range(count)}
         async with open_channel(broker_url, PLANTS_VHOST) as channel:
             await channel.exchange_declare(UNROUTED_EXCHANGE, exchange_type="fanout", durable=True)
             await channel.exchange_declare(INGEST_EXCHANGE, exchange_type="x-consistent-hash", durable=True)
@@ -98,13 +116,14 @@ async def declare(broker_url: str, management_url: str, *, shards: int, queue_ty
         )
     if is_outdated(_UNROUTED, types, kind):
         await _replace_unrouted(broker_url, types, kind)
-    return OutdatedShards({shard for shard, queue in queues.items() if is_outdated(queue, types, kind)}, types, kind)
+    outdated = {shard for shard, queue in queues.items() if is_outdated(queue, types, kind)}
+    return DeclaredShards(count, outdated, types, kind)
 
 
-async def replace_shard(broker_url: str, outdated: OutdatedShards, shard: int) -> None:
+async def replace_shard(broker_url: str, declared: DeclaredShards, shard: int) -> None:
     """Replace the queue of an outdated shard. The queue must not have a consumer."""
-    await replace_queue(broker_url, PLANTS_VHOST, _shard_queue(shard), outdated.types, outdated.kind)
-    outdated.shards.discard(shard)
+    await replace_queue(broker_url, PLANTS_VHOST, _shard_queue(shard), declared.types, declared.kind)
+    declared.outdated.discard(shard)
 
 
 async def return_unrouted(broker_url: str) -> int:
@@ -129,6 +148,12 @@ async def _replace_unrouted(broker_url: str, types: Mapping[str, str], kind: Que
         except ChannelLockedResource:
             return
         await replace_queue(broker_url, PLANTS_VHOST, _UNROUTED, types, kind)
+
+
+def _count(queues: Iterable[str]) -> int:
+    """Return the number of shards of which the last one has a queue, or a spare queue that replaces it."""
+    found = (_SHARD.fullmatch(queue) for queue in queues)
+    return max((1 + int(shard[1]) for shard in found if shard), default=0)
 
 
 def _shard_queue(shard: int) -> ServiceQueue:

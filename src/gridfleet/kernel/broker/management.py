@@ -145,10 +145,20 @@ class Management:
         """Delete an exchange with its bindings. Has no effect if it is missing."""
         await self._remove(f"/api/exchanges/{quote(vhost, safe='')}/{quote(name, safe='')}")
 
+    async def bound_queues(self, vhost: str, source: str) -> list[str]:
+        """Return the names of the queues that are bound to an exchange; empty for a missing one."""
+        try:
+            found = (await self._call("GET", _bindings(vhost, source))).json()
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != httpx.codes.NOT_FOUND:
+                raise
+            return []
+        return [one["destination"] for one in found if one["destination_type"] == "queue"]
+
     async def keep_only_bindings(self, vhost: str, source: str, destinations: Collection[str]) -> None:
         """Delete the bindings of an exchange, except those to the queues `destinations`."""
         quoted = quote(vhost, safe="")
-        for one in (await self._call("GET", f"/api/exchanges/{quoted}/{quote(source, safe='')}/bindings/source")).json():
+        for one in (await self._call("GET", _bindings(vhost, source))).json():
             if one["destination_type"] != "queue" or one["destination"] not in destinations:
                 end = f"{one['destination_type'][0]}/{quote(one['destination'], safe='')}"
                 key = quote(one["properties_key"], safe="~")
@@ -252,6 +262,10 @@ class Management:
         response = await self._client.request(method, path, json=body, timeout=timeout)
         response.raise_for_status()
         return response
+
+
+def _bindings(vhost: str, source: str) -> str:
+    return f"/api/exchanges/{quote(vhost, safe='')}/{quote(source, safe='')}/bindings/source"
 
 
 def _facts(one: dict[str, Any]) -> QueueFacts:

@@ -20,13 +20,16 @@ HANGING_SECONDS: Final = 30
 
 
 class Leases:
-    """One member's leases on pieces 0 … `pieces` - 1 of a kind of work."""
+    """One member's leases on pieces 0 … `pieces` - 1 of a kind of work.
+
+    `pieces` may be changed. While members have different numbers, some pieces may be free.
+    """
 
     def __init__(self, connection: Connection, kind: int, pieces: int) -> None:
         self._connection = connection
         self._members = kind * 2
         self._work = kind * 2 + 1
-        self._pieces = pieces
+        self.pieces = pieces
         self.held: set[int] = set()
 
     async def join(self) -> None:
@@ -50,13 +53,13 @@ class Leases:
         )
         row = await cursor.fetchone()
         members, before_us = (int(row[0]), int(row[1])) if row else (1, 0)
-        share, rest = divmod(self._pieces, max(1, members))
+        share, rest = divmod(self.pieces, max(1, members))
         return share + (before_us < rest)
 
     async def take(self, count: int) -> set[int]:
         """Take up to `count` free pieces. Returns the pieces taken."""
         taken: set[int] = set()
-        for piece in range(self._pieces):
+        for piece in range(self.pieces):
             if len(taken) >= count:
                 break
             if piece in self.held:
