@@ -40,7 +40,7 @@ DOCS = ROOT / "docs"
 BEGIN = "<!-- begin: scripts/write_references.py -->"
 END = "<!-- end -->"
 
-COMPUTED = {"ingest_processes": "half the cores, at least 1"}
+COMPUTED = {"ingest_processes": "half the cores, at least 1 and at most `GRIDFLEET_INGEST_SHARDS`"}
 """Defaults that depend on the machine, in words."""
 
 REVISIONS = {

@@ -41,6 +41,11 @@ _URLS: Final = {
 """Allowed schemes of a setting that is a URL, and its form for the error text."""
 
 
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Settings(BaseSettings):
     """The settings of a process. Secrets that are not set are generated at the first start and stored below `home`."""
 
@@ -235,8 +240,8 @@ class Settings(BaseSettings):
         " number has no effect, because existing queues stay in use.",
     )
     ingest_processes: Annotated[int, Field(ge=1)] = Field(
-        default_factory=lambda: max(1, (os.cpu_count() or 1) // 2),
-        description="Number of ingest processes that `gridfleet up` starts.",
+        default_factory=lambda given: max(1, min(_cores() // 2, given.get("ingest_shards", 1))),
+        description="Number of ingest processes that `gridfleet up` starts, at most `GRIDFLEET_INGEST_SHARDS`.",
     )
     ingest_batch_messages: int = Field(2_000, ge=1, description="Maximum number of messages in one ingest transaction.")
     telemetry_raw_days: int = Field(400, ge=1, description="Days for which values are kept as measured.")

@@ -27,17 +27,31 @@ from gridfleet.local.processes import Program, Supervisor, end_leftovers
 from gridfleet.local.secrets import ensure_local_secrets
 from gridfleet.local.terminal import Terminal
 
-__all__ = ["CannotStart", "Machine"]
+__all__ = ["CannotStart", "Machine", "database_connections", "ingest_processes"]
 
 _ROLES: Final = ("serve", "gateway", "jobs", "ingest")
 _READY_SECONDS: Final = 90
 _START_TRIES: Final = 3
 _BROKER_SETUP_SECONDS: Final = 600
 _STOP_SECONDS: Final = 15
+_INGEST_CONNECTIONS: Final = 8
+_OTHER_CONNECTIONS: Final = 90
+"""Connections to the database of the other processes and of an operator, in addition to the pools that are set."""
 
 
 class CannotStart(RuntimeError):
     """The user at the terminal can remove the cause; the text names it."""
+
+
+def ingest_processes(settings: Settings) -> int:
+    """Return the number of ingest processes. More of them than queues would be idle."""
+    return min(settings.ingest_processes, settings.ingest_shards)
+
+
+def database_connections(settings: Settings) -> int:
+    """Return the number of connections that the embedded database accepts."""
+    pools = settings.database_pool_size + settings.roll_up_connections
+    return _OTHER_CONNECTIONS + pools + _INGEST_CONNECTIONS * ingest_processes(settings)
 
 
 class Machine:
@@ -46,7 +60,7 @@ class Machine:
     def __init__(self, settings: Settings) -> None:
         self._home = settings.home.resolve()
         self._settings = settings.model_copy(update={"home": self._home})
-        self._postgres = None if settings.database_url else EmbeddedPostgres(self._home)
+        self._postgres = None if settings.database_url else EmbeddedPostgres(self._home, _configuration(settings))
         self._broker = None if settings.broker_url else PrivateBroker(self._settings)
         self._terminal = Terminal(as_json=settings.log_format == "json")
         self._supervisor = Supervisor(self._terminal.log, self._write_run_file)
@@ -192,7 +206,7 @@ class Machine:
         """Yield the service's processes. Each serves its metrics on a port of its own."""
         metrics_port = self._settings.metrics_port
         for role in _ROLES:
-            count = self._settings.ingest_processes if role == "ingest" else 1
+            count = ingest_processes(self._settings) if role == "ingest" else 1
             for number in range(1, count + 1):
                 name = role if count == 1 else f"{role}-{number}"
                 environment = self._environment | {"GRIDFLEET_METRICS_PORT": str(metrics_port)}
@@ -299,6 +313,10 @@ class Machine:
 
 def _command(*words: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "gridfleet", *words)
+
+
+def _configuration(settings: Settings) -> dict[str, str]:
+    return {"max_connections": str(database_connections(settings))}
 
 
 def _answers(settings: Settings) -> bool:
