@@ -339,8 +339,9 @@ async def by_check(site: Site) -> dict[str, Finding]:
     ("names", "status", "words"),
     [
         ("standby", "ok", "a commit waits for standby"),
-        ("FIRST 1 (standby, other)", "ok", "a commit waits for FIRST 1 (standby, other)"),
-        ("other", "warn", "none of other is connected"),
+        ("FIRST 1 (standby, other)", "warn", "1 of the 2 in FIRST 1 (standby, other) are connected"),
+        ("ANY 2 (standby, other)", "fail", "1 of the 2 for ANY 2 (standby, other) is connected"),
+        ("other", "fail", "none of other is connected"),
     ],
 )
 def test_doctor_reports_synchronous_standbys(servers: Replication, names: str, status: str, words: str) -> None:

@@ -1,6 +1,7 @@
 """Checks of the database: connection, version, durability, migrations, clock, and the keys that its rows need."""
 
 import asyncio
+import re
 from functools import partial
 from typing import Final
 
@@ -27,6 +28,8 @@ _CLOCK_FAIL_SECONDS: Final = 60.0
 _MOST_HOURS: Final = 1_000
 _SHOWN_HOURS: Final = 5
 _REPLICA_SECONDS: Final = 5
+_STANDBYS: Final = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\((.*)\)\s*", re.IGNORECASE | re.DOTALL)
+_STANDBY_NAME: Final = re.compile(r'"(?:[^"]|"")+"|[^\s,"]+')
 
 
 async def check_database(examined: Examination) -> list[Finding]:
@@ -116,10 +119,26 @@ def standby_finding(facts: ServerFacts) -> Finding:
     if not facts.wanted_standbys:
         remedy = "set synchronous_standby_names, unless the disk itself is replicated: docs/scaling.md"
         return warn(check, "none is synchronous: confirmed messages are on one disk", remedy)
-    if not facts.standbys or not {None, "sync", "quorum"}.intersection(facts.standbys):
-        remedy = "start a standby that synchronous_standby_names lists: without one, commits wait"
-        return warn(check, f"none of {facts.wanted_standbys} is connected", remedy)
+    needed, listed = _standbys_of(facts.wanted_standbys)
+    # Those that a commit may wait for, and those that may take their place. The state is None for a role that may not see it.
+    ready = sum(state in (None, "sync", "quorum") for state in facts.standbys)
+    connected = sum(state != "async" for state in facts.standbys)
+    if ready < needed:
+        remedy = "start the standbys that synchronous_standby_names lists: with fewer than it needs, commits wait"
+        number = f"{ready} of the {needed} for" if ready else "none of"
+        return fail(check, f"{number} {facts.wanted_standbys} is connected", remedy)
+    if connected < listed:
+        remedy = "start the others, or remove their names: if too few are left, commits wait"
+        return warn(check, f"{connected} of the {listed} in {facts.wanted_standbys} are connected", remedy)
     return ok(check, f"a commit waits for {facts.wanted_standbys}")
+
+
+def _standbys_of(names: str) -> tuple[int, int]:
+    """Return how many standbys `synchronous_standby_names` needs and lists. `*` counts as the needed number."""
+    match = _STANDBYS.fullmatch(names)
+    needed, inner = (int(match[1]), match[2]) if match else (1, names)
+    listed = _STANDBY_NAME.findall(inner)
+    return needed, needed if "*" in listed else len(listed)
 
 
 async def _read_replica(examined: Examination, url: str) -> Finding:
