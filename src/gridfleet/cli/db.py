@@ -25,7 +25,10 @@ def upgrade() -> None:
     a table is locked for too long: try again.
     """
     from gridfleet.kernel.db.migrate import migrate, revision_at
+    from gridfleet.kernel.logging import configure_logging
 
+    settings = load_settings()
+    configure_logging(settings.log_level, json=settings.log_format == "json")
     url = _url()
     with _complaints():
         found = revision_at(url)

@@ -9,10 +9,13 @@ from functools import partial
 from typing import Final
 
 import psycopg
+import structlog
 from alembic import context
 from sqlalchemy import Connection, create_engine, pool, text
 
-from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE
+from gridfleet.kernel.db.pool import LET_THE_SERVER_NOTICE, NOTICE_A_DEAD_MACHINE
+
+log = structlog.get_logger(__name__)
 
 _LOCK: Final = 7_102_202_601
 _SECONDS_BETWEEN_TRIES: Final = 1.0
@@ -21,9 +24,9 @@ _SECONDS_BETWEEN_TRIES: Final = 1.0
 def _run() -> None:
     url: str = context.config.attributes["url"]
     # The URL goes to libpq as it is: SQLAlchemy's own parser does not know every form that PostgreSQL accepts.
-    engine = create_engine(
-        "postgresql+psycopg://", creator=partial(psycopg.connect, url, **NOTICE_A_DEAD_MACHINE), poolclass=pool.NullPool
-    )
+    # Without the options, a server keeps the lock of a machine that has vanished for two hours.
+    connect = partial(psycopg.connect, url, options=LET_THE_SERVER_NOTICE, **NOTICE_A_DEAD_MACHINE)
+    engine = create_engine("postgresql+psycopg://", creator=connect, poolclass=pool.NullPool)
     with engine.connect() as connection:
         _wait_for_lock(connection)
         try:
@@ -45,8 +48,12 @@ def _wait_for_lock(connection: Connection) -> None:
     `SELECT pg_advisory_lock` would keep its snapshot while it waits. CREATE INDEX CONCURRENTLY waits for the end of older
     snapshots, so the process that migrates would wait for the one that waits for it: "deadlock detected".
     """
+    waits = False
     while not connection.execute(text("SELECT pg_try_advisory_lock(:lock)"), {"lock": _LOCK}).scalar_one():
         connection.rollback()
+        if not waits:
+            waits = True
+            log.info("another process migrates the database; waiting for it")
         time.sleep(_SECONDS_BETWEEN_TRIES)
     connection.commit()
 
