@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import psycopg
+import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from gridfleet.kernel.db.migrate import head_revision, migrate, revision_at
@@ -83,6 +84,20 @@ def test_a_lock_file_with_a_strangers_process_id_is_no_obstacle(home: Path) -> N
         server.start()
     finally:
         server.stop()
+
+
+def test_a_deep_home_has_the_same_socket_path_in_every_process(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cron does not have the variables of a session."""
+    server = EmbeddedPostgres(home / ("d" * 60) / ("e" * 60))
+    for variable in ("XDG_RUNTIME_DIR", "TMPDIR"):
+        monkeypatch.setenv(variable, str(home))
+    url = server.url
+    for variable in ("XDG_RUNTIME_DIR", "TMPDIR"):
+        monkeypatch.delenv(variable)
+    try:
+        assert server.url == url
+    finally:
+        Path(conninfo_to_dict(server.url)["host"]).rmdir()
 
 
 def test_a_deep_home_gets_a_short_socket_path(home: Path) -> None:

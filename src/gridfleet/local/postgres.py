@@ -12,7 +12,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -218,10 +217,8 @@ class EmbeddedPostgres:
         folder = self.data.with_name("postgres-socket")
         if len(os.fsencode(folder / ".s.PGSQL.5432")) > _LONGEST_SOCKET_PATH:
             name = f"gridfleet-{hashlib.sha256(os.fsencode(self.data)).hexdigest()[:12]}"
-            runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
-            folder = runtime / name
-            if len(os.fsencode(folder / ".s.PGSQL.5432")) > _LONGEST_SOCKET_PATH:
-                folder = Path("/tmp") / name  # noqa: S108 - made private and checked below
+            # The same for every process: cron has neither XDG_RUNTIME_DIR nor TMPDIR of a session.
+            folder = Path("/tmp") / name  # noqa: S108 - made private and checked below
         user = self._user()
         owner = user[0] if user else os.geteuid()
         folder.parent.mkdir(parents=True, exist_ok=True)
