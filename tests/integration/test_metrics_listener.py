@@ -1,6 +1,7 @@
 """`/metrics` answers whatever is away, and names no tenant or user."""
 
 import asyncio
+import contextlib
 import re
 import ssl
 import time
@@ -57,6 +58,15 @@ async def test_without_a_database_it_answers_all_the_same(service: ApiService) -
     assert "gridfleet_database_up 0.0" in answer.text
     assert "gridfleet_queue_length{" not in answer.text
     assert "gridfleet_http_request_seconds" in answer.text
+
+
+async def test_a_database_whose_connections_are_all_in_use_is_up(service: ApiService) -> None:
+    async with contextlib.AsyncExitStack() as logins:
+        for _ in range(4):
+            await logins.enter_async_context(service.state.reserved.transaction())
+        text = (await scrape(service)).text
+    assert "gridfleet_database_up 1.0" in text
+    assert "gridfleet_queue_length{" not in text
 
 
 async def test_the_certificate_is_the_one_that_the_broker_shows(

@@ -187,7 +187,11 @@ CERTIFICATE_EXPIRY = Gauge(
     ["certificate"],
     registry=ON_REQUEST,
 )
-DATABASE_UP = Gauge("gridfleet_database_up", "1 if the database responded when its queues were read.", registry=ON_REQUEST)
+DATABASE_UP = Gauge(
+    "gridfleet_database_up",
+    "1 if the database responded, or accepted a connection while all reserved ones were in use.",
+    registry=ON_REQUEST,
+)
 QUEUE_LENGTH = Gauge(
     "gridfleet_queue_length",
     "Rows that wait in the queues of the database; at most 10,000 are counted.",

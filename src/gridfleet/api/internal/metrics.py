@@ -13,10 +13,12 @@ import psycopg
 import structlog
 from cryptography import x509
 from prometheus_client import REGISTRY, generate_latest
+from psycopg_pool import PoolTimeout
 
 from gridfleet.api.state import AppState
 from gridfleet.domains.maintenance import queues
 from gridfleet.kernel import metrics
+from gridfleet.kernel.db.pool import TidyConnection
 from gridfleet.kernel.security.server_trust import shown_certificate
 
 __all__ = ["Scrape"]
@@ -65,7 +67,9 @@ class Scrape:
                 found = await queues.waiting(db)
         except (TimeoutError, psycopg.Error) as error:
             log.warning("cannot read the queues", error=type(error).__name__)
-            metrics.DATABASE_UP.set(0)
+            # The reserved connections may all be in use, as when many users log in at once: that is no error of the database.
+            waited = isinstance(error, TimeoutError | PoolTimeout)
+            metrics.DATABASE_UP.set(waited and await self._can_connect())
             metrics.QUEUE_LENGTH.clear()
             metrics.QUEUE_OLDEST_SECONDS.clear()
             return
@@ -73,6 +77,13 @@ class Scrape:
         for queue, length, seconds in found:
             metrics.QUEUE_LENGTH.labels(queue).set(length)
             metrics.QUEUE_OLDEST_SECONDS.labels(queue).set(max(0.0, seconds))
+
+    async def _can_connect(self) -> bool:
+        try:
+            await (await TidyConnection.connect(self._state.reserved.url, connect_timeout=int(_ANSWER_SECONDS))).close()
+        except psycopg.Error:
+            return False
+        return True
 
     async def _read_shown_certificates(self) -> None:
         """Read what the broker shows to plants: it may still use a file that was replaced, or be on another machine."""
