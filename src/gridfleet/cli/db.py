@@ -61,11 +61,11 @@ def grant(
 
     with _complaints():
         try:
-            changed = roles.grant(_url(), role)
+            outcome = roles.grant(_url(), role)
         except roles.CannotGrant as refusal:
             typer.echo(str(refusal), err=True)
             raise typer.Exit(1) from None
-    typer.echo(f"{role} may run the service" if changed else f"{role} is the owner, and needs no grant")
+    typer.echo(f"{role} {outcome}")
 
 
 @commands.command()

@@ -141,5 +141,10 @@ def test_the_command(database_url: str, running_url: str) -> None:
     assert run(database_url, "gridfleet") == (0, "gridfleet is the owner, and needs no grant")
     code, text = run(database_url, "gridfleet_other")
     assert (code, text.split(":")[0]) == (1, "there is no role gridfleet_other")
-    code, text = run(running_url, ROLE)
-    assert (code, text.split(":")[0]) == (1, "only the owner of the database can do this")
+    assert run(running_url, ROLE) == (0, f"{ROLE} has its rights already")
+    with psycopg.connect(database_url, autocommit=True) as db:
+        db.execute("CREATE TABLE later (id bigserial PRIMARY KEY)")
+        db.execute(f"REVOKE ALL ON later FROM {ROLE}".encode())
+    for role in (ROLE, "gridfleet"):
+        code, text = run(running_url, role)
+        assert (code, text.split(":")[0]) == (1, "only the owner of the database can do this")

@@ -37,11 +37,12 @@ class CannotGrant(RuntimeError):
     """The text says why, and what to do."""
 
 
-def grant(url: str, role: str) -> bool:
+def grant(url: str, role: str) -> str:
     """Give `role` the rights that the processes need, as the owner at `url`. Repetitions change nothing.
 
     Returns:
-        False if the role is the owner, which has every right already.
+        What the role may do now, in words. Nothing was changed if it is the owner, or if it is the role at `url` itself and has
+        its rights: a machine without the owner's password repeats what another one did.
 
     Raises:
         CannotGrant: There is no such role, or the role at `url` is not the owner.
@@ -49,18 +50,21 @@ def grant(url: str, role: str) -> bool:
     """
     with psycopg.connect(url, connect_timeout=5) as connection:
         row = connection.execute(
-            "SELECT current_database(), current_schema(), relowner = to_regrole(%(role)s), pg_has_role(relowner, 'USAGE')"
+            "SELECT current_database(), current_schema(), relowner = to_regrole(%(role)s), pg_has_role(relowner, 'USAGE'),"
+            " current_user = %(name)s"
             " FROM pg_class WHERE oid = 'alembic_version'::regclass",
-            {"role": sql.Identifier(role).as_string(connection)},
+            {"role": sql.Identifier(role).as_string(connection), "name": role},
         ).fetchone()
         assert row is not None
-        database, schema, is_owner, may_grant = row
+        database, schema, is_owner, may_grant, is_own = row
         if is_owner is None:
             raise CannotGrant(f"there is no role {role}: CREATE ROLE {role} LOGIN PASSWORD …")
+        if not may_grant and is_own and role_without_rights(url) is None:
+            return "has its rights already"
         if not may_grant:
             raise CannotGrant("only the owner of the database can do this: set GRIDFLEET_DATABASE_URL to its account")
         if is_owner:
-            return False
+            return "is the owner, and needs no grant"
         names = {
             "database": sql.Identifier(database),
             "role": sql.Identifier(role),
@@ -69,7 +73,7 @@ def grant(url: str, role: str) -> bool:
         }
         for statement in _STATEMENTS:
             connection.execute(sql.SQL(statement).format(**names))
-    return True
+    return "may run the service"
 
 
 def role_without_rights(url: str) -> str | None:
