@@ -181,7 +181,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "trading/retention": ("plans of all organisations are deleted after their time", "delete_plans"),
     "vcp/store": (
         "the gateway takes the commands of all partners",
-        "hold_plant find_device find_claim find_refused insert_log_entry follow delete_log_entries",
+        "hold_plant find_device find_claim find_refused has_refused_payloads insert_log_entry follow delete_log_entries",
     ),
     "vcp/acknowledgements": ("ingest takes the acknowledgements of all plants", "follow_commands"),
     "vcp/intake": ("the gateway takes the commands of all partners", "take_command refuse_unstorable"),

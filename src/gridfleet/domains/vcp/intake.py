@@ -4,7 +4,7 @@ All of this happens in one transaction, after which the message may be acknowled
 nothing: the log holds its messageId, or the digest of its bytes if it did not claim the messageId.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -20,7 +20,7 @@ from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.acknowledgements import acknowledgement
 from gridfleet.domains.vcp.confirmation import store as confirmation
 from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT
-from gridfleet.domains.vcp.log_entries import LoggedMessage, new_log_entry
+from gridfleet.domains.vcp.log_entries import LoggedMessage, known_payload, new_log_entry
 from gridfleet.domains.vcp.models import Instruction, NewLogEntry, PartnerMessage, Rejection, Verified
 from gridfleet.domains.vcp.rules import check_site, instruct
 from gridfleet.domains.vcp.scheduler import Selection, issue_due_commands
@@ -52,6 +52,10 @@ _UNPROVED: Final = frozenset(
 
 _READ_AGAIN: Final = frozenset({CommandKind.MODE, CommandKind.SCHEDULE_SET, CommandKind.SCHEDULE_CANCEL})
 """Their payload is read again from the log when the plant refuses a later one."""
+
+_MOST_REFUSED: Final = 1_000
+_REFUSED_FOR: Final = timedelta(hours=1)
+"""After this many refused messages of a key within this time, the log keeps no payload of further ones."""
 
 
 async def take_command(
@@ -172,6 +176,7 @@ async def _accept(
     await change_site(db, received, site, command, str(key.id), now)
     ack = PartnerAck.ACCEPTED
     new = new_log_entry(logged, command_id, site.plant_id, verified.type, CommandStatus.PENDING, ack, now, claims_id=True)
+    new = replace(new, payload=known_payload(logged, received))
     await store.insert_log_entry(db, replace(new, issued_at=received.issued_at, expires_at=instruction.expires_at))
     await _publish_acknowledgement(db, new)
     return ack
@@ -195,6 +200,8 @@ async def _refuse(
     plant_id = plant_id or await _named_plant(db, logged)
     new = new_log_entry(logged, new_id(), plant_id, kind, CommandStatus.REJECTED, PartnerAck.REJECTED, now, claims_id=claims_id)
     new = replace(new, rejection_reason=rejection.reason, detail=storable(rejection.detail)[:500])
+    if new.payload and await store.has_refused_payloads(db, new.api_key_id, _MOST_REFUSED, _REFUSED_FOR):
+        new = replace(new, payload={})
     await store.insert_log_entry(db, new)
     await _publish_acknowledgement(db, new)
     return PartnerAck.REJECTED

@@ -5,15 +5,17 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
+
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.plants.commands.models import CommandStatus
 from gridfleet.domains.vcp.models import NewLogEntry, PartnerMessage
 from gridfleet.domains.vcp.verification import NUL
 from gridfleet.kernel.db import json_size, storable
-from gridfleet.protocol.partner_messages import MAX_BODY_BYTES, PartnerAck, read_heading, read_identity
+from gridfleet.protocol.partner_messages import MAX_BODY_BYTES, Heading, PartnerAck, read_heading, read_identity
 from gridfleet.protocol.partner_routes import SIGNATURE_HEADER, TIMESTAMP_HEADER
 
-__all__ = ["LoggedMessage", "new_log_entry"]
+__all__ = ["LoggedMessage", "known_payload", "new_log_entry"]
 
 _MOST_TEXT: Final = 128
 _MOST_READ: Final = 16 * MAX_BODY_BYTES
@@ -76,6 +78,24 @@ def new_log_entry(
         ack_status=ack,
         acknowledged_at=now,
     )
+
+
+def known_payload(logged: LoggedMessage, command: Heading) -> dict[str, Any]:
+    """Return what was sent of a command, without the members that the service does not know."""
+    payload: dict[str, Any] = _known(logged.content, command)
+    return payload if json_size(payload) <= _MOST_STORED else {}
+
+
+def _known(sent: Any, read: Any) -> Any:
+    match read:
+        case msgspec.Struct():
+            fields = [(field.encode_name, getattr(read, field.name)) for field in msgspec.structs.fields(read)]
+            return {name: _known(sent[name], value) for name, value in fields if name in sent}
+        case list():
+            return [_known(*both) for both in zip(sent, read, strict=True)]
+        case datetime():
+            return msgspec.to_builtins(read)  # as text it may have any number of digits
+    return sent
 
 
 def _digest(*parts: bytes) -> bytes:

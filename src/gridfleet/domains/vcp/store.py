@@ -1,7 +1,7 @@
 """SQL of the command log, and of the sub-devices that partner commands name."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -13,7 +13,7 @@ from gridfleet.domains.vcp.models import Device, LogEntry, NewLogEntry, PendingC
 from gridfleet.domains.vcp.sites.models import ScheduleInterval, SetSchedule
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count, with_raw_json
+from gridfleet.kernel.db.queries import fetch_count, fetch_value, with_raw_json
 from gridfleet.kernel.pagination import Paging
 from gridfleet.protocol.envelope import CommandType
 
@@ -99,6 +99,17 @@ async def find_refused(db: Connection, api_key_id: UUID, digest: bytes) -> Earli
         (api_key_id, digest),
     )
     return await cursor.fetchone()
+
+
+async def has_refused_payloads(db: Connection, api_key_id: UUID, most: int, within: timedelta) -> bool:
+    """Return whether the log keeps `most` payloads, or more, that the service has refused of this key within the time."""
+    has = await fetch_value(
+        db,
+        "SELECT count(*) = %(most)s FROM (SELECT FROM vcp_command WHERE api_key_id = %(key)s"
+        " AND created_at > now() - %(within)s AND issued_at IS NULL AND payload <> '{}' LIMIT %(most)s) AS refused",
+        {"key": api_key_id, "most": most, "within": within},
+    )
+    return bool(has)
 
 
 async def insert_log_entry(db: Connection, entry: NewLogEntry) -> None:
