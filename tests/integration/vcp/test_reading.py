@@ -17,6 +17,7 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Paging
+from gridfleet.protocol.envelope import CommandType
 from support.builders.partner_commands import order
 from support.builders.partner_site import PartnerSite
 from support.servers.running_task import watched_loop
@@ -34,6 +35,10 @@ ENDED = (
     " 'APPLIED', 'APPLIED', now() - interval '3 days' - n * interval '1 minute' FROM generate_series(1, %(count)s::int) AS n"
 )
 OPEN = ENDED.replace("'APPLIED', 'APPLIED'", "'RECEIVED', 'ACCEPTED'").replace("'3 days'", "'1 s'").replace("1 minute", "1 s")
+TYPED = ENDED.replace("routing_key, payload", "command_type, routing_key, payload").replace(
+    "'k', '{}'",
+    "CASE WHEN n > %(count)s - 3 THEN 'DEVICE_COMMAND' ELSE 'SITE_SETPOINT' END, 'k', to_jsonb(repeat('x', 600))",
+)
 Reading = Callable[[Connection, OrgScope, UUID, datetime], Awaitable[object]]
 
 
@@ -105,6 +110,34 @@ async def test_a_site_is_read_without_its_commands_of_years(site: PartnerSite, r
             )
             fetched += [row[0] for row in await cursor.fetchall()]
     assert fetched[1] <= max(fetched[0], 20)
+
+
+@pytest.mark.parametrize(
+    ("kind", "most", "total"), [(None, 600, 20_000), (CommandType.DEVICE_COMMAND, 20, 3), (CommandType.CONFIG, 20, 0)]
+)
+async def test_a_page_of_the_log_of_years_reads_few_blocks(
+    site: PartnerSite, kind: CommandType | None, most: int, total: int
+) -> None:
+    """The entries themselves have 2,000 blocks."""
+    await site.execute(TYPED, {"count": 20_000})
+    async with site.database.autocommit() as db:
+        await db.execute("VACUUM ANALYZE vcp_command")
+    async with site.database.transaction() as db:
+        before = await blocks_read(db)
+        found = await list_log(db, scope(site), site.plant.id, kind, Paging(1, 20))
+        read = await blocks_read(db) - before
+    assert found.meta.total == total
+    assert read < most
+
+
+async def blocks_read(db: Connection) -> int:
+    """Return how many blocks of the log and its indexes this connection has read lately."""
+    cursor = await db.execute(
+        "SELECT sum(pg_stat_get_xact_blocks_fetched(oid))::int FROM pg_class WHERE oid = 'vcp_command'::regclass"
+        " OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = 'vcp_command'::regclass)"
+    )
+    [(blocks,)] = await cursor.fetchall()
+    return int(blocks)
 
 
 async def test_the_newest_thousand_open_commands_are_shown(site: PartnerSite) -> None:
