@@ -338,6 +338,28 @@ async def test_an_emergency_stop_that_the_plant_refuses_is_issued_again_at_each_
         assert await site.issue_due() == 1
 
 
+@pytest.mark.parametrize("mode", ["EMERGENCY_STOP", "CHARGE"])
+async def test_a_mode_that_a_plant_received_before_a_power_cut_is_issued_again(site: PartnerSite, mode: str) -> None:
+    """The plant's program may not remember the command after the cut, and would stay without the mode for a day."""
+    now = datetime.now(UTC)
+    await site.send("command.mode", mode=mode, **({} if mode == "EMERGENCY_STOP" else {"expiresAt": soon(60)}))
+    if mode == "CHARGE":
+        await site.acknowledge_newest("APPLIED")
+        now += timedelta(seconds=61)
+        assert await site.issue_due(now=now) == 1
+    command = "EMERGENCY_STOP" if mode == "EMERGENCY_STOP" else "AUTO"
+    await site.acknowledge({await site.newest(): "RECEIVED"}, now=now, connects=True)
+    assert await site.issue_due(now=now + timedelta(seconds=25)) == 0, "the plant may execute it at this moment"
+    await site.acknowledge({}, now=now + timedelta(seconds=60), connects=True)
+    assert await site.issue_due(now=now + timedelta(seconds=62)) == 1
+    assert [content["mode"] for _, content, _ in await site.commands()][-2:] == [command] * 2
+    await site.acknowledge({}, now=now + timedelta(seconds=65), connects=True)
+    assert await site.issue_due(now=now + timedelta(seconds=120)) == 0, "the second one is on its way"
+    await site.acknowledge_newest("APPLIED")
+    await site.acknowledge({}, connects=True)
+    assert await site.issue_due(now=now + timedelta(seconds=180)) == 0
+
+
 async def test_a_plant_that_refuses_a_mode_and_a_schedule_at_once_has_neither(site: PartnerSite) -> None:
     await site.send("command.mode", mode="STANDBY", expiresAt=soon(HOUR))
     mode = await site.newest()

@@ -28,7 +28,8 @@ class Unconfirmed(msgspec.Struct, frozen=True, kw_only=True):
     Fields as in the table `vcp_unconfirmed`. A partner's command brings either limits or a fallback; a command of the service
     brings both.
 
-    `due_at` is None while the command is open, and while the row waits for the plant's next connection. `stop_ended_at` is the
+    `due_at` is None while the command is open, and while the row waits for the plant's next connection; a row whose command the
+    plant has received is due after its next connection. `stop_ended_at` is the
     place of the AUTO that ended an emergency stop, from then until the plant confirms a mode.
     """
 

@@ -97,6 +97,10 @@ async def delete(db: Connection, plant_id: UUID, *kinds: Kind) -> None:
     await db.execute("DELETE FROM vcp_unconfirmed WHERE plant_id = %s AND kind = ANY(%s)", (plant_id, list(kinds)))
 
 
+_BEGUN = "EXISTS (SELECT FROM plant_command c WHERE c.id = u.command_id AND c.status = 'RECEIVED')"
+"""Whether the plant has received the command of a row and not reported its outcome."""
+
+
 async def concerned(
     db: Connection,
     plant_ids: Collection[UUID],
@@ -104,7 +108,7 @@ async def concerned(
     connected: Collection[UUID],
     applied_late: Collection[UUID],
 ) -> list[UUID]:
-    """Return the plants whose rows or setpoints belong to these commands, and the connected plants with waiting rows.
+    """Return the plants whose rows or setpoints belong to these commands, and the connected plants that `wake` concerns.
 
     Also those whose setpoint the service has issued again, because the partner's own may be among the commands, and those that
     have applied a setpoint among the commands `applied_late`.
@@ -114,7 +118,8 @@ async def concerned(
         " UNION SELECT plant_id FROM vcp_site WHERE plant_id = ANY(%(plants)s) AND setpoint_command_id = ANY(%(commands)s)"
         " UNION SELECT s.plant_id FROM vcp_site s JOIN plant_command c ON c.id = s.setpoint_command_id"
         " WHERE s.plant_id = ANY(%(plants)s) AND c.requester_type = 'SYSTEM'"
-        " UNION SELECT plant_id FROM vcp_unconfirmed WHERE plant_id = ANY(%(connected)s) AND due_at IS NOT NULL"
+        f" UNION SELECT plant_id FROM vcp_unconfirmed u WHERE plant_id = ANY(%(connected)s)"
+        f" AND (due_at IS NOT NULL OR {_BEGUN})"
         " UNION SELECT plant_id FROM plant_command WHERE id = ANY(%(late)s) AND type = 'SITE_SETPOINT'",
         {
             "plants": list(plant_ids),
@@ -139,12 +144,14 @@ async def of_plants(db: Connection, plant_ids: Sequence[UUID]) -> list[Unconfirm
 async def wake(db: Connection, plant_ids: Sequence[UUID], now: datetime, pause: timedelta) -> None:
     """Make the rows due that waited until these plants connect, `pause` after the end of their command at the earliest.
 
-    Emergency stops are due at once.
+    Emergency stops that ended are due at once. What a plant has received without an outcome is due `pause` after
+    that: a restart may have interrupted it, and the plant may not remember it.
     """
     await db.execute(
-        "UPDATE vcp_unconfirmed u SET due_at = least(u.due_at, greatest(%(now)s, (SELECT c.finished_at + %(pause)s"
-        " FROM plant_command c WHERE c.id = u.command_id AND c.type <> 'EMERGENCY')))"
-        " WHERE u.plant_id = ANY(%(plants)s) AND u.due_at > %(now)s",
+        "UPDATE vcp_unconfirmed u SET due_at = least(u.due_at, greatest(%(now)s, (SELECT %(pause)s + CASE"
+        " WHEN c.finished_at IS NULL THEN c.received_at WHEN c.type <> 'EMERGENCY' THEN c.finished_at END"
+        " FROM plant_command c WHERE c.id = u.command_id)))"
+        f" WHERE u.plant_id = ANY(%(plants)s) AND (u.due_at > %(now)s OR (u.due_at IS NULL AND {_BEGUN}))",
         {"now": now, "pause": pause, "plants": list(plant_ids)},
     )
 
