@@ -302,3 +302,26 @@ async def test_foreign_and_hidden_sites_are_forbidden_alike(site: PartnerSite) -
     async with site.database.transaction() as db:
         with pytest.raises(ValidationFailed):
             await read_past(db, scope(site), site.plant.id, now + MINUTE, now)
+
+
+async def limit(site: PartnerSite, power: float, now: datetime) -> None:
+    assert await site.send("config.constraints", now=now, constraints={"importLimitKw": power}) == "ACCEPTED"
+
+
+@pytest.mark.parametrize("setpoint", [None, "before", "after"])
+async def test_a_step_that_limits_held_back_is_issued_once_they_allow_it(site: PartnerSite, setpoint: str | None) -> None:
+    now = datetime.now(UTC)
+    interval = {"start": (now + timedelta(seconds=60)).isoformat(), "durationSeconds": 900, "powerKw": 20}
+    assert await site.send("schedule.set", now=now, scheduleId="s", revision=1, intervals=[interval]) == "ACCEPTED"
+    await limit(site, 10, now)
+    if setpoint == "before":
+        await site.send("command.site-setpoint", now=now, powerKw=2)
+    assert await site.issue_due(now=now + timedelta(seconds=61)) == 1, "the step is skipped"
+    if setpoint == "after":
+        await site.send("command.site-setpoint", now=now + timedelta(seconds=90), powerKw=2)
+    for seconds, power in ((100, 15), (120, 30), (130, 40)):
+        later = now + timedelta(seconds=seconds)
+        await limit(site, power, later)
+        assert await site.issue_due(now=later) == (power == 30 and setpoint != "after")
+    powers = [content["powerKw"] for kind, content, _ in await site.commands() if kind == "SITE_SETPOINT"]
+    assert powers == {None: [20], "before": [2, 20], "after": [2]}[setpoint]

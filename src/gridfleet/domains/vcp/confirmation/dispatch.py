@@ -22,7 +22,7 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.envelope import CommandType
 from gridfleet.protocol.partner_messages import Mode
 
-__all__ = ["A_MOMENT", "RETRY", "complete_missed", "issue_due", "issue_modes", "issue_starts", "own_command"]
+__all__ = ["A_MOMENT", "RETRY", "complete_missed", "is_replaced", "issue_due", "issue_modes", "issue_starts", "own_command"]
 
 A_MOMENT: Final = timedelta(milliseconds=1)
 """Offset that places one command before another: a plant gets its commands in the order of their issue times."""
@@ -57,16 +57,16 @@ async def _issue_others(db: Connection, site: Site, due: Mapping[Kind, Unconfirm
         if Kind.SCHEDULE in due:
             issued += await _issue_schedule(db, site, due[Kind.SCHEDULE], now)
     if Kind.STEP in due:
-        if not await _is_replaced(db, due[Kind.STEP], now):
+        if not await is_replaced(db, site.plant_id, due[Kind.STEP].issued_at, now):
             await sites.reopen_intervals(db, [site.plant_id], now)
         await store.delete(db, site.plant_id, Kind.STEP)
     return issued
 
 
-async def _is_replaced(db: Connection, step: Unconfirmed, now: datetime) -> bool:
-    """Return whether a partner's setpoint that was issued after the step is in force."""
-    held = await store.setpoint_in_force(db, step.plant_id)
-    if held is None or held.schedule is not None or held.issued_at <= step.issued_at:
+async def is_replaced(db: Connection, plant_id: UUID, since: datetime, now: datetime) -> bool:
+    """Return whether a partner's setpoint is in force that was issued after `since`, when a step was issued or began."""
+    held = await store.setpoint_in_force(db, plant_id)
+    if held is None or held.schedule is not None or held.issued_at <= since:
         return False
     return held.ends_at is None or held.ends_at > now
 

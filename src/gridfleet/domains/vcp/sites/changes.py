@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from gridfleet.domains.plants.commands.models import NewPlantCommand
 from gridfleet.domains.vcp.confirmation import store as confirmation
-from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, issue_modes, issue_starts
+from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, is_replaced, issue_modes, issue_starts
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
-from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback
+from gridfleet.domains.vcp.rules import changed_constraints, changed_fallback, power_fits
 from gridfleet.domains.vcp.sites import store
-from gridfleet.domains.vcp.sites.models import ModeOverride, ScheduleInterval, Site
+from gridfleet.domains.vcp.sites.models import Constraints, ModeOverride, ScheduleInterval, Site
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_messages import (
     ConstraintsCommand,
@@ -88,10 +88,20 @@ async def _after(db: Connection, command: Heading, site: Site, command_id: UUID,
             await store.delete_intervals(db, site.plant_id)
             return replace(new, schedule_ends_at=None, schedule_command_id=command_id)
         case ConstraintsCommand(constraints=changes):
-            return replace(new, constraints=changed_constraints(site.constraints, changes))
+            constraints = changed_constraints(site.constraints, changes)
+            await _reopen_skipped(db, site, constraints, now)
+            return replace(new, constraints=constraints)
         case FallbackCommand(fallback=changes):
             return replace(new, fallback=changed_fallback(site.fallback, changes))
     return new
+
+
+async def _reopen_skipped(db: Connection, site: Site, constraints: Constraints, now: datetime) -> None:
+    """Let the current step be issued if the limits before did not allow it, unless a partner's setpoint has replaced it."""
+    for step in await store.intervals_of(db, site.plant_id):
+        is_allowed = power_fits(constraints, step.power_kw) and not power_fits(site.constraints, step.power_kw)
+        if step.start <= now < step.end and is_allowed and not await is_replaced(db, site.plant_id, step.start, now):
+            await store.reopen_intervals(db, [site.plant_id], now)
 
 
 async def _expect_confirmation(
