@@ -35,7 +35,7 @@ def test_the_published_vector_is_accepted_at_its_time() -> None:
         b'"issuedAt":"2026-11-20T10:00:00Z","mode":"STANDBY","expiresAt":"2026-11-20T10:15:00Z"}'
     )
     signature = "19e1dc47fbbc31983e03b7bb1c5c8042823b34f8c160e5856d5cd6cc70590670"
-    for stamp in (1795168800123, "1795168800123", b"1795168800123"):
+    for stamp in (1795168800123, 1795168800123.0, "1795168800123", b"1795168800123"):
         message = PartnerMessage("acme-energy.command.mode", body, {"x-vcp-signature": signature, "x-vcp-timestamp": stamp})
         found = verify(message, datetime.fromtimestamp(1795168800, UTC))
         assert isinstance(found, Verified)
@@ -133,6 +133,8 @@ def test_every_family_needs_its_own_scope(kind: CommandKind) -> None:
         ({"x-vcp-signature": "00", "x-vcp-timestamp": "٣"}, "SIGNATURE_INVALID"),
         ({"x-vcp-signature": "ü" * 64, "x-vcp-timestamp": 1}, "SIGNATURE_INVALID"),
         ({"x-vcp-signature": 7, "x-vcp-timestamp": [1]}, "SIGNATURE_MISSING"),
+        ({"x-vcp-signature": "00", "x-vcp-timestamp": 1.5}, "SIGNATURE_MISSING"),
+        ({"x-vcp-signature": "00", "x-vcp-timestamp": float("inf")}, "SIGNATURE_MISSING"),
     ],
 )
 def test_a_signature_must_be_there_and_right(headers: dict[str, Any], reason: str) -> None:

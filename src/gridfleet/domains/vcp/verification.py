@@ -101,11 +101,13 @@ def _check_signature(message: PartnerMessage, key: bytes | None, message_id: Any
 
 
 def _text(value: Any) -> str | None:
-    """Return a header as text; it may be text, bytes or a number. None for other types."""
+    """Return a header as text; it may be text, bytes or a whole number. None for other types."""
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("ascii", "replace")
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return str(value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))  # some clients write every number as a double
     return None
 
 
