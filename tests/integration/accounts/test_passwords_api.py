@@ -155,6 +155,28 @@ async def test_reset_mails_are_limited_and_the_newest_counts(people: People) -> 
     assert (await people.call("POST", "/auth/reset-password", {"token": token_in(second), **reset})).status_code == 200
 
 
+async def test_requests_of_others_do_not_end_the_link_that_was_mailed(people: People) -> None:
+    await people.with_password("ada@example.com")
+    state = people.service.state
+    await people.call("POST", "/auth/forgot-password", {"email": "ada@example.com"})
+    for _ in range(14):
+        await pass_time(people, timedelta(minutes=1))
+        await people.call("POST", "/auth/forgot-password", {"email": "ada@example.com"})
+        [mail] = await mails_to(state, "ada@example.com")
+    body = {"token": token_in(mail), "newPassword": NEW}
+    assert (await people.call("POST", "/auth/reset-password", body)).status_code == 200
+
+
+async def test_an_hour_of_requests_sends_four_reset_mails(people: People) -> None:
+    await people.with_password("ada@example.com")
+    state = people.service.state
+    for _ in range(20):
+        await people.call("POST", "/auth/forgot-password", {"email": "ada@example.com"})
+        mails = await mails_to(state, "ada@example.com")
+        await pass_time(people, timedelta(minutes=3))
+    assert len(mails) == 4
+
+
 async def pass_time(people: People, interval: timedelta) -> None:
     """Makes every request by mail lie further back."""
     for table in ("password_reset", "email_change"):

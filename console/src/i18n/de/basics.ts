@@ -36,7 +36,7 @@ export const basics: typeof english = {
     explanation:
       "Sie erhalten eine Mail mit einem Link zum Ändern des Passworts, falls es ein Konto mit dieser Adresse gibt.",
     submit: "Mail senden",
-    sent: "Falls es ein Konto mit dieser Adresse gibt, ist eine Mail unterwegs.",
+    sent: "Falls es ein Konto mit dieser Adresse gibt, ist eine Mail unterwegs oder wurde in den letzten 15 Minuten gesendet.",
     back: "Zur Anmeldung",
   },
   menu: {

@@ -31,7 +31,7 @@ export const basics = {
     title: "Forgotten password",
     explanation: "You receive a mail with a link to set a new password, if an account with this address exists.",
     submit: "Send the mail",
-    sent: "If an account with this address exists, a mail is on its way.",
+    sent: "If an account with this address exists, a mail is on its way or was sent in the last 15 minutes.",
     back: "Back to the login",
   },
   menu: {

@@ -72,7 +72,7 @@ async def forgot_password(call: Call, db: Connection, body: ForgottenPassword) -
     """Mail a link to set a new password, if the address has an account. The response does not show whether it has."""
     await limit_account_calls(call)
     await password_reset.request(db, body.email, call.client_ip)
-    return Message("If this address has an account, a mail with the next step is on its way.")
+    return Message("If this address has an account, a mail with a link is on its way, or was sent in the last 15 minutes.")
 
 
 @endpoint(

@@ -24,8 +24,11 @@ from gridfleet.kernel.security.passwords import Passwords
 __all__ = ["LIFETIME", "PAUSE", "START_TASK", "request", "reset", "start"]
 
 LIFETIME: Final = timedelta(hours=1)
-PAUSE: Final = timedelta(minutes=1)
-"""Minimum time between two mails to one address."""
+PAUSE: Final = timedelta(minutes=15)
+"""Minimum time between two mails to one address.
+
+A mail ends the link of the one before, and anyone can request one: in this time, the owner can use the newest link.
+"""
 
 START_TASK: Final = "identity.start_password_reset"
 """The task that `request` queues; it calls `start`."""
@@ -37,7 +40,10 @@ async def request(db: Connection, email: str, ip: str) -> None:
 
 
 async def start(db: Connection, mail: MailQueue, email: str, ip: str) -> None:
-    """Mail a reset token to the account of an address, if there is one and it is not disabled. Earlier tokens end."""
+    """Mail a reset token to the account of an address, if there is one and it is not disabled.
+
+    The earlier token ends. Within PAUSE after it was mailed, it stays, and no mail is sent.
+    """
     account = await store.find_account_by_email(db, email)
     if account is None or await store.is_disabled(db, account.id):
         return
