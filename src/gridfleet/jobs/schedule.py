@@ -31,7 +31,7 @@ from gridfleet.jobs.telemetry import add_telemetry_jobs
 from gridfleet.jobs.trading import add_trading_jobs
 from gridfleet.kernel.clock import days_before, utc_now
 from gridfleet.kernel.db import Database, set_aside
-from gridfleet.kernel.db.jobs import QUEUES
+from gridfleet.kernel.db.jobs import ACCOUNTS, QUEUES
 from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, SEARCH_PATH, TidyConnection
 from gridfleet.kernel.settings import Settings
 
@@ -40,6 +40,8 @@ __all__ = ["build_app", "run_jobs"]
 _KEEP_SET_ASIDE = timedelta(days=30)
 _WORKERS: Final = 8
 """Workers of each queue: more than the jobs that may take long."""
+_ACCOUNT_WORKERS: Final = 2
+"""Workers of the queue that anyone can fill. They leave the pool's connections to other jobs."""
 _LONGEST_PERIOD_SECONDS: Final = 86_400
 _CLOCK_STEP_SECONDS: Final = 60.0
 _CLOCK_POLL_SECONDS: Final = 1.0
@@ -153,7 +155,7 @@ async def _work(app: App, database: Database, queue: str) -> None:
     """
     await app.run_worker_async(
         queues=[queue],
-        concurrency=_WORKERS,
+        concurrency=_ACCOUNT_WORKERS if queue == ACCOUNTS else _WORKERS,
         install_signal_handlers=False,
         delete_jobs="successful",
         listen_notify=True,

@@ -4,7 +4,7 @@ import asyncio
 
 import psycopg
 
-from gridfleet.domains.identity.accounts.password_reset import START_TASK
+from gridfleet.domains.identity.accounts.password_reset import START_TASK, request
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY, delete_plant
 from gridfleet.jobs.schedule import run_jobs
 from gridfleet.kernel.db.jobs import defer
@@ -38,3 +38,25 @@ async def test_the_deletion_of_many_plants_leaves_workers_for_other_jobs(people:
             while await jobs(START_TASK, "todo") or await jobs(START_TASK, "doing"):
                 await asyncio.sleep(0.05)
             assert await jobs(ERASE_TELEMETRY, "doing") == 1
+
+
+async def test_a_flood_of_reset_requests_delays_no_periodic_job(people: People) -> None:
+    state = people.service.state
+    sweep = "plants.sweep_silent"
+    async with state.database.transaction() as db:
+        await request(db, "a@example.com", "127.0.0.1")
+        await db.execute(
+            "INSERT INTO procrastinate_jobs (queue_name, task_name, args)"
+            " SELECT queue_name, task_name, args FROM procrastinate_jobs, generate_series(2, 5000)"
+        )
+        await defer(db, sweep, {"timestamp": 0})
+
+    async def unfinished(task: str) -> int:
+        async with state.database.transaction() as db:
+            query = "SELECT FROM procrastinate_jobs WHERE task_name = %s AND status IN ('todo', 'doing')"
+            return (await db.execute(query, (task,))).rowcount
+
+    async with running(run_jobs(state.settings, state.database)), asyncio.timeout(20):
+        while await unfinished(sweep):
+            await asyncio.sleep(0.05)
+        assert await unfinished(START_TASK) > 3_000

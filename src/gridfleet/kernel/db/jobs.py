@@ -12,11 +12,13 @@ from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db.pool import Connection
 from gridfleet.kernel.db.queries import fetch_value
 
-__all__ = ["MAILS", "QUEUES", "cause_of", "defer"]
+__all__ = ["ACCOUNTS", "MAILS", "QUEUES", "cause_of", "defer"]
 
 MAILS: Final = "mail"
-QUEUES: Final = ("default", MAILS)
-"""Each queue has workers of its own, so that a mail server that hangs delays no other job."""
+ACCOUNTS: Final = "accounts"
+"""The queue of jobs that anyone can queue, without an account."""
+QUEUES: Final = ("default", MAILS, ACCOUNTS)
+"""Each queue has workers of its own, so that neither a mail server that hangs nor a flood of requests delays other jobs."""
 
 # Never opened: it only executes the library's statement on the connection that it receives.
 _manager = JobManager(PsycopgConnector())

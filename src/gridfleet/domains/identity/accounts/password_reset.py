@@ -17,7 +17,7 @@ from gridfleet.domains.identity.errors import TokenDead
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
-from gridfleet.kernel.db.jobs import defer
+from gridfleet.kernel.db.jobs import ACCOUNTS, defer
 from gridfleet.kernel.mail.queue import MailQueue
 from gridfleet.kernel.security.passwords import Passwords
 
@@ -36,7 +36,7 @@ START_TASK: Final = "identity.start_password_reset"
 
 async def request(db: Connection, email: str, ip: str) -> None:
     """Queue the look-up of the address's account."""
-    await defer(db, START_TASK, {"email": normalized(email), "ip": ip})
+    await defer(db, START_TASK, {"email": normalized(email), "ip": ip}, queue=ACCOUNTS)
 
 
 async def start(db: Connection, mail: MailQueue, email: str, ip: str) -> None:
