@@ -86,4 +86,17 @@ def refusing_gateway(messages: int) -> Iterator[str]:
 
 def outgoing(phone: str) -> Outgoing:
     """A message to a phone."""
-    return Outgoing(new_id(), Channel.SMS, phone, "Low battery", "", {}, 1, utc_now(), None, is_wanted=True, quiet_hours=None)
+    return Outgoing(
+        new_id(),
+        Channel.SMS,
+        phone,
+        "Low battery",
+        "",
+        {},
+        1,
+        utc_now(),
+        None,
+        is_wanted=True,
+        quiet_hours=None,
+        user_id=new_id(),
+    )

@@ -389,6 +389,26 @@ async def test_without_a_gateway_text_messages_fail_with_a_word_about_it(databas
     assert "GRIDFLEET_SMS_URL" in str(log.error)
 
 
+async def test_a_user_gets_a_hundred_text_messages_a_day(database: Database, expo: ExpoServer) -> None:
+    organization, other = await add_organization(database), await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.OPERATOR, phone="+420123456789")
+    for _ in range(101):
+        await queue(database, organization.id, Channel.SMS)
+    with sms_gateway() as (url, paths):
+        async with delivering(database, expo, sms=url):
+            await until(database, lambda found: len(found) == 100 and settled(found), 60)
+            await add_staff(database, other.id, OrgRole.OPERATOR, phone="+420987654321")
+            await queue(database, other.id, Channel.SMS)
+            await until(database, lambda found: settled(found) and found[0].sent_at is not None)
+    async with database.transaction() as db:
+        found = (await list_deliveries(db, Paging(1, 100))).data + (await list_deliveries(db, Paging(2, 100))).data
+    assert len(found) == 102
+    assert [log.error for log in found if log.status is not NotificationStatus.SENT] == ["too many text messages within a day"]
+    # The gateway refuses its first message, which is sent again.
+    assert len([path for path in paths if "420123456789" in path]) == 101
+    assert len([path for path in paths if "420987654321" in path]) == 1
+
+
 async def test_a_token_belongs_to_the_user_who_registered_it_last_and_only_that_user_deletes_it(database: Database) -> None:
     first, second = await add_user(database), await add_user(database)
     async with database.transaction() as db:
@@ -448,7 +468,7 @@ async def test_a_gateway_that_hangs_holds_up_its_own_channel_alone(database: Dat
 async def test_a_push_service_whose_response_has_no_end_fails_the_message(expo: ExpoServer, piece: bytes) -> None:
     expo.endless = piece
     push = ExpoPush(expo.url)
-    message = Outgoing(new_id(), Channel.PUSH, TOKEN, "Low battery", "", {}, 1, utc_now(), None, True, None)
+    message = Outgoing(new_id(), Channel.PUSH, TOKEN, "Low battery", "", {}, 1, utc_now(), None, True, None, new_id())
     [outcome] = await push.send([message])
     assert not expo.read_to_the_end
     assert "it has more than" in str(outcome.error)

@@ -24,7 +24,7 @@ from gridfleet.kernel.db.notifications import listen
 from gridfleet.kernel.due_work import repeat_when_due
 from gridfleet.kernel.isolation import is_poison, isolate, reason_of
 
-__all__ = ["MAX_TRIES", "SEND_SECONDS", "NotificationWorker"]
+__all__ = ["MAX_TEXTS_A_DAY", "MAX_TRIES", "SEND_SECONDS", "NotificationWorker"]
 
 log = structlog.get_logger(__name__)
 
@@ -35,6 +35,12 @@ SEND_SECONDS: Final = 30.0
 _LEASE: Final = timedelta(seconds=90)
 """When a process is killed while it sends, another process can claim the delivery after this time."""
 _RECEIPTS_AT_ONCE: Final = 300
+MAX_TEXTS_A_DAY: Final = 100
+"""Maximum text messages to a user within 24 hours: each costs money, and reaches a number that no user has confirmed.
+
+Several processes that send to one user at the same time may exceed it by a few.
+"""
+_TOO_MANY_TEXTS: Final = Outcome("too many text messages within a day", final=True)
 _UNWANTED: Final = Outcome(
     "the user is no longer an ORG_ADMIN or OPERATOR of the organisation, no longer has this address, or does not want it",
     final=True,
@@ -100,7 +106,12 @@ class NotificationWorker:
             if not deliveries:
                 return
             self._served[channel] = max((one.organization for one in deliveries), key=lambda one: (one <= last, one))
-            outcomes = await self._send(sender, await self._delay_for_quiet_hours(deliveries))
+            due = await self._delay_for_quiet_hours(deliveries)
+            refused = {one.id: _UNWANTED for one in due if not one.is_wanted}
+            if channel is Channel.SMS:
+                refused |= await self._refuse_texts([one for one in due if one.is_wanted])
+            outcomes = [(one, refused[one.id]) for one in due if one.id in refused]
+            outcomes += await self._send(sender, [one for one in due if one.id not in refused])
             for sent in outcomes:
                 await isolate(Consumer.NOTIFICATIONS, [sent], self._record_outcomes, self._fail)
 
@@ -116,9 +127,20 @@ class NotificationWorker:
                         await store.delay_until(db, one, held[one.id])
         return [one for one in deliveries if one.id not in held]
 
+    async def _refuse_texts(self, deliveries: Sequence[Outgoing]) -> dict[UUID, Outcome]:
+        """Return an outcome for each text message beyond `MAX_TEXTS_A_DAY` of its user."""
+        async with self._database.transaction() as db:
+            sent = await store.count_texts(db, {one.user_id for one in deliveries}, timedelta(days=1), MAX_TEXTS_A_DAY)
+        refused = {}
+        for one in deliveries:
+            if sent[one.user_id] >= MAX_TEXTS_A_DAY:
+                refused[one.id] = _TOO_MANY_TEXTS
+            sent[one.user_id] += 1
+        return refused
+
     @staticmethod
     async def _send(sender: Sender, deliveries: Sequence[Outgoing]) -> list[tuple[Outgoing, Outcome]]:
-        outcomes = [(delivery, _UNWANTED) for delivery in deliveries if not delivery.is_wanted]
+        outcomes: list[tuple[Outgoing, Outcome]] = []
 
         async def send(some: Sequence[Outgoing]) -> None:
             try:
@@ -133,7 +155,7 @@ class NotificationWorker:
         async def fail(delivery: Outgoing, error: Exception) -> None:
             outcomes.append((delivery, Outcome(reason_of(error), final=True)))
 
-        await isolate(Consumer.NOTIFICATIONS, [delivery for delivery in deliveries if delivery.is_wanted], send, fail)
+        await isolate(Consumer.NOTIFICATIONS, deliveries, send, fail)
         return outcomes
 
     async def _fail(self, sent: tuple[Outgoing, Outcome], error: Exception) -> None:

@@ -134,6 +134,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     cause: dict[str, str] | None
     is_wanted: bool
     quiet_hours: QuietHours | None
+    user_id: UUID
 
     @property
     def organization(self) -> str:

@@ -1,6 +1,6 @@
 """SQL of preferences and of the delivery log as the queue of deliveries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -110,6 +110,16 @@ async def claim(db: Connection, channel: Channel, most: int, lease: timedelta, a
         {"channel": channel, "most": most, "lease": lease, "after": after},
     )
     return await cursor.fetchall()
+
+
+async def count_texts(db: Connection, user_ids: Collection[UUID], period: timedelta, most: int) -> dict[UUID, int]:
+    """Return the number of text messages sent to each user within `period`, at most `most`."""
+    cursor = await db.execute(
+        "SELECT u.id, (SELECT count(*) FROM (SELECT FROM notification_log WHERE user_id = u.id AND channel = 'SMS'"
+        " AND sent_at > now() - %s LIMIT %s) AS texts) FROM unnest(%s::uuid[]) AS u (id)",
+        (period, most, list(user_ids)),
+    )
+    return dict(await cursor.fetchall())
 
 
 async def next_due(db: Connection, channel: Channel) -> float | None:
