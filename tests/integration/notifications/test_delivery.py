@@ -258,6 +258,50 @@ async def test_one_token_of_another_project_costs_few_requests(database: Databas
     assert len(expo.requests) <= 13
 
 
+@pytest.mark.parametrize("names_projects", [True, False])
+async def test_one_organisations_tokens_of_two_projects_delay_no_other(
+    database: Database, expo: ExpoServer, names_projects: bool
+) -> None:
+    mixed, other = await add_organization(database), await add_organization(database)
+    user_id = await add_staff(database, mixed.id, OrgRole.ORG_ADMIN)
+    async with database.transaction() as db:
+        for number in range(50):
+            await register_token(db, caller_of(user_id), f"ExpoPushToken[{number}]", "ios")
+            expo.projects[f"ExpoPushToken[{number}]"] = f"@mixed/{number % 2}"
+    await add_staff(database, other.id, OrgRole.ORG_ADMIN, token=OTHER)
+    expo.projects[OTHER] = "@other/app"
+    expo.seconds, expo.names_projects = 0.2, names_projects
+    for organization in (mixed, other):
+        await queue_as_of(database, organization.id, Channel.PUSH)
+    async with delivering(database, expo, wait=60):
+        async with asyncio.timeout(2):
+            while OTHER not in [message["to"] for message in expo.messages]:
+                await asyncio.sleep(0.02)
+        found = await until(database, settled)
+    assert {log.status for log in found} == {NotificationStatus.SENT}
+    assert sorted(message["to"] for message in expo.messages) == sorted(expo.projects)
+    if names_projects:
+        assert sorted(expo.requests) == [1, 25, 25, 51]
+
+
+async def queue_as_of(database: Database, organization_id: UUID, *channels: Channel) -> int:
+    """Queues a notification that names its organisation, as those of alerts do."""
+    content = CONTENT._replace(metadata={"organizationId": str(organization_id)})
+    async with database.transaction() as db:
+        return await notify_members(db, organization_id, channels, content)
+
+
+async def test_the_messages_whose_outcome_is_known_in_time_are_not_sent_again(expo: ExpoServer) -> None:
+    expo.together_refused, expo.hanging_token = True, TOKEN
+    messages = [
+        Outgoing(new_id(), Channel.PUSH, token, "Low battery", "", {}, 1, utc_now(), None, True, None, new_id())
+        for token in (TOKEN, OTHER)
+    ]
+    hanging, sent = await ExpoPush(expo.url, seconds=3).send(messages)
+    assert hanging == Outcome("the push service did not answer in time")
+    assert sent.error is None
+
+
 class Mailbox(MessageHandler):
     """Keeps what comes, after refusing the first few mails for now."""
 

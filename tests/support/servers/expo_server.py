@@ -3,6 +3,7 @@
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,6 +42,14 @@ class ExpoServer:
     """Whether requests with more than one message are refused, as for tokens of two projects."""
     lonely_token: str | None = None
     """A token that makes each request with other messages fail."""
+    seconds: float = 0
+    """How long the service takes for a request."""
+    hanging_token: str | None = None
+    """A token whose message is answered after five seconds, if it is the only one of its request."""
+    projects: dict[str, str] = field(default_factory=dict)
+    """The project of each token, if it matters. Requests with tokens of several are refused."""
+    names_projects: bool = True
+    """Whether such a refusal says which token belongs to which project, as Expo's does."""
     read_to_the_end: bool = False
     """Whether a client has read all of such a response."""
     _tickets: dict[str, str] = field(default_factory=dict)
@@ -60,11 +69,21 @@ class ExpoServer:
             return 503, {}
         if self.bodies:
             return 200, self.bodies.pop(0)
+        if len({self.projects.get(message["to"]) for message in content}) > 1:
+            return 400, {"errors": [self._several_projects([message["to"] for message in content])]}
         lonely = self.lonely_token in [message["to"] for message in content]
         if (self.together_refused or lonely) and len(content) > 1:
             return 400, {"errors": [{"code": "PUSH_TOO_MANY_EXPERIENCE_IDS", "message": "tokens of several projects"}]}
         self.messages += content
         return 200, {"data": [self._ticket(message["to"]) for message in content]}
+
+    def _several_projects(self, tokens: list[str]) -> JsonObject:
+        error: JsonObject = {"code": "PUSH_TOO_MANY_EXPERIENCE_IDS", "message": "tokens of several projects"}
+        if self.names_projects:
+            error["details"] = {}
+            for token in tokens:
+                error["details"].setdefault(self.projects[token], []).append(token)
+        return error
 
     def _ticket(self, token: str) -> Any:
         if token in self.tickets:
@@ -93,6 +112,8 @@ def expo_server() -> Iterator[ExpoServer]:
                 self._answer_without_end(state.endless)
                 return
             status, body = state.answer(self.path, content)
+            is_hanging = isinstance(content, list) and [message["to"] for message in content] == [state.hanging_token]
+            time.sleep(5 if is_hanging else state.seconds)
             raw = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")
