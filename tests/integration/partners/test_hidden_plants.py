@@ -155,6 +155,17 @@ async def test_it_makes_no_plants(site: Site) -> None:
     refused(await site.by_key("POST", "/alert-rules", rule), 403, "FORBIDDEN")
 
 
+async def test_it_changes_only_groups_of_plants_that_it_sees(site: Site) -> None:
+    seen, hidden = (f"/plant-groups/{records['group']}" for records in (site.seen, site.hidden))
+    names = {site.seen["group"]: "Changed"}
+    groups = (await site.people.call("GET", "/plant-groups", who=site.admin, org=site.org)).json()["data"]
+    refused(await site.by_key("PATCH", hidden, {"name": "Changed"}), 403, "FORBIDDEN")
+    assert (await site.by_key("PATCH", seen, {"name": "Changed"})).status_code == 200
+    changed = (await site.people.call("GET", "/plant-groups", who=site.admin, org=site.org)).json()["data"]
+    assert {group["id"]: group["name"] for group in changed} == {group["id"]: group["name"] for group in groups} | names
+    assert (await site.people.call("PATCH", hidden, {"name": "Other"}, who=site.admin, org=site.org)).status_code == 200
+
+
 async def test_it_deletes_only_groups_of_plants_that_it_sees(site: Site) -> None:
     seen, hidden = (f"/plant-groups/{records['group']}" for records in (site.seen, site.hidden))
     refused(await site.by_key("DELETE", hidden), 403, "FORBIDDEN")

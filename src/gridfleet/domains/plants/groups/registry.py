@@ -83,6 +83,7 @@ async def update_group(db: Connection, org: OrgScope, group_id: UUID, changes: P
 
     Raises:
         PlantGroupNotFound: There is no such group.
+        Forbidden: The caller is limited to some plants, and the group has others.
     """
     before = await store.lock(db, org, group_id)
     if before is None:
@@ -90,6 +91,8 @@ async def update_group(db: Connection, org: OrgScope, group_id: UUID, changes: P
     columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
     if not columns:
         return before
+    if await store.has_hidden_plants(db, org, group_id):
+        raise Forbidden("A key that is limited to some plants cannot change a group with other plants.")
     group = await store.update(db, org, group_id, columns)
     if changed := differences(before, group, columns):
         await record_in(db, org, Event.PLANT_GROUP_CHANGED, _subject(group_id), changed)
