@@ -1,6 +1,7 @@
 """The live view: a change is sent about a second later, and only to callers who may still see it."""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -225,6 +226,31 @@ async def test_one_organisations_plants_leave_room_for_others(database: Database
     assert values.watchers == 0
 
 
+@pytest.mark.parametrize(("most_plants", "most_values"), [(8, 1_000), (1_000, 8)])
+async def test_two_organisations_leave_room_for_a_third(
+    database: Database, monkeypatch: pytest.MonkeyPatch, most_plants: int, most_values: int
+) -> None:
+    monkeypatch.setattr(live, "MOST_PLANTS", most_plants)
+    monkeypatch.setattr(live, "MOST_VALUES", most_values)
+    monkeypatch.setattr(live, "SHARE_OF_WATCHER", 0)
+    values = LiveValues(database)
+    watching = []
+    for watched in (4, 2, 1):
+        first = await RecordedPlant.create(database)
+        others = [await add_plant(database, first.organization_id) for _ in range(4)]
+        got = 0
+        for plant in (first, *(RecordedPlant(database, first.organization_id, plant_id) for plant_id in others)):
+            await plant.write(None, ["a"], {NOW: [1.0]})
+            stream = values.watch(plant.org, plant.id, database.transaction)
+            with contextlib.suppress(TooManyRequests):
+                got += len((await anext(stream)).points)
+                watching.append(stream)
+        assert got == watched
+    for stream in watching:
+        await stream.aclose()
+    assert values.watchers == 0
+
+
 async def test_one_organisations_values_leave_room_for_others(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values count for their plant and again for its watchers, here once for each."""
     monkeypatch.setattr(live, "EVERY_SECONDS", 0.05)
@@ -232,17 +258,17 @@ async def test_one_organisations_values_leave_room_for_others(database: Database
     monkeypatch.setattr(live, "SHARE_OF_WATCHER", 1)
     plant, neighbour = await RecordedPlant.create(database), await RecordedPlant.create(database)
     await plant.write(None, ["a", "b"], {NOW: [1.0, 2.0]})
-    await neighbour.write(None, ["a", "b", "c"], {NOW: [1.0, 2.0, 3.0]})
+    await neighbour.write(None, ["a"], {NOW: [1.0]})  # of half the values that are left
     values = LiveValues(database)
     first, second, third = (values.watch(plant.org, plant.id, database.transaction) for _ in range(3))
     assert len((await anext(first)).points) == len((await anext(second)).points) == 2
     with pytest.raises(TooManyRequests):
         await anext(third)
     beside = values.watch(neighbour.org, neighbour.id, database.transaction)
-    assert len((await anext(beside)).points) == 3
+    assert len((await anext(beside)).points) == 1
     await neighbour.add_device("PV1")
-    await neighbour.write("PV1", ["d", "e"], {NOW: [4.0, 5.0]})
-    assert [len(changed.points) async for changed in beside if changed.points] == [2]
+    await neighbour.write("PV1", ["b", "c", "d", "e"], {NOW: [2.0, 3.0, 4.0, 5.0]})
+    assert [len(changed.points) async for changed in beside if changed.points] == [4]
     assert len((await anext(second)).points) == 0
     for one in (first, second):
         await one.aclose()

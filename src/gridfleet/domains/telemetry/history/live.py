@@ -37,7 +37,8 @@ MOST_VALUES: Final = 200_000
 The event is encoded once and written to each watcher, so each watcher counts as `SHARE_OF_WATCHER` of the values.
 """
 SHARE_OF_WATCHER: Final = 0.05
-# These are the limits of a process. One organisation may use half of each, so that it cannot exclude the others.
+# These are the limits of a process. A stream is admitted while its organisation uses at most half of what the others leave of
+# each, so that a few organisations cannot exclude the others.
 KEPT_SECONDS: Final = 30.0
 """How long the values of a plant are kept after its last watcher has left, so that a client that reconnects can resume."""
 _RETRY_AFTER_SECONDS: Final = 30
@@ -158,7 +159,8 @@ class LiveValues:
             watched = None
         if watched is None or not watched.watchers:
             active = [owner for (owner, _), one in self._plants.items() if one.watchers]
-            if len(active) >= MOST_PLANTS or active.count(org.organization_id) >= MOST_PLANTS // 2:
+            own = active.count(org.organization_id)
+            if 2 * own >= MOST_PLANTS - (len(active) - own):
                 raise TooManyRequests(_RETRY_AFTER_SECONDS)
             if len(self._plants) >= MOST_PLANTS:
                 self._remove_unwatched(time.monotonic())
@@ -188,16 +190,24 @@ class LiveValues:
     def _admitting(self, watched: _Watched) -> Iterator[None]:
         watched.admitted += 1
         try:
-            if self._has_too_many(watched.org.organization_id):
+            if self._exceeds_share(watched.org.organization_id):
                 self._remove_unwatched(time.monotonic())
-                if self._has_too_many(watched.org.organization_id):
+                if self._exceeds_share(watched.org.organization_id):
                     raise TooManyRequests(_RETRY_AFTER_SECONDS)
             yield
         finally:
             watched.admitted -= 1
 
+    def _exceeds_share(self, organization_id: UUID) -> bool:
+        """Return whether the organisation has more values than half of what the others leave."""
+        own = self._values(organization_id)
+        return 2 * own > MOST_VALUES - (self._values() - own)
+
     def _has_too_many(self, organization_id: UUID) -> bool:
-        """Return whether there are too many values, or too many of the organisation."""
+        """Return whether there are too many values, or the organisation has more than half of all that there may be.
+
+        What others watch does not count here, because their streams must not end the organisation's.
+        """
         return self._values() > MOST_VALUES or self._values(organization_id) > MOST_VALUES // 2
 
     def _values(self, organization_id: UUID | None = None) -> float:
