@@ -179,6 +179,25 @@ class TestFiles:
         assert ciphers.split(":") == [cipher for cipher in TLS_CIPHERS if cipher.startswith("ECDHE")]
         assert nginx.count("{") == nginx.count("}")
 
+    def test_the_proxy_counts_a_network_of_ipv6_as_one_address(self) -> None:
+        rules = re.findall(r'"~(\S+)" \$gridfleet_64;', (DEPLOY / "proxy" / "nginx.conf").read_text())
+
+        def counted(address: str) -> str:
+            found = (re.search(rule, address) for rule in rules)
+            return next((match["gridfleet_64"] for match in found if match), address)
+
+        for address, network in {
+            "203.0.113.9": "203.0.113.9",
+            "2001:db8:1:2:3:4:5:6": "2001:db8:1:2:",
+            "2001:db8:1:2::1": "2001:db8:1:2:",
+            "2001:db8:1::1": "2001:db8:1::",
+            "2001:db8::5:6:7:8": "2001:db8::",
+            "2001::7:5:6:7:8": "2001::7:",
+            "2001::5:6:7:8": "2001::",
+            "::1": "::1",
+        }.items():
+            assert counted(address) == network
+
 
 class TestUnits:
     def test_commands_and_variables_exist(self) -> None:
