@@ -171,7 +171,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "telemetry/rollups/reading/store": ("source ids come from `sources` alone, which takes the scope", "reach"),
     "telemetry/retention/store": (
         "retention treats the sources of all organisations alike",
-        "limits rolled_up_before move_start earliest_start sources_that_start_later set_limits correct_starts",
+        "limits rolled_up_before move_start move_start_of_frames give_up_hours earliest_start sources_that_start_later"
+        " set_limits correct_starts",
     ),
     "trading/store": (
         "jobs sync the plants of all ESMs and delete old plans; a configuration ends with its organisation; a plan's record"

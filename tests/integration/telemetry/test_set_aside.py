@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -55,6 +55,17 @@ def bad_hour_of(source: int) -> str:
 async def rows(database: Database, query: str) -> list[tuple[object, ...]]:
     async with database.transaction() as db:
         return list(await (await db.execute(query.encode())).fetchall())
+
+
+async def partitions(database: Database, table: str) -> list[object]:
+    query = f"SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = '{table}'::regclass ORDER BY 1"
+    return [name for (name,) in await rows(database, query)]
+
+
+async def averages(plant: RecordedPlant, start: datetime, end: datetime) -> list[float]:
+    async with plant.database.transaction() as db:
+        series = await plant_series(db, plant.org, plant.id)
+        return [point.average for point in await read_buckets(db, series, Bucket.HOUR, start, end)]
 
 
 async def recorded(database: Database, hours: int) -> RecordedPlant:
@@ -192,6 +203,26 @@ async def test_retention_waits_for_the_source_of_the_hour_alone(database: Databa
     assert await rows(database, "SELECT FROM telemetry_frame") == []
     hours = await rows(database, "SELECT source_id, count(*) FROM telemetry_hour GROUP BY 1 ORDER BY 1")
     assert hours == sorted([(source, 40), (other, 40), (neighbour, 2)])
+
+
+async def test_an_hour_that_is_never_rolled_up_does_not_keep_the_data_of_all(database: Database) -> None:
+    """Each partition has the data of all organisations, so none was ever dropped again."""
+    bad, good = await recorded(database, 40), await recorded(database, 40)
+    days, first, second = Days(raw=10, minute=15, quarter=5), f"{BEGIN:%Y%m%d}", f"{BEGIN + DAY:%Y%m%d}"
+    async with failing(database, bad_hour_of(await bad.source(None))):
+        await roll_up(database)
+        assert await partitions(database, "telemetry_minute") == [f"telemetry_minute_{first}", f"telemetry_minute_{second}"]
+        assert await apply_retention(database, days, utc_now() + 20 * DAY)
+        assert await partitions(database, "telemetry_minute") == []
+        assert await partitions(database, "telemetry_quarter") == []
+        assert await partitions(database, "telemetry_frame") == [f"telemetry_frame_{second}"]
+        assert await averages(bad, BAD_HOUR - HOUR, BAD_HOUR + HOUR) == [29.0, 30.0]
+
+        assert await apply_retention(database, days, utc_now() + 41 * DAY)
+        assert await partitions(database, "telemetry_frame") == []
+        assert await rows(database, "SELECT FROM telemetry_dirty UNION ALL SELECT FROM telemetry_set_aside") == []
+    assert await averages(bad, BAD_HOUR - HOUR, BAD_HOUR + HOUR) == [29.0]
+    assert await averages(good, BAD_HOUR - HOUR, BAD_HOUR + HOUR) == [29.0, 30.0]
 
 
 async def test_operators_see_what_is_set_aside(database: Database, home: Path) -> None:

@@ -1,7 +1,8 @@
 """Retention: delete data older than the limits of its organisation, by whole partitions where all organisations allow it.
 
-Frames are deleted only after they are in the roll-ups. Data that an organisation keeps for a shorter time than others is
-deleted by the ids of its own sources, so that no other rows are touched.
+Frames are deleted only after they are in the roll-ups, except those of an hour whose roll-up has failed for too long. Data
+that an organisation keeps for a shorter time than others is deleted by the ids of its own sources, so that no other rows are
+touched.
 """
 
 from collections.abc import Sequence
@@ -25,6 +26,10 @@ log = structlog.get_logger(__name__)
 _RAW: Final = Kept("telemetry_frame", "time", "raw_from", monthly=False)
 _MINUTES: Final = Kept("telemetry_minute", "bucket", "minutes_from", monthly=False)
 _QUARTERS: Final = Kept("telemetry_quarter", "bucket", "quarters_from", monthly=True)
+_HOLD_DAYS: Final = 30
+"""How much longer frames are kept for an hour whose roll-up fails: long enough for a release that fixes the defect. Meanwhile
+no partition with frames of these days is dropped, whichever organisation they belong to.
+"""
 _SOURCES_A_TRANSACTION: Final = 20
 _ROWS_OF_A_SOURCE: Final = 2_000
 """The most rows of a source that a transaction deletes."""
@@ -44,6 +49,8 @@ async def apply_retention(database: Database, deployment: Days, now: datetime) -
                 await store.correct_starts(db, kept, now)
         for organization_id, days in await store.limits(db, deployment):
             await _move_starts(db, organization_id, days, today)
+        for source_id, hour in await store.give_up_hours(db):
+            log.warning("hour without a roll-up given up", source_id=source_id, hour=hour.isoformat())
     for kept, days_kept in ((_RAW, deployment.raw), (_MINUTES, deployment.minute), (_QUARTERS, deployment.quarter)):
         await _remove(database, kept, days_before(today, days_kept))
     return True
@@ -63,8 +70,9 @@ async def set_retention(
 
 async def _move_starts(db: Connection, organization_id: UUID, days: Days, today: datetime) -> None:
     rolled_up = await store.rolled_up_before(db, organization_id)
-    raw_start = min(days_before(today, days.raw), rolled_up.replace(hour=0))
-    await store.move_start(db, _RAW, organization_id, raw_start)
+    raw_limit = days_before(today, days.raw)
+    raw_start = min(raw_limit, rolled_up.replace(hour=0))
+    await store.move_start_of_frames(db, organization_id, raw_start, days_before(raw_limit, _HOLD_DAYS))
     await store.move_start(db, _MINUTES, organization_id, days_before(today, days.minute))
     await store.move_start(db, _QUARTERS, organization_id, days_before(today, days.quarter))
 

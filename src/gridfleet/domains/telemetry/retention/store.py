@@ -36,16 +36,40 @@ async def rolled_up_before(db: Connection, organization_id: UUID) -> datetime:
 
 
 async def move_start(db: Connection, kept: Kept, organization_id: UUID, start: datetime) -> None:
-    """Record that the organisation's sources have no data before `start`; the start never moves back.
+    """Record that the organisation's sources have no data before `start`; the start never moves back."""
+    await db.execute(
+        f"UPDATE telemetry_source SET {kept.column} = %(start)s"
+        f" WHERE organization_id = %(organization)s AND {kept.column} < %(start)s",
+        {"organization": organization_id, "start": start},
+    )
 
-    A source keeps everything from the day of its first hour that is set aside.
+
+async def move_start_of_frames(db: Connection, organization_id: UUID, start: datetime, held_from: datetime) -> None:
+    """Record that the organisation's sources have no frames before `start`; the start never moves back.
+
+    A source keeps its frames from the day of its first hour from `held_from` on that is set aside.
     """
     await db.execute(
-        f"UPDATE telemetry_source s SET {kept.column} = kept.start FROM (SELECT id, least(%s, (SELECT"
-        " date_bin('1 day', min(a.hour), 'epoch') FROM telemetry_set_aside a WHERE a.source_id = t.id)) AS start"
-        f" FROM telemetry_source t WHERE organization_id = %s) AS kept WHERE s.id = kept.id AND s.{kept.column} < kept.start",
-        (start, organization_id),
+        "UPDATE telemetry_source s SET raw_from = kept.start FROM (SELECT id, least(%(start)s, (SELECT"
+        " date_bin('1 day', min(a.hour), 'epoch') FROM telemetry_set_aside a WHERE a.source_id = t.id"
+        " AND a.hour >= %(held_from)s)) AS start FROM telemetry_source t WHERE organization_id = %(organization)s) AS kept"
+        " WHERE s.id = kept.id AND s.raw_from < kept.start",
+        {"organization": organization_id, "start": start, "held_from": held_from},
     )
+
+
+async def give_up_hours(db: Connection) -> list[tuple[int, datetime]]:
+    """Remove the hours that are set aside without frames, also from the dirty log. Returns them as (source id, hour).
+
+    Their roll-ups stay as they are.
+    """
+    cursor = await db.execute(
+        "WITH lost AS (DELETE FROM telemetry_set_aside a USING telemetry_source s WHERE s.id = a.source_id"
+        " AND a.hour < s.raw_from RETURNING a.source_id, a.hour),"
+        " cleared AS (DELETE FROM telemetry_dirty d USING lost l WHERE d.source_id = l.source_id AND d.hour = l.hour)"
+        " SELECT source_id, hour FROM lost ORDER BY 1, 2"
+    )
+    return await cursor.fetchall()
 
 
 async def correct_starts(db: Connection, kept: Kept, now: datetime) -> None:
