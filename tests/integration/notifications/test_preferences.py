@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.channels.email import EmailChannel
 from gridfleet.domains.notifications.channels.push import ExpoPush
 from gridfleet.domains.notifications.delivery import NotificationWorker
@@ -191,6 +192,39 @@ async def test_what_waits_for_the_end_of_quiet_hours_is_sent_when_these_are_ende
             while not delivered(home, person.email):
                 await asyncio.sleep(0.1)
     assert not delivered(home, eve.email)
+
+
+async def test_a_zone_that_is_unknown_delays_no_notification(people: People, home: Path) -> None:
+    """A release may have other time zones than the one that stored it. The error ended all channels at each start."""
+    ada, ben = await people.person(), await people.person()
+    org = (await people.organization(ORG_ADMIN=ada, OPERATOR=ben)).id
+    now = utc_now()
+    around = {"from": f"{now - timedelta(hours=1):%H:%M}", "to": f"{now + timedelta(hours=2):%H:%M}", "timeZone": "UTC"}
+    await prefer(people, ada, quietHours=around)
+    zone = '{"timeZone": "Nowhere/None"}'
+    database = people.service.state.database
+    async with database.transaction() as db:
+        await db.execute("UPDATE notification_preference SET quiet_hours = quiet_hours || %s::jsonb", (zone,))
+    await notify(people, org, Severity.WARNING)
+    mail = EmailChannel(FolderDelivery(home / "mail", "Gridfleet <no-reply@example.com>"), "http://localhost")
+    worker = NotificationWorker(database, {Channel.EMAIL: mail}, ExpoPush("http://127.0.0.1:1"))
+    async with running(worker.run()), asyncio.timeout(30):
+        for person in (ada, ben):
+            while not await deliveries(people, person, "&status=SENT"):
+                await asyncio.sleep(0.1)
+
+
+async def test_a_delivery_whose_quiet_hours_end_now_is_not_claimed_at_once(people: People) -> None:
+    """By the clock of the database, which may be ahead, the end may have passed. The worker claimed it without a pause."""
+    ada = await people.person()
+    org = (await people.organization(ORG_ADMIN=ada)).id
+    await prefer(people, ada, quietHours={**NIGHT, "severities": list(Severity)})
+    await notify(people, org, Severity.WARNING)
+    async with people.service.state.database.transaction() as db:
+        [claimed] = await store.claim(db, Channel.EMAIL, 10, timedelta(minutes=1), "")
+        await store.delay_until(db, claimed, utc_now() - timedelta(minutes=1))
+    [(wait, attempts)] = await people.execute("SELECT due_at - now(), attempts FROM notification_log WHERE channel = 'EMAIL'")
+    assert (timedelta(seconds=0.5) < wait < timedelta(seconds=2), attempts) == (True, 0)
 
 
 async def test_a_test_message_reaches_ones_own_addresses_alone(people: People) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -118,7 +118,7 @@ class NotificationWorker:
     async def _delay_for_quiet_hours(self, deliveries: Sequence[Outgoing]) -> list[Outgoing]:
         """Postpone deliveries to users who have quiet hours now to the end of these. Returns the others."""
         now = utc_now()
-        ends = {one.id: quiet_until(one.quiet_hours, now) for one in deliveries if one.is_wanted and one.quiet_hours}
+        ends = {one.id: self._quiet_until(one, now) for one in deliveries if one.is_wanted}
         held = {delivery_id: end for delivery_id, end in ends.items() if end is not None}
         if held:
             async with self._database.transaction() as db:
@@ -137,6 +137,16 @@ class NotificationWorker:
                 refused[one.id] = _TOO_MANY_TEXTS
             sent[one.user_id] += 1
         return refused
+
+    @staticmethod
+    def _quiet_until(delivery: Outgoing, now: datetime) -> datetime | None:
+        if delivery.quiet_hours is None:
+            return None
+        try:
+            return quiet_until(delivery.quiet_hours, now)
+        except Exception as error:  # such as a zone that this release lacks, which must not stop the deliveries to all others
+            log.warning("quiet hours not evaluated, notification not delayed", delivery_id=str(delivery.id), error=reason_of(error))
+            return None
 
     @staticmethod
     async def _send(sender: Sender, deliveries: Sequence[Outgoing]) -> list[tuple[Outgoing, Outcome]]:

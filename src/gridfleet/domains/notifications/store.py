@@ -186,13 +186,17 @@ async def postpone(db: Connection, delivery_id: UUID, attempts: int, error: str,
 async def delay_until(db: Connection, delivery: Outgoing, until: datetime) -> None:
     """Make a claimed delivery due at `until` without counting the try, unless it was finished or claimed again.
 
+    It is due a second from now at the earliest: if the database's clock is ahead of the caller's, `until` has passed, and the
+    delivery would be claimed again without a pause until the caller's clock reaches it.
+
     Does nothing if the user's quiet hours were changed meanwhile: the delivery is due when its lease ends. A change that comes
     later waits for this transaction, and then finds the delivery.
     """
     await db.execute(
         "WITH preferred AS MATERIALIZED (SELECT user_id, quiet_hours FROM notification_preference"
         " WHERE user_id = (SELECT user_id FROM notification_log WHERE id = %(id)s) FOR SHARE)"
-        " UPDATE notification_log n SET attempts = attempts - 1, due_at = %(until)s FROM preferred p"
+        " UPDATE notification_log n SET attempts = attempts - 1,"
+        " due_at = greatest(%(until)s, clock_timestamp() + interval '1 s') FROM preferred p"
         " WHERE n.id = %(id)s AND n.status = 'PENDING' AND n.attempts = %(attempts)s"
         " AND p.user_id = n.user_id AND p.quiet_hours = %(quiet_hours)s",
         {
