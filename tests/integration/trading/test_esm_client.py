@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
+from gridfleet.domains.trading.esm import client as esm_client
 from gridfleet.domains.trading.esm.client import MOST_CALLS, EsmAccess, EsmClient, EsmFailed
 from gridfleet.domains.trading.esm.messages import EsmReading
 from gridfleet.kernel.cause import at_work
@@ -294,6 +295,32 @@ async def test_one_organisations_calls_wait_for_each_other(client: EsmClient, st
     assert len(stand_in.seen) == MOST_CALLS
     stand_in.faults.clear()
     assert (await client.config(replace(access, organization_id=new_id()), "P1")).version == 7
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_a_plan_that_lacks_a_token_is_not_in_effect(stand_in: StandIn) -> None:
+    client = EsmClient(Outbound(allow_private=True, seconds=0.2), "http://sandbox")
+    stand_in.token_faults.append(hangs)
+    failed = await failure(client.send_plan(access_to(stand_in), "P1", "code-1", [BLOCK], validate_only=False))
+    assert (failed.result_code, len(stand_in.seen)) == ("ESM_UNAVAILABLE", 1)
+
+
+async def test_a_plan_that_waited_for_its_turn_is_not_in_effect(
+    client: EsmClient, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = replace(access_to(stand_in), organization_id=new_id())
+    await client.config(access, "P1")
+    stand_in.seen.clear()
+    stand_in.faults.extend([hangs] * MOST_CALLS)
+    calls = [asyncio.create_task(failure(client.config(access, "P1"))) for _ in range(MOST_CALLS)]
+    while len(stand_in.seen) < MOST_CALLS:
+        await asyncio.sleep(0.01)
+    monkeypatch.setattr(esm_client, "MOST_SECONDS", 0.3)
+    failed = await failure(client.send_plan(access, "P1", "code-1", [BLOCK], validate_only=False))
+    assert (failed.result_code, failed.text) == ("ESM_UNAVAILABLE", "Too many calls to the ESM wait.")
+    assert len(stand_in.seen) == MOST_CALLS
     for call in calls:
         call.cancel()
     await asyncio.gather(*calls, return_exceptions=True)

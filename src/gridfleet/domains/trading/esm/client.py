@@ -38,7 +38,7 @@ __all__ = ["EsmAccess", "EsmClient", "EsmFailed", "decode_response"]
 T = TypeVar("T")
 
 _READ_TRIES: Final = 3
-_MOST_SECONDS: Final = 30.0
+MOST_SECONDS: Final = 30.0
 """Maximum seconds for one call with all its tries, including the token request."""
 MOST_CALLS: Final = 8
 """Calls of an organisation at the same time; further ones wait. Each may hold a response of 8 MiB, and what is read from it."""
@@ -192,22 +192,25 @@ class EsmClient:
         query: dict[str, str] | None = None,
         content: bytes | None = None,
     ) -> T:
+        has_turn = is_sent = False
         try:
             is_own = access.url == self._own_url
             base = httpx.URL(access.url) if is_own else parse_base_url(access.url)
-            turn = self._turns.of(access.organization_id)
-            async with asyncio.timeout(_MOST_SECONDS), turn, self._outbound.open(base, private=is_own) as client:
-                token, is_fresh = await self._token(access, client)
-                headers = {"content-type": "application/json"} if content is not None else {}
-                while True:
-                    bearer = {**headers, "authorization": f"Bearer {token}"}
-                    response = await self._send(client, tries, method, path, query=query, content=content, headers=bearer)
-                    if response.status != 401 or is_fresh:
-                        if len(response.body) <= _MOST_IN_LOOP:
-                            return read(response)
-                        return await self._thread.run(access.organization_id, partial(read, response))
-                    self._tokens.pop(access, None)
+            async with asyncio.timeout(MOST_SECONDS), self._turns.of(access.organization_id):
+                has_turn = True
+                async with self._outbound.open(base, private=is_own) as client:
                     token, is_fresh = await self._token(access, client)
+                    headers = {"content-type": "application/json"} if content is not None else {}
+                    while True:
+                        bearer = {**headers, "authorization": f"Bearer {token}"}
+                        is_sent = True
+                        response = await self._send(client, tries, method, path, query=query, content=content, headers=bearer)
+                        if response.status != 401 or is_fresh:
+                            if len(response.body) <= _MOST_IN_LOOP:
+                                return read(response)
+                            return await self._thread.run(access.organization_id, partial(read, response))
+                        self._tokens.pop(access, None)
+                        token, is_fresh = await self._token(access, client)
         except AddressRefused as error:
             raise EsmFailed("ESM_UNAVAILABLE", f"The ESM's address {error}.") from error
         except NameUnknown as error:
@@ -217,6 +220,10 @@ class EsmClient:
         except ResponseTooLarge as error:
             raise EsmFailed("ESM_UNAVAILABLE", f"The ESM's response was not read: {error}.") from error
         except (TimedOut, TimeoutError) as error:
+            if not has_turn:
+                raise EsmFailed("ESM_UNAVAILABLE", "Too many calls to the ESM wait.") from error
+            if content is not None and not is_sent:  # TIMEOUT would mean that the plan may be in effect
+                raise EsmFailed("ESM_UNAVAILABLE", "The ESM did not answer in time, and no plan was sent.") from error
             raise EsmFailed("TIMEOUT", "The ESM did not answer in time.") from error
 
     async def _token(self, access: EsmAccess, client: ServiceClient) -> tuple[str, bool]:
