@@ -1,5 +1,6 @@
 """Telemetry over HTTP: forms, codes, and what is answered to whom."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -83,6 +84,17 @@ async def test_a_long_answer_comes_in_pages_whole_and_in_order(reader: Reader, m
     both = (await reader.history()).json()
     assert [point for point in both if point["metric"] == "a"] == alone
     assert [point["metric"] for point in both] == ["a", "b"] * 1_000
+
+
+async def test_more_frames_of_one_time_than_fit_a_page_are_read(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page ended before its last time, which was its first one: the same page was read without end."""
+    monkeypatch.setattr(raw, "PAGE_POINTS", 2)
+    times = [NOW - timedelta(seconds=seconds) for seconds in (3, 2, 1)]
+    for number in range(4):
+        await reader.plant.write(None, ["a", f"b{number}"], dict.fromkeys(times, [float(number), 0.5]))
+    async with asyncio.timeout(20):
+        found = (await reader.history(metric="a")).json()
+    assert [(point["time"], point["value"]) for point in found] == [(format_time(time), 3.0) for time in times]
 
 
 @pytest.mark.parametrize(
