@@ -1,5 +1,8 @@
 """Jobs about accounts: queued mails, the first step of a password reset, and deletion of old records."""
 
+from datetime import timedelta
+from typing import Final
+
 import aiosmtplib
 import structlog
 from procrastinate import App, BaseRetryStrategy, JobContext, RetryDecision, RetryStrategy
@@ -18,11 +21,15 @@ from gridfleet.kernel.mail.queue import SEND_MAIL, MailQueue, open_mail
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 
-__all__ = ["MAIL_RETRY", "MailRetry", "add_account_jobs"]
+__all__ = ["LONGEST_RETRY", "MAIL_RETRY", "MailRetry", "add_account_jobs"]
 
 _KEEP_FAILED_HOURS = 7 * 24
 
 log = structlog.get_logger(__name__)
+
+
+LONGEST_RETRY: Final = timedelta(hours=1)
+"""The longest time between two tries of a job, that of mails."""
 
 
 class MailRetry(BaseRetryStrategy):
@@ -32,7 +39,7 @@ class MailRetry(BaseRetryStrategy):
     permanently is not retried.
     """
 
-    def __init__(self, first: int = 5, longest: int = 3600, tries: int = 30) -> None:
+    def __init__(self, first: int = 5, longest: int = int(LONGEST_RETRY.total_seconds()), tries: int = 30) -> None:
         self._first = first
         self._longest = longest
         self._tries = tries

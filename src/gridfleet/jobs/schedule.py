@@ -14,8 +14,8 @@ from procrastinate import App, PsycopgConnector
 
 from gridfleet.domains.alerts.moves import follow_moves
 from gridfleet.domains.alerts.retention import delete_resolved
-from gridfleet.domains.notifications.logs import trim_deliveries
-from gridfleet.domains.plants.commands.clocks import correct_due
+from gridfleet.domains.notifications import logs as notifications
+from gridfleet.domains.plants.commands import clocks as commands
 from gridfleet.domains.plants.credentials.packages import delete_old_packages, delete_previous_secrets
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
 from gridfleet.domains.plants.presence.records import sweep_all_silent
@@ -25,12 +25,13 @@ from gridfleet.domains.telemetry.frames.deletion import erase_deleted
 from gridfleet.domains.vcp.confirmation.dispatch import complete_missed
 from gridfleet.domains.vcp.retention import delete_commands
 from gridfleet.domains.vcp.scheduler import correct_silence, reopen_early_steps
-from gridfleet.jobs.accounts import add_account_jobs
+from gridfleet.jobs.accounts import LONGEST_RETRY, add_account_jobs
 from gridfleet.jobs.middleware import job_middleware, start_at_zero
 from gridfleet.jobs.telemetry import add_telemetry_jobs
 from gridfleet.jobs.trading import add_trading_jobs
+from gridfleet.kernel import outbox
 from gridfleet.kernel.clock import days_before, utc_now
-from gridfleet.kernel.db import Database, set_aside
+from gridfleet.kernel.db import Database, jobs, set_aside
 from gridfleet.kernel.db.jobs import ACCOUNTS, QUEUES
 from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, SEARCH_PATH, TidyConnection
 from gridfleet.kernel.settings import Settings
@@ -38,6 +39,8 @@ from gridfleet.kernel.settings import Settings
 __all__ = ["build_app", "run_jobs"]
 
 _KEEP_SET_ASIDE = timedelta(days=30)
+_RETRY_MARGIN: Final = timedelta(minutes=1)
+"""How much later jobs may be due, as the clocks of database and process may differ."""
 _WORKERS: Final = 8
 """Workers of each queue: more than the jobs that may take long."""
 _ACCOUNT_WORKERS: Final = 2
@@ -97,7 +100,7 @@ def build_app(settings: Settings, database: Database) -> App:
     @app.periodic(cron="37 3 * * *")
     @app.task(queueing_lock="trim_deliveries", name="notifications.trim_deliveries")
     async def trim_notifications(timestamp: int) -> None:
-        await trim_deliveries(database)
+        await notifications.trim_deliveries(database)
         async with database.transaction() as db:
             await set_aside.trim(db, _KEEP_SET_ASIDE)
 
@@ -124,8 +127,11 @@ def build_app(settings: Settings, database: Database) -> App:
             await correct_silence(db)
         async with database.transaction() as db:
             await reopen_early_steps(db)
+        for correct in (commands.correct_due, notifications.correct_due, outbox.correct_due):
+            async with database.transaction() as db:
+                await correct(db)
         async with database.transaction() as db:
-            await correct_due(db)
+            await jobs.correct_due(db, LONGEST_RETRY + _RETRY_MARGIN)
 
     return app
 

@@ -37,7 +37,7 @@ from gridfleet.kernel.db.notifications import listen
 from gridfleet.kernel.due_work import repeat_when_due
 from gridfleet.kernel.isolation import is_poison, note_set_aside, reason_of
 
-__all__ = ["CONSUMER", "CarryOut", "Outbox", "enqueue"]
+__all__ = ["CONSUMER", "CarryOut", "Outbox", "correct_due", "enqueue"]
 
 CarryOut = Callable[[Connection, dict[str, Any]], Awaitable[None]]
 """Handler that executes an effect; see the module."""
@@ -47,6 +47,10 @@ CONSUMER: Final = "effects"
 
 _FIRST_WAIT: Final = timedelta(milliseconds=250)
 _LONGEST_WAIT: Final = timedelta(seconds=30)
+_LONGEST_DELAY: Final = timedelta(hours=1)
+"""That of the closing of connections with a replaced certificate or secret."""
+_MARGIN: Final = timedelta(minutes=1)
+"""How much later effects may be due, as they are queued some seconds after their time was computed."""
 _CARRY_OUT_SECONDS: Final = 30.0
 _MOST_TRIES: Final = 5
 """For an effect that fails without an outage."""
@@ -64,6 +68,14 @@ async def enqueue(
     `payload` is JSON and stored until the effect is done. It must not contain secrets.
     """
     await queue.insert(db, kind, key, payload, delay, current_cause())
+
+
+async def correct_due(db: Connection) -> int:
+    """Make effects due whose due time a clock that was ahead has written. Returns how many.
+
+    They are due later than any delay of an effect.
+    """
+    return await queue.correct_due(db, _LONGEST_DELAY + _MARGIN, _LONGEST_WAIT + _MARGIN)
 
 
 class Outbox:

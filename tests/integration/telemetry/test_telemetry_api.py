@@ -91,7 +91,7 @@ async def test_more_frames_of_one_time_than_fit_a_page_are_read(reader: Reader, 
     monkeypatch.setattr(raw, "PAGE_POINTS", 2)
     times = [NOW - timedelta(seconds=seconds) for seconds in (3, 2, 1)]
     for number in range(4):
-        await reader.plant.write(None, ["a", f"b{number}"], dict.fromkeys(times, [float(number), 0.5]))
+        await reader.plant.write(None, ["a", f"b{number}"], {time: [float(number), 0.5] for time in times})
     async with asyncio.timeout(20):
         found = (await reader.history(metric="a")).json()
     assert [(point["time"], point["value"]) for point in found] == [(format_time(time), 3.0) for time in times]

@@ -145,7 +145,8 @@ class NotificationWorker:
         try:
             return quiet_until(delivery.quiet_hours, now)
         except Exception as error:  # such as a zone that this release lacks, which must not stop the deliveries to all others
-            log.warning("quiet hours not evaluated, notification not delayed", delivery_id=str(delivery.id), error=reason_of(error))
+            reason = reason_of(error)
+            log.warning("quiet hours not evaluated, notification not delayed", delivery_id=str(delivery.id), error=reason)
             return None
 
     @staticmethod

@@ -217,6 +217,33 @@ async def end_delays(db: Connection, user_id: UUID) -> None:
     )
 
 
+async def correct_due(db: Connection, longest_wait: timedelta, longest_quiet: timedelta) -> int:
+    """Make deliveries due that are due later than any. Returns how many.
+
+    Args:
+        db: The connection of a transaction.
+        longest_wait: The longest time between two tries.
+        longest_quiet: The longest time until quiet hours end, for users who have quiet hours for the delivery.
+    """
+    cursor = await db.execute(
+        "UPDATE notification_log SET due_at = now() WHERE id IN (SELECT id FROM notification_log"
+        " WHERE due_at > now() + %s::interval AND (due_at > now() + %s::interval"
+        f" OR {_QUIET_HOURS} IS NULL) FOR NO KEY UPDATE SKIP LOCKED)",
+        (longest_wait, longest_quiet),
+    )
+    return cursor.rowcount
+
+
+async def correct_receipts_due(db: Connection, longest_wait: timedelta) -> int:
+    """Make receipts due that are due later than `longest_wait` from now. Returns how many."""
+    cursor = await db.execute(
+        "UPDATE notification_log SET receipt_due_at = now() WHERE id IN (SELECT id FROM notification_log"
+        " WHERE receipt_due_at > now() + %s FOR NO KEY UPDATE SKIP LOCKED)",
+        (longest_wait,),
+    )
+    return cursor.rowcount
+
+
 async def claim_receipts(db: Connection, most: int, lease: timedelta) -> list[tuple[UUID, str, str]]:
     """Claim due receipts as (delivery id, ticket, token). They are due again after `lease`, until a day has passed."""
     cursor = await db.execute(

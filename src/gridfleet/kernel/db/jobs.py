@@ -1,5 +1,6 @@
 """Jobs that are queued in the caller's transaction together with their cause. A rollback removes them."""
 
+from datetime import timedelta
 from typing import Final
 
 from procrastinate import PsycopgConnector
@@ -12,7 +13,7 @@ from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db.pool import Connection
 from gridfleet.kernel.db.queries import fetch_value
 
-__all__ = ["ACCOUNTS", "MAILS", "QUEUES", "cause_of", "defer"]
+__all__ = ["ACCOUNTS", "MAILS", "QUEUES", "cause_of", "correct_due", "defer"]
 
 MAILS: Final = "mail"
 ACCOUNTS: Final = "accounts"
@@ -60,3 +61,13 @@ async def defer(
 async def cause_of(db: Connection, job_id: int) -> dict[str, str] | None:
     """Return the cause of a job; None if it has none, as periodic jobs."""
     return await fetch_value(db, "SELECT cause FROM job_cause WHERE job_id = %s", (job_id,))
+
+
+async def correct_due(db: Connection, longest_wait: timedelta) -> int:
+    """Make jobs due that are due later than `longest_wait` from now, the longest time between two tries. Returns how many."""
+    cursor = await db.execute(
+        "UPDATE procrastinate_jobs j SET scheduled_at = now() FROM (SELECT id FROM procrastinate_jobs WHERE status = 'todo'"
+        " AND scheduled_at > now() + %s FOR UPDATE SKIP LOCKED) AS ahead WHERE j.id = ahead.id",
+        (longest_wait,),
+    )
+    return cursor.rowcount

@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 from gridfleet.kernel.db.pool import Connection
 from gridfleet.kernel.db.queries import fetch_value
 
-__all__ = ["CHANNEL", "Effect", "claim", "delete_done", "insert", "next_due", "postpone", "waiting_values"]
+__all__ = ["CHANNEL", "Effect", "claim", "correct_due", "delete_done", "insert", "next_due", "postpone", "waiting_values"]
 
 CHANNEL = "outbox"
 """Notification channel for new effects. The payload is the kind."""
@@ -93,3 +93,20 @@ async def postpone(db: Connection, effect_id: int, wait: timedelta) -> None:
     await db.execute(
         "UPDATE outbox SET attempts = attempts + 1, due_at = clock_timestamp() + %s WHERE id = %s", (wait, effect_id)
     )
+
+
+async def correct_due(db: Connection, longest_delay: timedelta, longest_wait: timedelta) -> int:
+    """Make effects due that are due later than any delay. Returns how many.
+
+    Args:
+        db: The connection of a transaction.
+        longest_delay: The longest delay of the first try.
+        longest_wait: The longest time between two tries.
+    """
+    cursor = await db.execute(
+        "UPDATE outbox o SET due_at = now() FROM (SELECT id FROM outbox WHERE due_at > now() + %s::interval"
+        " AND due_at > now() + CASE attempts WHEN 0 THEN %s::interval ELSE '0' END FOR UPDATE SKIP LOCKED) AS ahead"
+        " WHERE o.id = ahead.id",
+        (longest_wait, longest_delay),
+    )
+    return cursor.rowcount

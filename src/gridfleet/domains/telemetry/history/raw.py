@@ -80,10 +80,9 @@ class SeriesReader:
             self.finished = True
         elif page.last == self._start:
             # All frames of the page have this time, and there may be more of it.
-            after = page.last + _MICROSECOND
-            page = await store.values_page(db, self._source_id, self._picks, self._start, after, sys.maxsize)
-            times, values = _unpack(page.times, page.values, len(self._picks) == 1)
-            self._start = after
+            self._start += _MICROSECOND
+            moment = await store.values_page(db, self._source_id, self._picks, page.last, self._start, sys.maxsize)
+            times, values = _unpack(moment.times, moment.values, len(self._picks) == 1)
         else:
             # Frames of other layouts at the page's last time may have been cut off, so that time is read again.
             self._start = page.last
