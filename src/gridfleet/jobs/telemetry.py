@@ -7,7 +7,7 @@ from procrastinate import App
 from gridfleet.domains.telemetry.energy.recomputation import keep_energy
 from gridfleet.domains.telemetry.frames.writer import Partitions
 from gridfleet.domains.telemetry.power.refresh import refresh_all, refresh_late
-from gridfleet.domains.telemetry.retention.limits import Days, apply_retention
+from gridfleet.domains.telemetry.retention.limits import Days, apply_retention_between_roll_ups
 from gridfleet.domains.telemetry.rollups.recomputation import correct_watermark, ensure_partitions_ahead, roll_up
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
@@ -50,4 +50,4 @@ def add_telemetry_jobs(app: App, database: Database, settings: Settings) -> None
     @app.task(queueing_lock="retention", lock="retention", name="telemetry.apply_retention")
     async def retention(timestamp: int) -> None:
         days = Days(settings.telemetry_raw_days, settings.telemetry_minute_days, settings.telemetry_quarter_days)
-        await apply_retention(database, days, utc_now())
+        await apply_retention_between_roll_ups(database, days, utc_now())

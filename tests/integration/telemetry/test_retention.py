@@ -1,8 +1,11 @@
 """Retention: nothing is lost that is still served, and no organisation loses what others no longer keep."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.plants import store as plants
@@ -14,11 +17,14 @@ from gridfleet.domains.telemetry.history.buckets import read_buckets
 from gridfleet.domains.telemetry.history.models import Bucket, BucketPoint, HistoryQuery
 from gridfleet.domains.telemetry.history.queries import open_device_history, open_history
 from gridfleet.domains.telemetry.history.series import plant_series
+from gridfleet.domains.telemetry.retention import limits
 from gridfleet.domains.telemetry.retention.limits import Days, apply_retention, set_retention
 from gridfleet.domains.telemetry.rollups import store as rollups
 from gridfleet.domains.telemetry.rollups.recomputation import correct_watermark, roll_up
+from gridfleet.jobs.schedule import build_app
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
+from gridfleet.kernel.settings import Settings
 from support.builders.large_changes import end_large_changes
 from support.builders.telemetry_records import RecordedPlant, add_plant, reading_from
 
@@ -77,6 +83,29 @@ async def test_frames_go_after_they_are_rolled_up_and_answers_stay(database: Dat
         assert len(expected) > 0
         found = await asked(plant, bucket, days)
         assert [point[2:] for point in found] == ([] if days == 30 and narrow else [point[2:] for point in expected])
+
+
+@pytest.mark.parametrize("is_released", [True, False])
+async def test_retention_waits_for_a_roll_up_that_takes_minutes(
+    database: Database, home: Path, monkeypatch: pytest.MonkeyPatch, is_released: bool
+) -> None:
+    """It gave up after two seconds without a line in the log, and ran an hour later."""
+    plant = await RecordedPlant.create(database)
+    await record(plant, 15)
+    await roll_up(database)
+    monkeypatch.setattr(limits, "TRIES", 2)
+    monkeypatch.setattr(limits, "PAUSE_SECONDS", 1.0)
+    app = build_app(Settings(home=home, database_url=database.url, keys=f"1:{'11' * 32}", telemetry_raw_days=10), database)  # type: ignore[arg-type]
+    with capture_logs() as lines:
+        async with database.transaction() as db:
+            await rollups.hold_still(db)
+            task = asyncio.create_task(app.tasks["telemetry.apply_retention"](timestamp=0))
+            await asyncio.sleep(2.5 if is_released else 6.5)
+        await task
+    assert await count(database, "telemetry_frame", await plant.source(None), TODAY) == (0 if is_released else 288)
+    assert [one["event"] for one in lines if one["log_level"] == "warning"] == (
+        [] if is_released else ["retention not applied: roll-ups are being computed"]
+    )
 
 
 async def test_values_are_read_again_after_a_clock_that_was_ahead_is_corrected(database: Database) -> None:

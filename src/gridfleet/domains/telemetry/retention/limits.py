@@ -5,6 +5,7 @@ that an organisation keeps for a shorter time than others is deleted by the ids 
 touched.
 """
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
@@ -19,7 +20,7 @@ from gridfleet.domains.telemetry.rollups.models import Days, Kept
 from gridfleet.kernel.clock import days_before
 from gridfleet.kernel.db import Connection, Database
 
-__all__ = ["Days", "apply_retention", "set_retention"]
+__all__ = ["Days", "apply_retention", "apply_retention_between_roll_ups", "set_retention"]
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +34,9 @@ no partition with frames of these days is dropped, whichever organisation they b
 _SOURCES_A_TRANSACTION: Final = 20
 _ROWS_OF_A_SOURCE: Final = 2_000
 """The most rows of a source that a transaction deletes."""
+TRIES: Final = 10
+PAUSE_SECONDS: Final = 20.0
+"""Between two tries while roll-ups are being computed."""
 _MICROSECOND: Final = timedelta(microseconds=1)
 """The resolution of times in the database."""
 
@@ -54,6 +58,16 @@ async def apply_retention(database: Database, deployment: Days, now: datetime) -
     for kept, days_kept in ((_RAW, deployment.raw), (_MINUTES, deployment.minute), (_QUARTERS, deployment.quarter)):
         await _remove(database, kept, days_before(today, days_kept))
     return True
+
+
+async def apply_retention_between_roll_ups(database: Database, deployment: Days, now: datetime) -> None:
+    """Delete data that is too old at `now`. While roll-ups are being computed, try again for a few minutes."""
+    for _ in range(TRIES - 1):
+        if await apply_retention(database, deployment, now):
+            return
+        await asyncio.sleep(PAUSE_SECONDS)
+    if not await apply_retention(database, deployment, now):
+        log.warning("retention not applied: roll-ups are being computed")
 
 
 async def set_retention(
