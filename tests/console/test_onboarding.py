@@ -151,13 +151,29 @@ def test_a_page_that_is_loaded_again_after_the_credentials_were_made_leads_on(wa
     page = watched.page
     page.get_by_label("Name").fill("Mill")
     page.get_by_label("Serial number").fill("SN-mill")
+    page.get_by_label("Login").select_option("Password")
     page.get_by_role("button", name="Register").click()
     page.get_by_role("button", name="Continue").click()
-    with page.expect_download():
+    with page.expect_download() as made:
         page.get_by_role("button", name="Make credentials and save them").click()
     expect(page.get_by_role("button", name="I have the file")).to_be_visible()
     page.reload()
     expect(page.get_by_text("This plant has credentials already.")).to_be_visible()
+    again = page.get_by_role("button", name="Save the file again")
+    with page.expect_download() as repeated:
+        again.click()
+    assert (repeated.value.suggested_filename, repeated.value.path().read_bytes()) == (
+        "SN-mill.json",
+        made.value.path().read_bytes(),
+    )
+    expect(page.get_by_role("button", name="I have the file")).to_be_visible()
+    page.reload()
+    # The service returns it once more, not twice.
+    watched.allowed.append("status of 400")
+    again.click()
+    expect(page.get_by_role("alert")).to_contain_text("can no longer be downloaded")
+    expect(page.get_by_text("revoke this plant and register it again, with another serial number")).to_be_visible()
+    watched.check_accessibility()
     expect(page.get_by_role("link", name="Credentials of the plant")).to_be_visible()
     expect(page.get_by_role("button", name="Make credentials and save them")).to_have_count(0)
     page.get_by_role("button", name="Continue").click()

@@ -18,36 +18,44 @@ interface Props {
   onSaved: () => void;
 }
 
-/** Make a plant's credentials and save them as a file. The service returns the secrets once. */
+/** Make a plant's credentials and save them as a file. The service returns the secrets, and once more within 15 minutes. */
 export function ProvisioningPackage({ slug, plant, onSaved }: Props) {
   const texts = useTexts();
   const queryClient = useQueryClient();
   const [made, setMade] = useState<Package | null>(null);
+  const call = apiOf(plant.organizationId);
+  const params = { header: inOrganization(plant.organizationId), path: { id: plant.id } };
   const provision = useMutation({
-    mutationFn: () =>
-      dataOf(
-        apiOf(plant.organizationId).POST("/api/v1/plants/{id}/provision", {
-          params: { header: inOrganization(plant.organizationId), path: { id: plant.id } },
-        }),
-      ),
+    mutationFn: () => dataOf(call.POST("/api/v1/plants/{id}/provision", { params })),
     onSuccess: (received) => {
-      setMade(received);
-      save(received);
+      keep(received);
       return queryClient.invalidateQueries(plantQuery(plant.organizationId, plant.id));
     },
   });
+  const download = useMutation({
+    mutationFn: () => dataOf(call.GET("/api/v1/plants/{id}/provision/download", { params })),
+    onSuccess: (received) => keep(received),
+  });
+  const keep = (received: Package) => {
+    setMade(received);
+    save(received);
+  };
   const save = (received: Package) => saveFile(`${plant.serialNumber}.json`, JSON.stringify(received, null, 2));
   // After a response that was lost, the button repeats the request and gets the same package.
   if (made === null && provision.isIdle && plant.lifecycleStatus !== "PENDING") {
     return (
       <div className="card">
         <p>
-          {texts.credentials.provisioned}{" "}
+          {texts.credentials.provisioned(plant.authMethod)}{" "}
           <Link to="/o/$slug/plants/$plantId/credentials" params={{ slug, plantId: plant.id }}>
             {texts.credentials.open}
           </Link>
         </p>
+        <Failure error={download.error} />
         <div className="toolbar">
+          <button type="button" onClick={() => download.mutate()} disabled={download.isPending}>
+            {texts.credentials.saveAgain}
+          </button>
           <button type="button" className="primary" onClick={onSaved}>
             {texts.newPlant.next}
           </button>

@@ -83,7 +83,12 @@ export const plants: typeof english = {
     provision: "Zugangsdaten erstellen und speichern",
     provisionHelp:
       "Das Paket enthält die Geheimnisse der Anlage und die Adresse des Brokers. Es wird einmal gezeigt: Installieren Sie es in der Anlage und behalten Sie keine Kopie.",
-    provisioned: "Diese Anlage hat schon Zugangsdaten. Ist ihre Datei verloren, erzeugen Sie neue:",
+    provisioned: (method) =>
+      `Diese Anlage hat schon Zugangsdaten. Ihre Datei lässt sich innerhalb von 15 Minuten noch einmal speichern. ${
+        method === "PASSWORD"
+          ? "Ein Passwort lässt sich nicht ersetzen: Ist die Datei verloren, widerrufen Sie diese Anlage und registrieren Sie sie neu, mit einer anderen Seriennummer:"
+          : "Ist sie verloren, erzeugen Sie neue:"
+      }`,
     open: "Zugangsdaten der Anlage",
     packageOnce:
       "Die Datei wurde gespeichert. Ihre Geheimnisse werden nach dem Verlassen dieser Seite nicht mehr gezeigt.",
@@ -118,7 +123,7 @@ export const plants: typeof english = {
     revokeConsequence:
       "Die Verbindungen der Anlage werden getrennt und sie kann sich nie wieder anmelden. Ihr Verlauf bleibt. Das lässt sich nicht rückgängig machen.",
     decommissioned:
-      "Die Anlage wurde widerrufen. Registrieren Sie eine neue Anlage, um den Standort wieder zu verbinden.",
+      "Die Anlage wurde widerrufen. Registrieren Sie eine neue Anlage mit einer anderen Seriennummer, um den Standort wieder zu verbinden.",
   },
   newPlant: {
     title: "Neue Anlage",

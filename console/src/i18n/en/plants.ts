@@ -81,7 +81,12 @@ export const plants = {
     provision: "Make credentials and save them",
     provisionHelp:
       "The package holds the plant's secrets and the address of the broker. It is shown once: install it in the plant and keep no copy.",
-    provisioned: "This plant has credentials already. If their file is lost, make new ones:",
+    provisioned: (method: string) =>
+      `This plant has credentials already. Their file can be saved again once, within 15 minutes. ${
+        method === "PASSWORD"
+          ? "A password cannot be replaced: if the file is lost, revoke this plant and register it again, with another serial number:"
+          : "If it is lost, make new ones:"
+      }`,
     open: "Credentials of the plant",
     packageOnce: "The file was saved. Its secrets are not shown again after you leave this page.",
     saveAgain: "Save the file again",
@@ -114,7 +119,8 @@ export const plants = {
     revokeTitle: (name: string) => `Revoke ${name}?`,
     revokeConsequence:
       "The plant's connections are closed and it can never log in again. Its history stays. This cannot be undone.",
-    decommissioned: "The plant was revoked. Register a new plant to connect the site again.",
+    decommissioned:
+      "The plant was revoked. Register a new plant, with another serial number, to connect the site again.",
   },
   newPlant: {
     title: "New plant",
