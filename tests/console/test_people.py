@@ -243,6 +243,16 @@ def test_viewers_see_neither_people_nor_changes(watched: Watched, user: User) ->
     expect(page.get_by_role("alert").first).to_be_visible()
 
 
+@pytest.mark.parametrize(("role", "is_notified"), [("VIEWER", False), ("OPERATOR", True)])
+def test_who_gets_no_notifications_reads_it(watched: Watched, user: User, role: str, is_notified: bool) -> None:
+    member = user(role=role)
+    member.log_in(watched.page, f"/console/o/{member.slugs[0]}/me")
+    notifications = watched.page.get_by_role("region", name="Notifications", exact=True)
+    expect(notifications.get_by_text("in organisations in which you are operator or administrator")).to_be_visible()
+    expect(notifications.get_by_text("No alert notifies you now")).to_have_count(0 if is_notified else 1)
+    watched.check_accessibility()
+
+
 def test_own_name_password_and_notifications_are_changed(watched: Watched, administrator: ConsoleUser) -> None:
     page = watched.page
     page.get_by_text("Vera Viewer").click()

@@ -132,11 +132,13 @@ function Notifications() {
       return queryClient.invalidateQueries({ queryKey: OWN_DELIVERIES });
     },
   });
+  const { organizations } = route.useRouteContext().user;
   if (preferences.data === undefined) return <Failure error={preferences.error} />;
   const wanted = { ...preferences.data, ...chosen };
   return (
     <Section title={texts.me.notifications} isCard tools={<Saved change={change} />}>
       <p className="fine">{texts.me.notificationsHelp}</p>
+      {organizations.every(({ role }) => role === "VIEWER") && <p className="hint">{texts.me.notNotified}</p>}
       <Table
         headings={[
           texts.me.channel,

@@ -64,7 +64,9 @@ export const people: typeof english = {
     newPassword: "Neues Passwort",
     changePassword: "Passwort ändern",
     notifications: "Benachrichtigungen",
-    notificationsHelp: "Welche Alarme Ihrer Organisationen Sie benachrichtigen, und wie.",
+    notificationsHelp:
+      "Welche Alarme Sie benachrichtigen, in Organisationen, in denen Sie Betreiber oder Administrator sind, und wie.",
+    notNotified: "Zurzeit benachrichtigt Sie kein Alarm: Sie sind in keiner Organisation Betreiber oder Administrator.",
     channel: "Weg",
     channels: { email: "E-Mail", push: "Push", sms: "SMS" },
     test: "Test senden",
