@@ -22,6 +22,7 @@ test("offline plants and those with a warning or worse are troubled", () => {
   expect(PLACES.map(isTroubled)).toEqual([false, true, true]);
   expect(isTroubled(place("Hall", "ONLINE", "INFO"))).toBe(false);
   expect(isTroubled(place("Hall", "ONLINE", "WARNING"))).toBe(true);
+  expect(isTroubled(place("Hall", "OFFLINE", "CRITICAL", "DECOMMISSIONED"))).toBe(false);
 });
 
 test("places are filtered as the list is", () => {

@@ -29,8 +29,9 @@ export function placesQuery(organizationId: string) {
   });
 }
 
-/** Return whether a plant is one that an operator looks for: it is offline, or has an alert with at least a warning. */
-export function isTroubled({ properties: { status, worstAlert } }: Place): boolean {
+/** Return whether an operator looks for a plant: it is offline or has an alert with at least a warning, and was not revoked. */
+export function isTroubled({ properties: { status, lifecycleStatus, worstAlert } }: Place): boolean {
+  if (lifecycleStatus === "DECOMMISSIONED") return false;
   return status === "OFFLINE" || (worstAlert !== null && worstAlert !== "INFO");
 }
 

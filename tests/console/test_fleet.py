@@ -91,6 +91,23 @@ def test_a_link_with_two_statuses_shows_both(watched: Watched, member: ConsoleUs
     expect(page).not_to_have_url(re.compile("status"))
 
 
+def test_a_revoked_plant_is_not_one_that_is_offline(watched: Watched, member: ConsoleUser, database_url: str) -> None:
+    page = watched.page
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "UPDATE plant SET status = 'OFFLINE', lifecycle_status = 'DECOMMISSIONED' WHERE name = 'Shed' AND organization_id ="
+            " (SELECT id FROM organization WHERE slug = %s)",
+            (member.slugs[0],),
+        )
+    member.log_in(page)
+    expect(page.get_by_role("row").filter(has_text="Shed")).to_contain_text("Decommissioned")
+    expect(tile(page, "Offline")).to_have_text("Offline1")
+    tile(page, "Offline").click()
+    expect(plants(page)).to_have_text(["Mill"])
+    expect(tile(page, "Offline")).to_have_attribute("aria-current", "page")
+    expect(page.get_by_text("More filters: 1 set")).to_be_visible()
+
+
 def test_rarer_filters_are_counted_and_cleared(watched: Watched, member: ConsoleUser) -> None:
     page = watched.page
     member.log_in(page)

@@ -175,8 +175,10 @@ function Row({ plant, index, now, organization, isSelected, onSelect, measure }:
       <PlantHeading slug={slug} plant={plant} />
       <td>
         <PlantState status={plant.status} />
-        {/* Why a plant that is connected has no new values. */}
-        {plant.lifecycleStatus === "SUSPENDED" && <span className="fine">{texts.lifecycle.SUSPENDED}</span>}
+        {/* Why a plant has no new values. */}
+        {["SUSPENDED", "DECOMMISSIONED"].includes(plant.lifecycleStatus) && (
+          <span className="fine">{texts.lifecycle[plant.lifecycleStatus]}</span>
+        )}
       </td>
       <td>
         <Age time={plant.lastSeenAt} now={now} timeZone={timeZone} short />

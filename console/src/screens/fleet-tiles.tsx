@@ -3,7 +3,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { filtersOf, refusedPlantsQuery, summaryQuery } from "../fleet";
 import { count, energy, power, sign, unsignedPower } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
-import { type FleetSearch, type Sort, STATUSES } from "../searches/fleet";
+import { type FleetSearch, LIFECYCLES, type Sort, STATUSES } from "../searches/fleet";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
 
@@ -16,12 +16,18 @@ export function FleetTiles() {
   const { data: refused } = useQuery(refusedPlantsQuery(organization.id));
   if (data === undefined) return null;
   const { status, power: now, storage, energyToday, energyMonth } = data;
-  const plants = { ONLINE: status.online, OFFLINE: status.offline, UNKNOWN: status.unknown };
+  const plants = { ONLINE: status.online, OFFLINE: data.offlineInUse, UNKNOWN: status.unknown };
   return (
     <section className="tiles" aria-label={texts.fleet.summary}>
       <FilterTile label={texts.fleet.all} value={count(data.plants, locale)} search={{}} />
       {STATUSES.map((one) => (
-        <FilterTile key={one} label={texts.status[one]} value={count(plants[one], locale)} search={{ status: [one] }} />
+        <FilterTile
+          key={one}
+          label={texts.status[one]}
+          value={count(plants[one], locale)}
+          // A revoked plant stays offline for ever.
+          search={{ status: [one], lifecycleStatus: one === "OFFLINE" ? LIFECYCLES.slice(0, 3) : undefined }}
+        />
       ))}
       <FilterTile
         label={texts.fleet.alerting}

@@ -53,6 +53,7 @@ async def test_an_empty_fleet(fleet: Fleet) -> None:
     assert summary == {
         "plants": 0,
         "status": {"online": 0, "offline": 0, "unknown": 0},
+        "offlineInUse": 0,
         "lifecycleStatus": {"pending": 0, "active": 0, "suspended": 0, "decommissioned": 0},
         "alerts": {"info": 0, "warning": 0, "critical": 0, "emergency": 0, "plants": 0},
         "power": {"pvKw": None, "batteryKw": None, "gridKw": None, "loadKw": None, "freshPlants": 0, "stalePlants": 0},

@@ -371,6 +371,9 @@ def assert_totals_are_sums(plants: Sequence[Made], found: FleetSummary, first: M
     assert [found.status.online, found.status.offline, found.status.unknown] == [
         number(lambda one, s=status: one.status is s) for status in PlantStatus
     ]
+    assert found.offline_in_use == number(
+        lambda one: one.status is PlantStatus.OFFLINE and one.lifecycle is not Lifecycle.DECOMMISSIONED
+    )
     lifecycles = found.lifecycle_status
     assert [lifecycles.pending, lifecycles.active, lifecycles.suspended, lifecycles.decommissioned] == [
         number(lambda one, s=lifecycle: one.lifecycle is s) for lifecycle in Lifecycle

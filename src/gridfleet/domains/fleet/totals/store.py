@@ -123,6 +123,11 @@ def _summary(as_of: datetime, groups: Sequence[_Group], alerts: FleetAlerts, bef
     return FleetSummary(
         sum(one.plants for one in groups),
         FleetStatuses(*(sum(one.plants for one in groups if one.status == status) for status in PlantStatus)),
+        sum(
+            one.plants
+            for one in groups
+            if one.status == PlantStatus.OFFLINE and one.lifecycle_status != Lifecycle.DECOMMISSIONED
+        ),
         FleetLifecycles(*(sum(one.plants for one in groups if one.lifecycle_status == status) for status in Lifecycle)),
         alerts,
         FleetPowerNow(
