@@ -238,6 +238,18 @@ def test_a_change_whose_response_was_lost_is_not_made_twice(watched: Watched, us
         assert (shown == made[0]) is is_repeated
         page.get_by_role("button", name="Close").click()
     expect(page.get_by_text(re.compile("^in (60|59) minutes$"))).to_be_visible()
+    # One that the service refused was not made: the next one is no repetition.
+    watched.allowed.append("status of 429")
+    busy = {"statusCode": 429, "code": "TOO_MANY_REQUESTS", "message": "Too many requests.", "details": []}
+    page.route("**/rotate-secret", lambda route: route.fulfill(status=429, json=busy))
+    rotate.click()
+    dialog.get_by_label("Type “Roof” to confirm").fill("Roof")
+    dialog.get_by_role("button", name="Rotate the secret").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("Too many requests.")
+    dialog.get_by_role("button", name="Cancel").click()
+    page.unroute("**/rotate-secret")
+    rotate.click()
+    expect(dialog.get_by_role("button", name="Rotate the secret")).to_be_disabled()
 
 
 def test_a_secret_that_is_shown_once_stays_while_the_service_cannot_be_reached(

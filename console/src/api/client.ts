@@ -1,5 +1,5 @@
 import createClient, { type Client } from "openapi-fetch";
-import { ApiError, errorOf } from "./error";
+import { ApiError, errorOf, mayBeMade } from "./error";
 import type { paths } from "./schema";
 import { hasSession, noteEnd, noteSession, sessionAge } from "./session-clock";
 
@@ -19,7 +19,7 @@ const ABOUT_SESSIONS = /\/api\/v1\/auth\/(login|refresh|logout)$/;
 /** A logout needs a session: an access token that has expired is renewed for it, or the session would stay. */
 const BEFORE_SESSIONS = /\/api\/v1\/auth\/(login|refresh)$/;
 /** After that, the same change is probably meant a second time. */
-const REPEATED_WITHIN = 10 * 60_000;
+export const REPEATED_WITHIN = 10 * 60_000;
 
 /** The newest change that got no response, and its key. */
 let unanswered: { url: string; content: string; key: string; at: number } | null = null;
@@ -73,8 +73,7 @@ export async function send(request: Request): Promise<Response> {
     if (unanswered?.url === request.url) unanswered = null;
     return response;
   } catch (error) {
-    const mayBeMade = error instanceof ApiError && (error.status === 0 || error.status >= 500);
-    if (mayBeMade && content !== null) {
+    if (mayBeMade(error) && content !== null) {
       unanswered = { url: request.url, content, key, at: Date.now() };
     }
     throw error;

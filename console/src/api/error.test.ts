@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { errorOf } from "./error";
+import { ApiError, errorOf, mayBeMade } from "./error";
 
 const response = (body: string) => new Response(body, { status: 502, headers: { "x-request-id": "7" } });
 
@@ -11,4 +11,10 @@ test("an error of the service has its code, message, details and request", async
 
 test.each(["<html></html>", '{"message":"no upstream"}', "null", '"busy"'])("%s is said by a proxy", async (body) => {
   expect(await errorOf(response(body))).toMatchObject({ status: 502, code: "UNREACHABLE", details: [] });
+});
+
+test("only a change whose response was lost, or that failed in the service, may have been made", () => {
+  const made = (status: number) => mayBeMade(new ApiError(status, "UNREACHABLE", "", [], null));
+  expect([0, 500, 503, 400, 409, 429].map(made)).toEqual([true, true, true, false, false, false]);
+  expect([null, new Error("other")].map(mayBeMade)).toEqual([false, false]);
 });

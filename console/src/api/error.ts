@@ -22,6 +22,11 @@ export class ApiError extends Error {
   }
 }
 
+/** Return whether a change that failed may have been made nevertheless. */
+export function mayBeMade(error: unknown): boolean {
+  return error instanceof ApiError && (error.status === 0 || error.status >= 500);
+}
+
 /** Return the error that a response describes. A proxy in front of the service may answer with other JSON, or with none. */
 export async function errorOf(response: Response): Promise<ApiError> {
   const requestId = response.headers.get("x-request-id");

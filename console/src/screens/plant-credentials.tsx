@@ -1,7 +1,8 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
-import { apiOf, dataOf, inOrganization } from "../api/client";
+import { apiOf, dataOf, inOrganization, REPEATED_WITHIN } from "../api/client";
+import { mayBeMade } from "../api/error";
 import { dateTime, until } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import { type Plant, plantQuery } from "../plants";
@@ -85,6 +86,11 @@ function Facts({ plant }: { plant: Plant }) {
   );
 }
 
+/** Return whether the same change, made again, gets the response that was lost instead of being made a second time. */
+function isRepeat({ error, submittedAt }: { error: Error | null; submittedAt: number }): boolean {
+  return mayBeMade(error) && Date.now() - submittedAt < REPEATED_WITHIN;
+}
+
 function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secrets) => void }) {
   const texts = useTexts();
   const locale = useLocale();
@@ -138,9 +144,11 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
   const { lifecycleStatus: lifecycle, authMethod: method, secretRotatedAt, previousCertificateValidUntil } = plant;
   // Until then, the plant may use what was replaced. What replaces it once more ends that at once. After a response that was
   // lost, the same request gets it: nothing is replaced a second time.
-  const isRotated = secretRotatedAt !== null && Date.now() < Date.parse(secretRotatedAt) + GRACE && !rotate.isError;
+  const isRotated = secretRotatedAt !== null && Date.now() < Date.parse(secretRotatedAt) + GRACE && !isRepeat(rotate);
   const isRenewed =
-    previousCertificateValidUntil !== null && Date.now() < Date.parse(previousCertificateValidUntil) && !renew.isError;
+    previousCertificateValidUntil !== null &&
+    Date.now() < Date.parse(previousCertificateValidUntil) &&
+    !isRepeat(renew);
   if (lifecycle === "DECOMMISSIONED") return <p className="hint">{texts.credentials.decommissioned}</p>;
   const isActive = lifecycle === "ACTIVE";
   return (
