@@ -129,6 +129,11 @@ def test_the_health_of_the_service_names_what_fails(watched: Watched, super_admi
     expect(service.get_by_role("row").filter(has_text="Broker")).to_contain_text("Cannot be reached")
     expect(service.get_by_role("row").filter(has_text="Schema of the database")).to_contain_text("Fine")
     watched.check_accessibility()
+    # What was found before says nothing about a service that does not answer.
+    watched.allowed.append("ERR_FAILED")
+    page.route("**/health/ready", lambda route: route.abort())
+    expect(service.get_by_role("alert")).to_be_visible()
+    expect(service.get_by_role("row")).to_have_count(0)
 
 
 def test_a_narrow_screen_shows_the_present_page_in_the_menu(watched: Watched, super_admin: ConsoleUser) -> None:

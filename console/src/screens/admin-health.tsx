@@ -29,7 +29,7 @@ function Checks() {
     <Section title={texts.admin.service}>
       <Failure error={error} />
       {data === null && <p className="hint">{texts.admin.notRevealed}</p>}
-      {data && (
+      {data && !error && (
         <>
           <p role="status">
             <CheckState
