@@ -79,7 +79,9 @@ def test_marks_show_plants_and_the_share_of_the_troubled(watched: Watched, membe
     assert 1.4 < good / bad < 2.6, (good, bad)
 
     page.get_by_label("Status").select_option("Online")
-    expect(section.get_by_role("status")).to_contain_text("2 plants on the map, 0 with trouble.")
+    expect(section.get_by_role("status")).to_have_text(
+        "2 plants on the map, 0 with trouble. Plants without coordinates are in the list only."
+    )
     assert drawn.evaluate(PIXELS_OF_COLOUR, "--bad") == 0
     click_middle(drawn)
     chosen = page.get_by_role("region", name="Plants here")

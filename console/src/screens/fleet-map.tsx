@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
+import { filtersOf } from "../fleet";
 import { count } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { atlasQuery, pointsOf } from "../map/atlas";
@@ -42,6 +43,8 @@ export function FleetMapScreen() {
     return error ? <Failure error={error} /> : <LoadingPage />;
   }
   const troubled = places.filter(isTroubled).length;
+  // How many of the plants without coordinates match is not known.
+  const isFiltered = Object.values(filtersOf(search)).some((one) => one !== undefined);
   const shown = texts.map.count(count(places.length, locale), places.length);
   return (
     <section className="block" aria-label={texts.map.title}>
@@ -50,7 +53,7 @@ export function FleetMapScreen() {
         {shown}, {texts.map.troubled(count(troubled, locale))}.
         {all.data !== undefined &&
           all.data.withoutPlace > 0 &&
-          ` ${texts.map.withoutPlace(count(all.data.withoutPlace, locale), all.data.withoutPlace)}`}
+          ` ${isFiltered ? texts.map.withoutPlaceFiltered : texts.map.withoutPlace(count(all.data.withoutPlace, locale), all.data.withoutPlace)}`}
         {q !== undefined && ` ${texts.map.namesOnly}`}
       </p>
       <FleetMap

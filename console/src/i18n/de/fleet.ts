@@ -37,6 +37,7 @@ export const fleet: typeof english = {
       count === 1
         ? "1 Anlage hat keine Koordinaten: Sie ist in der Liste."
         : `${text} Anlagen haben keine Koordinaten: Sie sind in der Liste.`,
+    withoutPlaceFiltered: "Anlagen ohne Koordinaten sind nur in der Liste.",
     namesOnly: "Auf der Karte findet die Suche Namen, keine Seriennummern.",
     orWorse: "oder schlimmer",
     ring: "Ein Ring zeigt den Anteil der Anlagen mit Störung: offline, oder mit Warnung oder schlimmer.",

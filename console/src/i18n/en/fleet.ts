@@ -35,6 +35,7 @@ export const fleet = {
       count === 1
         ? "1 plant has no coordinates: it is in the list."
         : `${text} plants have no coordinates: they are in the list.`,
+    withoutPlaceFiltered: "Plants without coordinates are in the list only.",
     namesOnly: "On the map, the search finds names, not serial numbers.",
     orWorse: "or worse",
     ring: "A ring shows the share of plants with trouble: offline, or with a warning or worse.",
