@@ -141,7 +141,11 @@ function streamUntil(
         publishState("live");
       };
       source.onerror = () => {
-        lost ??= setTimeout(() => publishState("lost"), LOST_AFTER);
+        // If the service answers, what is shown is read again all the same, less often.
+        lost ??= setTimeout(async () => {
+          const isReached = (await statusNow(organizationId)) > 0;
+          if (!isReached && source?.readyState !== EventSource.OPEN && !signal.aborted) publishState("lost");
+        }, LOST_AFTER);
         // Otherwise, the browser connects again by itself.
         if (source?.readyState === EventSource.CLOSED) setTimeout(openAgain, OPEN_AGAIN_AFTER);
       };

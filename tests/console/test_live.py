@@ -121,14 +121,29 @@ def test_a_lost_stream_is_said_and_opened_again(
 ) -> None:
     watched.allowed += ["Failed to load resource", "EventSource"]
     page = watched.page
-    context.route("**/api/v1/fleet/live?*", lambda route: route.abort())
+    for path in ("fleet/live?*", "plant-groups?*"):
+        context.route(f"**/api/v1/{path}", lambda route: route.abort())
     member.log_in(page)
     expect(page.get_by_text("The service cannot be reached at the moment.")).to_be_visible(timeout=30_000)
-    context.unroute("**/api/v1/fleet/live?*")
+    for path in ("fleet/live?*", "plant-groups?*"):
+        context.unroute(f"**/api/v1/{path}")
     expect(page.get_by_text("The service cannot be reached at the moment.")).to_be_hidden(timeout=60_000)
     page.wait_for_timeout(2_000)
     rename(database_url, plant, "Barn")
     expect(page.get_by_role("link", name="Barn")).to_be_visible(timeout=SOON)
+
+
+def test_a_service_that_answers_without_a_stream_can_be_reached(
+    watched: Watched, context: BrowserContext, member: ConsoleUser, plant: UUID
+) -> None:
+    """It refuses streams above a number of them, and its lists are read all the same."""
+    watched.allowed += ["Failed to load resource", "EventSource"]
+    page = watched.page
+    context.route("**/api/v1/fleet/live?*", lambda route: route.fulfill(status=429, json={}))
+    member.log_in(page)
+    expect(page.get_by_role("link", name="Roof")).to_be_visible()
+    page.wait_for_timeout(12_000)
+    expect(page.get_by_text("The service cannot be reached at the moment.")).to_have_count(0)
 
 
 def test_a_service_that_no_longer_answers_is_said(
