@@ -6,10 +6,11 @@ import { isoDate, moved, type Period, rangeOfPeriod, yearBefore } from "../forma
 import { useLocale, useTexts } from "../i18n";
 import { type EnergyOverTime, energyQuery, useTimeZone } from "../plants";
 import { dateOf, PERIODS } from "../searches/energy";
-import { Bars } from "../ui/bars";
+import { type BarSeries, Bars } from "../ui/bars";
 import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
 import { Legend } from "../ui/swatch";
+import { Table } from "../ui/table";
 import { TimeZoneChoice } from "../ui/time-zone-choice";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/energy");
@@ -42,6 +43,18 @@ export function PlantEnergyScreen() {
   const namesOf = (found: EnergyOverTime | undefined) =>
     (found?.buckets ?? []).map(({ start }) => bucketName(period, start, timeZone, locale));
   const [groups, groupsBefore] = [namesOf(now.data), namesOf(compared)];
+  const series = BARS.map((name) => ({
+    label: texts.energy.amounts[name],
+    values: now.data?.buckets.map((one) => one[name]) ?? [],
+    before: compared && {
+      label: texts.energy.before,
+      values: aligned(
+        groups,
+        groupsBefore,
+        compared.buckets.map((one) => one[name]),
+      ),
+    },
+  }));
   const go = (by: number) =>
     navigate({ search: (current) => ({ ...current, date: isoDate(moved(period, date, by)) }) });
   return (
@@ -70,22 +83,7 @@ export function PlantEnergyScreen() {
       <Failure error={now.error ?? former.error} />
       {now.data && (
         <figure className="card">
-          <Bars
-            label={compared ? texts.energy.comparedChart : texts.energy.chart}
-            groups={groups}
-            series={BARS.map((name) => ({
-              label: texts.energy.amounts[name],
-              values: now.data.buckets.map((one) => one[name]),
-              before: compared && {
-                label: texts.energy.before,
-                values: aligned(
-                  groups,
-                  groupsBefore,
-                  compared.buckets.map((one) => one[name]),
-                ),
-              },
-            }))}
-          />
+          <Bars label={compared ? texts.energy.comparedChart : texts.energy.chart} groups={groups} series={series} />
           <figcaption>
             <Totals now={now.data} before={former.data} />
             {compared && (
@@ -94,10 +92,42 @@ export function PlantEnergyScreen() {
             {compared && range.end > Date.now() && <p className="fine">{texts.energy.unfinished}</p>}
             {period === "day" && dateBefore.day !== date.day && <p className="fine">{texts.energy.leapDay}</p>}
             <p className="fine">{texts.energy.zone(timeZone)}</p>
+            <Numbers groups={groups} series={series} />
           </figcaption>
         </figure>
       )}
     </>
+  );
+}
+
+/** The values of the bars, for those who cannot see or point at them. */
+function Numbers({ groups, series }: { groups: string[]; series: BarSeries[] }) {
+  const texts = useTexts();
+  const locale = useLocale();
+  const columns = series.flatMap(({ label, values, before }) => [
+    { label, values },
+    ...(before ? [{ label: `${label}: ${before.label}`, values: before.values }] : []),
+  ]);
+  return (
+    <details>
+      <summary>{texts.trading.numbers}</summary>
+      <Table
+        label={texts.trading.numbers}
+        headings={[texts.energy.period, ...columns.map(({ label }) => ({ label, kind: "number" as const }))]}
+      >
+        {groups.map((name, index) => (
+          // The hour that repeats when clocks change has the same name.
+          <tr key={`${index} ${name}`}>
+            <th scope="row">{name}</th>
+            {columns.map(({ label, values }) => (
+              <td key={label} className="number">
+                {energy(values[index], locale)}
+              </td>
+            ))}
+          </tr>
+        ))}
+      </Table>
+    </details>
   );
 }
 
