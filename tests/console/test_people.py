@@ -171,6 +171,9 @@ def test_invitations_beyond_a_page_are_reached(watched: Watched, administrator: 
     confirm.get_by_role("button", name="Revoke").click()
     expect(invitations.get_by_role("row").filter(has_text="invited-110@")).to_contain_text("Revoked")
     watched.check_accessibility()
+    invitations.get_by_label("E-mail address").fill("newest@example.com")
+    invitations.get_by_role("button", name="Invite").click()
+    expect(invitations.get_by_role("rowheader").first).to_have_text("newest@example.com")
 
 
 def test_members_are_found_change_roles_and_leave(

@@ -151,7 +151,11 @@ function Invitations() {
   const invite = useMutation({
     mutationFn: (body: { email: string; role: Role }) =>
       dataOf(api.POST("/api/v1/invitations", { params: { header }, body })),
-    onSuccess: reload,
+    onSuccess: () => {
+      // The new one is the first.
+      setPage(1);
+      return reload();
+    },
   });
   const [revoking, setRevoking] = useState<Invitation | null>(null);
   return (
