@@ -1,3 +1,6 @@
+/** Milliseconds. */
+const KEPT = 60_000;
+
 /** Let the browser save a text as a file. */
 export function saveFile(name: string, text: string): void {
   const address = URL.createObjectURL(new Blob([text], { type: "application/octet-stream" }));
@@ -5,5 +8,6 @@ export function saveFile(name: string, text: string): void {
   link.href = address;
   link.download = name;
   link.click();
-  URL.revokeObjectURL(address);
+  // Some browsers read it later, such as after a question where to save it.
+  setTimeout(() => URL.revokeObjectURL(address), KEPT);
 }
