@@ -189,8 +189,8 @@ async def log_page(
     """Return one page of the plant's commands, newest first. `command_type` None means all types."""
     cursor = with_raw_json(db.cursor(row_factory=class_row(LogEntry)))
     await cursor.execute(
-        f"SELECT {_ENTRY} FROM vcp_command WHERE {_logged(command_type)} ORDER BY created_at DESC, id DESC"
-        " LIMIT %(limit)s OFFSET %(offset)s",
+        f"SELECT {_ENTRY} FROM vcp_command WHERE plant_id = %(plant)s AND organization_id = %(org)s{_of(command_type)}"
+        " ORDER BY created_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s",
         {"plant": plant_id, "org": org.organization_id, "type": command_type, "limit": paging.limit, "offset": paging.offset},
     )
     return await cursor.fetchall()
@@ -200,15 +200,14 @@ async def log_count(db: Connection, org: OrgScope, plant_id: UUID, command_type:
     """Return the number of entries in the list."""
     return await fetch_count(
         db,
-        f"SELECT count(*) FROM vcp_command WHERE {_logged(command_type)}",
+        f"SELECT count(*) FROM vcp_command WHERE plant_id = %(plant)s AND organization_id = %(org)s{_of(command_type)}",
         {"plant": plant_id, "org": org.organization_id, "type": command_type},
     )
 
 
-def _logged(command_type: CommandType | None) -> str:
-    """Return the condition of a list. One for both kinds of lists would read all types to find one."""
-    of_plant = "plant_id = %(plant)s AND organization_id = %(org)s"
-    return of_plant if command_type is None else f"{of_plant} AND command_type = %(type)s"
+def _of(command_type: CommandType | None) -> str:
+    """Return the condition for a type. One that also allows all types would read all of them to find one."""
+    return "" if command_type is None else " AND command_type = %(type)s"
 
 
 async def schedule_set_before(db: Connection, org: OrgScope, plant_id: UUID, moment: datetime) -> SetSchedule | None:
