@@ -10,9 +10,9 @@ export type Point = components["schemas"]["TelemetryPoint"];
 export type EnergyOverTime = components["schemas"]["EnergyOverTime"];
 export type Columns = components["schemas"]["TelemetryColumns"];
 
-export function plantQuery(organizationId: string, id: string) {
+export function plantQuery(organizationId: string, id: string, key = "plant") {
   return queryOptions({
-    queryKey: [organizationId, "plant", id],
+    queryKey: [organizationId, key, id],
     queryFn: ({ signal }) =>
       dataOf(apiOf(organizationId).GET("/api/v1/plants/{id}", { params: { path: { id } }, signal })),
   });

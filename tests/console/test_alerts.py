@@ -7,7 +7,7 @@ import psycopg
 from playwright.sync_api import expect
 
 from gridfleet.kernel.ids import new_id
-from support.clients.console_user import ConsoleUser
+from support.clients.console_user import ConsoleUser, add_plants
 from support.clients.watched_page import Watched
 
 User = Callable[..., ConsoleUser]
@@ -28,6 +28,30 @@ def add_alerts(database_url: str, slug: str, severities: list[str]) -> None:
                 " SELECT %s, organization_id, id, %s, %s, %s, 'soc', 5, now() FROM plant WHERE id = %s",
                 (new_id(), severity, status, f"Message of {severity}", plant),
             )
+
+
+def test_a_change_of_a_plant_does_not_read_its_name_again(watched: Watched, user: User, database_url: str) -> None:
+    """Each message of the plant would read it, on every page with its name."""
+    member = user()
+    [plant] = add_plants(database_url, member.slugs[0], "Roof")
+    with psycopg.connect(database_url) as db:
+        db.execute(
+            "INSERT INTO alert_rule (id, organization_id, plant_id, name, metric, condition, threshold, severity,"
+            " cooldown_minutes, enabled, for_seconds, auto_resolve) SELECT gen_random_uuid(), organization_id, id,"
+            " 'Low', 'soc', 'LT', 5, 'INFO', 15, true, 0, false FROM plant WHERE id = %s",
+            (plant,),
+        )
+    page = watched.page
+    read: list[str] = []
+    page.on("request", lambda request: read.append(request.url) if request.url.endswith(f"/api/v1/plants/{plant}") else None)
+    member.log_in(page, f"/console/o/{member.slugs[0]}/rules")
+    expect(page.get_by_role("link", name="Roof")).to_be_visible()
+    page.wait_for_timeout(2_000)
+    assert len(read) == 1
+    with psycopg.connect(database_url) as db:
+        db.execute("UPDATE plant SET status = 'ONLINE' WHERE id = %s", (plant,))
+    page.wait_for_timeout(3_000)
+    assert len(read) == 1
 
 
 def test_several_alerts_are_acknowledged_and_resolved(watched: Watched, user: User, database_url: str) -> None:

@@ -10,7 +10,8 @@ interface Props {
 
 /** The name of a plant as a link to it; its id until the name is known. */
 export function PlantName({ organizationId, slug, plantId }: Props) {
-  const plant = useQuery({ ...plantQuery(organizationId, plantId), staleTime: 60_000 });
+  // With the usual key, each message of the plant would read it again.
+  const plant = useQuery({ ...plantQuery(organizationId, plantId, "plant-name"), staleTime: 60_000 });
   return (
     <Link to="/o/$slug/plants/$plantId" params={{ slug, plantId }}>
       {plant.data?.name ?? plantId}
