@@ -115,6 +115,7 @@ function streamUntil(
   return new Promise((resolve) => {
     let source: EventSource | undefined;
     let lost: ReturnType<typeof setTimeout> | undefined;
+    let wasInterrupted = false;
     let lastEventAt = Date.now();
     const publishState = (state: StreamState) => publish({ name: "state", data: state, id: position() ?? "" });
     const openAgain = async () => {
@@ -135,16 +136,21 @@ function streamUntil(
         lastEventAt = Date.now();
         const id = position() ?? "";
         // A stream that begins anew does not say what happened before it.
-        if (id === "" && (lost !== undefined || position() !== undefined)) publish({ name: "reset", data: "{}", id });
+        if (id === "" && (wasInterrupted || position() !== undefined)) publish({ name: "reset", data: "{}", id });
         clearTimeout(lost);
         lost = undefined;
+        wasInterrupted = false;
         publishState("live");
       };
       source.onerror = () => {
+        wasInterrupted = true;
         // If the service answers, what is shown is read again all the same, less often.
         lost ??= setTimeout(async () => {
-          const isReached = (await statusNow(organizationId)) > 0;
-          if (!isReached && source?.readyState !== EventSource.OPEN && !signal.aborted) publishState("lost");
+          lost = undefined;
+          const status = await statusNow(organizationId);
+          // The end of the session or of the membership is shown otherwise.
+          if (source?.readyState === EventSource.OPEN || signal.aborted || status === 401 || status === 403) return;
+          publishState(status > 0 ? "connecting" : "lost");
         }, LOST_AFTER);
         // Otherwise, the browser connects again by itself.
         if (source?.readyState === EventSource.CLOSED) setTimeout(openAgain, OPEN_AGAIN_AFTER);
@@ -178,13 +184,16 @@ function streamUntil(
   });
 }
 
-/** Return the status with which the service answers now; 0 if it does not. Every member may read groups, and one costs little. */
+/**
+ * Return the status with which the service answers now; 0 if it does not, also if a proxy answers for it. Every member may read
+ * groups, and one costs little.
+ */
 async function statusNow(organizationId: string): Promise<number> {
   try {
     await apiOf(organizationId).GET("/api/v1/plant-groups", { params: { query: { limit: 1 } } });
     return 200;
   } catch (error) {
-    return error instanceof ApiError ? error.status : 0;
+    return error instanceof ApiError && error.code !== "UNREACHABLE" ? error.status : 0;
   }
 }
 

@@ -136,14 +136,19 @@ def test_a_lost_stream_is_said_and_opened_again(
 def test_a_service_that_answers_without_a_stream_can_be_reached(
     watched: Watched, context: BrowserContext, member: ConsoleUser, plant: UUID
 ) -> None:
-    """It refuses streams above a number of them, and its lists are read all the same."""
+    """It refuses streams above a number of them, and its lists are read all the same. A proxy does not answer for it."""
     watched.allowed += ["Failed to load resource", "EventSource"]
     page = watched.page
     context.route("**/api/v1/fleet/live?*", lambda route: route.fulfill(status=429, json={}))
     member.log_in(page)
     expect(page.get_by_role("link", name="Roof")).to_be_visible()
     page.wait_for_timeout(12_000)
-    expect(page.get_by_text("The service cannot be reached at the moment.")).to_have_count(0)
+    lost = page.get_by_text("The service cannot be reached at the moment.")
+    expect(lost).to_have_count(0)
+    context.route("**/api/v1/plant-groups?*", lambda route: route.fulfill(status=502, body="<html>"))
+    expect(lost).to_be_visible()
+    context.unroute("**/api/v1/plant-groups?*")
+    expect(lost).to_be_hidden()
 
 
 def test_a_service_that_no_longer_answers_is_said(

@@ -80,7 +80,7 @@ export function BackTestResult({ organizationId, tested: { rule, range, result }
 function PlantOption({ organizationId, plantId, alerts }: { organizationId: string; plantId: string; alerts: number }) {
   const texts = useTexts();
   const locale = useLocale();
-  const plant = useQuery({ ...plantQuery(organizationId, plantId), staleTime: 60_000 });
+  const plant = useQuery({ ...plantQuery(organizationId, plantId, "plant-name"), staleTime: 60_000 });
   return (
     <option
       value={plantId}

@@ -16,7 +16,7 @@ const route = getRouteApi("/inside/o/$slug/plants/$plantId");
 
 /**
  * A value that is so much older than the plant's power is stale, and each is if the power is no longer fresh: by the service's
- * rule, after this time or three usual intervals.
+ * rule, after this time or three usual intervals. Without a power, after this time.
  */
 const STALE_AFTER = 15 * 60_000;
 

@@ -147,7 +147,7 @@ class IngestWorker:
         url = self._settings.secret("broker_management_url").get_secret_value()
         while True:
             # A number that cannot be read stays: the management API is not needed to consume messages.
-            with contextlib.suppress(httpx.HTTPError):
+            with contextlib.suppress(httpx.HTTPError, ValueError, KeyError):
                 leases.pieces = max(leases.pieces, await count_shards(url))
             await asyncio.sleep(_COUNT_SECONDS)
 

@@ -31,7 +31,7 @@ async def write(writer: BatchWriter, *messages: tuple[BenchPlant, int, float]) -
 
 async def test_the_lag_does_not_stay_while_no_message_arrives(bench: Bench) -> None:
     """A process whose last batch was late, and which got no other, raised the alert as long as others stored messages."""
-    plant, writer = await bench.plant(), BatchWriter(bench.database, bench.pipeline, idle_seconds=1.0)
+    plant, writer = await bench.plant(), BatchWriter(bench.database, bench.pipeline, idle_seconds=5.0)
 
     async def write_late(second: int) -> None:
         content = {"time": moment(second).isoformat(), "fields": {"a": second}}

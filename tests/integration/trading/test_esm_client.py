@@ -301,7 +301,7 @@ async def test_one_organisations_calls_wait_for_each_other(client: EsmClient, st
 
 
 async def test_a_plan_that_lacks_a_token_is_not_in_effect(stand_in: StandIn) -> None:
-    client = EsmClient(Outbound(allow_private=True, seconds=0.2), "http://sandbox")
+    client = EsmClient(Outbound(allow_private=True, seconds=2), "http://sandbox")
     stand_in.token_faults.append(hangs)
     failed = await failure(client.send_plan(access_to(stand_in), "P1", "code-1", [BLOCK], validate_only=False))
     assert (failed.result_code, len(stand_in.seen)) == ("ESM_UNAVAILABLE", 1)

@@ -40,7 +40,7 @@ export const fleet: typeof english = {
     withoutPlaceFiltered: "Anlagen ohne Koordinaten sind nur in der Liste.",
     namesOnly: "Auf der Karte findet die Suche Namen, keine Seriennummern.",
     orWorse: "oder schlimmer",
-    ring: "Ein Ring zeigt den Anteil der Anlagen mit Störung: offline, oder mit Warnung oder schlimmer.",
+    ring: "Ein Ring zeigt den Anteil der Anlagen mit Störung: offline, oder mit Warnung oder schlimmer. Widerrufene zählen nicht.",
     chosen: "Anlagen hier",
     others: (count) => `und ${count} weitere`,
   },

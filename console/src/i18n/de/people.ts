@@ -65,7 +65,7 @@ export const people: typeof english = {
     changePassword: "Passwort ändern",
     notifications: "Benachrichtigungen",
     notificationsHelp:
-      "Welche Alarme Sie benachrichtigen, in Organisationen, in denen Sie Betreiber oder Administrator sind, und wie.",
+      "Welche Alarme an Sie gemeldet werden, und wie: aus Organisationen, in denen Sie Betreiber oder Administrator sind.",
     notNotified: "Zurzeit benachrichtigt Sie kein Alarm: Sie sind in keiner Organisation Betreiber oder Administrator.",
     channel: "Weg",
     channels: { email: "E-Mail", push: "Push", sms: "SMS" },

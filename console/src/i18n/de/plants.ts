@@ -82,16 +82,16 @@ export const plants: typeof english = {
     actions: "Aktionen",
     provision: "Zugangsdaten erstellen und speichern",
     provisionHelp:
-      "Das Paket enthält die Geheimnisse der Anlage und die Adresse des Brokers. Es wird einmal gezeigt: Installieren Sie es in der Anlage und behalten Sie keine Kopie.",
+      "Das Paket enthält die Geheimnisse der Anlage und die Adresse des Brokers. Installieren Sie es in der Anlage und behalten Sie keine Kopie.",
     provisioned: (method) =>
       `Diese Anlage hat schon Zugangsdaten. Ihre Datei lässt sich innerhalb von 15 Minuten noch einmal speichern. ${
         method === "PASSWORD"
           ? "Ein Passwort lässt sich nicht ersetzen: Ist die Datei verloren, widerrufen Sie diese Anlage und registrieren Sie sie neu, mit einer anderen Seriennummer:"
-          : "Ist sie verloren, erzeugen Sie neue:"
+          : "Ist sie verloren, erzeugen Sie neue Zugangsdaten:"
       }`,
     open: "Zugangsdaten der Anlage",
     packageOnce:
-      "Die Datei wurde gespeichert. Ihre Geheimnisse werden nach dem Verlassen dieser Seite nicht mehr gezeigt.",
+      "Die Datei wurde gespeichert. Nach dem Verlassen dieser Seite lässt sie sich innerhalb von 15 Minuten noch einmal speichern.",
     saveAgain: "Datei noch einmal speichern",
     packageSaved: "Ich habe die Datei",
     broker: "Broker",

@@ -38,7 +38,7 @@ export const fleet = {
     withoutPlaceFiltered: "Plants without coordinates are in the list only.",
     namesOnly: "On the map, the search finds names, not serial numbers.",
     orWorse: "or worse",
-    ring: "A ring shows the share of plants with trouble: offline, or with a warning or worse.",
+    ring: "A ring shows the share of plants with trouble: offline, or with a warning or worse. Revoked plants do not count.",
     chosen: "Plants here",
     others: (count: number) => `and ${count} more`,
   },

@@ -56,7 +56,8 @@ export const people = {
     newPassword: "New password",
     changePassword: "Change the password",
     notifications: "Notifications",
-    notificationsHelp: "Which alerts notify you, in organisations in which you are operator or administrator, and how.",
+    notificationsHelp:
+      "Which alerts notify you, and how: those of organisations in which you are operator or administrator.",
     notNotified: "No alert notifies you now: you are operator or administrator of no organisation.",
     channel: "Channel",
     channels: { email: "E-mail", push: "Push", sms: "SMS" },

@@ -80,7 +80,7 @@ export const plants = {
     actions: "Actions",
     provision: "Make credentials and save them",
     provisionHelp:
-      "The package holds the plant's secrets and the address of the broker. It is shown once: install it in the plant and keep no copy.",
+      "The package holds the plant's secrets and the address of the broker. Install it in the plant and keep no copy.",
     provisioned: (method: string) =>
       `This plant has credentials already. Their file can be saved again once, within 15 minutes. ${
         method === "PASSWORD"
@@ -88,7 +88,7 @@ export const plants = {
           : "If it is lost, make new ones:"
       }`,
     open: "Credentials of the plant",
-    packageOnce: "The file was saved. Its secrets are not shown again after you leave this page.",
+    packageOnce: "The file was saved. After you leave this page, it can be saved once more, within 15 minutes.",
     saveAgain: "Save the file again",
     packageSaved: "I have the file",
     broker: "Broker",

@@ -145,8 +145,8 @@ class Partner:
         Raises:
             ValueError: `expires_at` has no time zone.
             CommandRefused: The broker did not accept the command.
-            ConnectionError: The broker stayed unreachable, or did not confirm the command, for `patience_seconds`. It may
-                still execute the command if it has it.
+            ConnectionError: The broker stayed unreachable, or did not confirm the command, for `patience_seconds`. The
+                service may still execute the command if the broker has it.
         """
         if expires_at is not None and expires_at.tzinfo is None:
             raise ValueError("expires_at must have a time zone")

@@ -28,9 +28,9 @@ class Unconfirmed(msgspec.Struct, frozen=True, kw_only=True):
     Fields as in the table `vcp_unconfirmed`. A partner's command brings either limits or a fallback; a command of the service
     brings both.
 
-    `due_at` is None while the command is open, and while the row waits for the plant's next connection; a row whose command the
-    plant has received is due after its next connection. `stop_ended_at` is the
-    place of the AUTO that ended an emergency stop, from then until the plant confirms a mode.
+    `due_at` is None while the command is open, and while the row waits for the plant's next connection. If the plant has
+    received the command, the row is due after the plant's next connection. `stop_ended_at` is the place of the AUTO that ended
+    an emergency stop, from then until the plant confirms a mode.
     """
 
     plant_id: UUID

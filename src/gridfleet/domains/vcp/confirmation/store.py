@@ -144,12 +144,12 @@ async def of_plants(db: Connection, plant_ids: Sequence[UUID]) -> list[Unconfirm
 async def wake(db: Connection, plant_ids: Sequence[UUID], now: datetime, pause: timedelta) -> None:
     """Make the rows due that waited until these plants connect, `pause` after the end of their command at the earliest.
 
-    Emergency stops that ended are due at once. What a plant has received without an outcome is due `pause` after
-    that: a restart may have interrupted it, and the plant may not remember it.
+    Emergency stops that ended are due at once. What a plant has received without an outcome is due `pause` after the
+    connection: a restart may have interrupted it, or another process may not have read the outcome yet.
     """
     await db.execute(
         "UPDATE vcp_unconfirmed u SET due_at = least(u.due_at, greatest(%(now)s, (SELECT %(pause)s + CASE"
-        " WHEN c.finished_at IS NULL THEN c.received_at WHEN c.type <> 'EMERGENCY' THEN c.finished_at END"
+        " WHEN c.finished_at IS NULL THEN %(now)s::timestamptz WHEN c.type <> 'EMERGENCY' THEN c.finished_at END"
         " FROM plant_command c WHERE c.id = u.command_id)))"
         f" WHERE u.plant_id = ANY(%(plants)s) AND (u.due_at > %(now)s OR (u.due_at IS NULL AND {_BEGUN}))",
         {"now": now, "pause": pause, "plants": list(plant_ids)},
