@@ -67,6 +67,9 @@ async def test_the_clock_of_the_broker(tmp_path: Path, monkeypatch: pytest.Monke
     async def stopped_vhosts() -> list[Any]:
         return []
 
+    async def bound_queues(*_: str) -> list[str]:
+        return []
+
     async def has_mqtt_channels() -> bool:
         return False
 
@@ -80,6 +83,7 @@ async def test_the_clock_of_the_broker(tmp_path: Path, monkeypatch: pytest.Monke
         overview_at=overview_at,
         alarms=alarms,
         stopped_vhosts=stopped_vhosts,
+        bound_queues=bound_queues,
         has_mqtt_channels=has_mqtt_channels,
         cluster_size=cluster_size,
         users=users,

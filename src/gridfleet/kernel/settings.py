@@ -240,7 +240,7 @@ class Settings(BaseSettings):
         " number has no effect, because existing queues stay in use.",
     )
     ingest_processes: Annotated[int, Field(ge=1)] = Field(
-        default_factory=lambda given: max(1, min(_cores() // 2, given.get("ingest_shards", 1))),
+        default_factory=lambda: max(1, _cores() // 2),
         description="Number of ingest processes that `gridfleet up` starts, at most `GRIDFLEET_INGEST_SHARDS`.",
     )
     ingest_batch_messages: int = Field(2_000, ge=1, description="Maximum number of messages in one ingest transaction.")

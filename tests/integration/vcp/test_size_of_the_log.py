@@ -47,7 +47,7 @@ async def test_refused_messages_fill_a_bounded_part_of_the_disk(site: PartnerSit
     [
         ("command.site-setpoint", {"powerKw": 13, "durationSeconds": 900}),
         ("command.device", {"deviceId": "BAT1", "action": "set_power", "params": {"power_kw": 5}}),
-        ("command.mode", {"mode": "CHARGE", "powerKw": 5, "expiresAt": later()}),
+        ("command.mode", {"mode": "CHARGE", "powerKw": 5}),
         ("config.constraints", {"constraints": {"importLimitKw": None, "exportLimitKw": 30}}),
         ("config.fallback", {"fallback": {"mode": "STANDBY", "afterSeconds": None}}),
     ],
@@ -55,6 +55,8 @@ async def test_refused_messages_fill_a_bounded_part_of_the_disk(site: PartnerSit
 async def test_an_accepted_command_is_kept_with_the_members_that_the_service_knows(
     site: PartnerSite, kind: str, members: dict[str, Any]
 ) -> None:
+    if kind == "command.mode":
+        members = {**members, "expiresAt": later()}  # not earlier: a run of all tests takes longer than that
     assert await site.send(kind, **members, note=LONGEST_NOTE, correlationId="c") == "ACCEPTED"
     [payload] = await payloads(site)
     assert len(str(payload)) < 1_024
