@@ -149,7 +149,7 @@ async def wake(db: Connection, plant_ids: Sequence[UUID], now: datetime, pause: 
     """
     await db.execute(
         "UPDATE vcp_unconfirmed u SET due_at = least(u.due_at, greatest(%(now)s, (SELECT %(pause)s + CASE"
-        " WHEN c.finished_at IS NULL THEN %(now)s::timestamptz WHEN c.type <> 'EMERGENCY' THEN c.finished_at END"
+        " WHEN c.finished_at IS NULL THEN greatest(%(now)s, c.received_at) WHEN c.type <> 'EMERGENCY' THEN c.finished_at END"
         " FROM plant_command c WHERE c.id = u.command_id)))"
         f" WHERE u.plant_id = ANY(%(plants)s) AND (u.due_at > %(now)s OR (u.due_at IS NULL AND {_BEGUN}))",
         {"now": now, "pause": pause, "plants": list(plant_ids)},
