@@ -229,14 +229,16 @@ async def copy_batch(db: Connection, batch: FrameBatch) -> None:
     if batch.outdated:
         frames = {key: vals for key, vals in frames.items() if key not in batch.outdated}
     rows = [pack_row(source, layout, time, vals) for (source, time, layout), vals in sorted(frames.items(), key=_key)]
-    async with db.cursor().copy("COPY frame_stage FROM STDIN (FORMAT binary)") as copy:
+    await _copy(db, b"COPY frame_stage FROM STDIN (FORMAT binary)", rows)
+    latest = [pack_latest_row(*key, row) for key, row in sorted(batch.latest.items())]
+    await _copy(db, b"COPY latest_stage FROM STDIN (FORMAT binary)", latest)
+
+
+async def _copy(db: Connection, statement: bytes, rows: Sequence[bytes]) -> None:
+    async with db.cursor().copy(statement) as copy:
         await copy.write(_COPY_HEADER)
         for start in range(0, len(rows), _ROWS_PER_CHUNK):
             await copy.write(b"".join(rows[start : start + _ROWS_PER_CHUNK]))
-        await copy.write(_COPY_TRAILER)
-    async with db.cursor().copy("COPY latest_stage FROM STDIN (FORMAT binary)") as copy:
-        await copy.write(_COPY_HEADER)
-        await copy.write(b"".join(pack_latest_row(*key, row) for key, row in sorted(batch.latest.items())))
         await copy.write(_COPY_TRAILER)
 
 

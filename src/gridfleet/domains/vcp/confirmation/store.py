@@ -118,7 +118,7 @@ async def concerned(
         " UNION SELECT plant_id FROM vcp_site WHERE plant_id = ANY(%(plants)s) AND setpoint_command_id = ANY(%(commands)s)"
         " UNION SELECT s.plant_id FROM vcp_site s JOIN plant_command c ON c.id = s.setpoint_command_id"
         " WHERE s.plant_id = ANY(%(plants)s) AND c.requester_type = 'SYSTEM'"
-        f" UNION SELECT plant_id FROM vcp_unconfirmed u WHERE plant_id = ANY(%(connected)s)"
+        " UNION SELECT plant_id FROM vcp_unconfirmed u WHERE plant_id = ANY(%(connected)s)"
         f" AND (due_at IS NOT NULL OR {_BEGUN})"
         " UNION SELECT plant_id FROM plant_command WHERE id = ANY(%(late)s) AND type = 'SITE_SETPOINT'",
         {
