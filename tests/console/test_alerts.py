@@ -108,6 +108,8 @@ def test_all_alerts_that_match_are_changed_at_once(watched: Watched, user: User,
     expect(page.get_by_text("620 chosen")).to_have_count(0)
     page.reload()
     page.get_by_role("checkbox", name="Critical", exact=True).uncheck()
+    # A choice ends with the alerts of the former filter.
+    expect(page.get_by_text("620 alerts", exact=True)).to_be_visible()
     page.get_by_role("checkbox", name="Choose all alerts of this page").check()
     page.get_by_role("button", name="Choose all 620 alerts that match").click()
     expect(page.get_by_text("620 chosen")).to_be_visible()

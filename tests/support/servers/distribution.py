@@ -105,9 +105,11 @@ LONGEST: Final = (
     "tests/integration/test_private_broker.py",
     "tests/integration/test_bench_smoke.py",
     "tests/integration/test_sessions.py",
+    "tests/console/test_session.py",
+    "tests/console/test_live.py",
 )
-"""Servers with all their files, and files, that take a worker minutes, because servers start. They run first, beside each
-other: at the end of a run they would leave the other workers without work."""
+"""Servers with all their files, and files, that take a worker minutes, because servers start or tests wait. They run first,
+beside each other: at the end of a run they would leave the other workers without work."""
 
 
 class ByServers(LoadScopeScheduling):  # type: ignore[misc]
