@@ -137,6 +137,16 @@ def test_a_plant_is_onboarded_commanded_and_revoked(watched: Watched, tmp_path: 
     watched.check_accessibility()
     page.get_by_role("button", name="Close").click()
 
+    suspend, reactivate = (page.get_by_role("button", name=name, exact=True) for name in ("Suspend", "Reactivate"))
+    suspend.click()
+    dialog = page.get_by_role("dialog", name="Suspend Barn roof?")
+    expect(dialog).to_contain_text("It cannot log in until it is reactivated.")
+    watched.check_accessibility()
+    dialog.get_by_role("button", name="Suspend").click()
+    expect(dialog).to_have_count(0)
+    reactivate.click()
+    expect(suspend).to_be_visible()
+
     page.get_by_role("button", name="Revoke").click()
     dialog = page.get_by_role("dialog", name="Revoke Barn roof?")
     expect(dialog.get_by_role("button", name="Revoke")).to_be_disabled()

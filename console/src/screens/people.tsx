@@ -6,7 +6,6 @@ import { useTexts } from "../i18n";
 import { type Invitation, invitationsQuery, type Member, membersQuery, ROLES } from "../people";
 import type { Role } from "../session";
 import { Age } from "../ui/age";
-import { useChoice } from "../ui/choice";
 import { Confirm } from "../ui/dialog";
 import { Failure } from "../ui/failure";
 import { Options } from "../ui/fields";
@@ -14,7 +13,6 @@ import { Form } from "../ui/form";
 import { useNow } from "../ui/now";
 import { PageHead } from "../ui/page-head";
 import { Pager } from "../ui/pager";
-import { Saved } from "../ui/saved";
 import { SearchField } from "../ui/search-field";
 import { Section } from "../ui/section";
 import { ListTable, Table } from "../ui/table";
@@ -51,6 +49,7 @@ function Members() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const [removing, setRemoving] = useState<Member | null>(null);
+  const [chosen, setChosen] = useState<{ member: Member; role: Role } | null>(null);
   const members = useQuery(membersQuery(organization.id, search));
   // A member who may no longer invite loses their open invitations.
   const reload = () =>
@@ -61,28 +60,18 @@ function Members() {
     header: inOrganization(organization.id),
     path: { orgId: organization.id, memberId: member.id },
   });
-  const { chosen, change, choose } = useChoice(
-    ({ member, role }: { member: Member; role: Role }) =>
-      dataOf(
-        api.PATCH("/api/v1/organizations/{orgId}/members/{memberId}", { params: paramsOf(member), body: { role } }),
-      ),
-    reload,
-  );
   return (
     <Section
       title={texts.people.members}
       tools={
-        <>
-          <Saved change={change} />
-          <SearchField
-            label={texts.people.search}
-            value={search.q}
-            onSearch={(q) => navigate({ search: { q }, replace: true })}
-          />
-        </>
+        <SearchField
+          label={texts.people.search}
+          value={search.q}
+          onSearch={(q) => navigate({ search: { q }, replace: true })}
+        />
       }
     >
-      <Failure error={members.error ?? change.error} />
+      <Failure error={members.error} />
       {members.data?.data.length === 0 ? (
         <p className="fine">{search.q === undefined ? texts.people.noMembers : texts.people.noneFound}</p>
       ) : (
@@ -97,8 +86,8 @@ function Members() {
                 <select
                   aria-label={texts.people.roleOf(member.user.name)}
                   value={chosen?.member.id === member.id ? chosen.role : member.role}
-                  disabled={member.userId === user.id || change.isPending}
-                  onChange={(event) => choose({ member, role: event.target.value as Role })}
+                  disabled={member.userId === user.id}
+                  onChange={(event) => setChosen({ member, role: event.target.value as Role })}
                 >
                   <Options values={ROLES} labels={texts.role} />
                 </select>
@@ -115,6 +104,23 @@ function Members() {
         </Table>
       )}
       <Pager meta={members.data?.meta} onPage={(page) => navigate({ search: ({ q }) => ({ q, page }) })} />
+      {chosen !== null && (
+        <Confirm
+          title={texts.people.changeTitle(chosen.member.user.name)}
+          consequence={texts.people.changeConsequence(texts.role[chosen.role], organization.name)}
+          action={texts.people.change}
+          run={async () => {
+            await dataOf(
+              api.PATCH("/api/v1/organizations/{orgId}/members/{memberId}", {
+                params: paramsOf(chosen.member),
+                body: { role: chosen.role },
+              }),
+            );
+            await reload();
+          }}
+          onClose={() => setChosen(null)}
+        />
+      )}
       {removing !== null && (
         <Confirm
           title={texts.people.removeTitle(removing.user.name)}

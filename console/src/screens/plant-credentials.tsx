@@ -95,7 +95,7 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
   const texts = useTexts();
   const locale = useLocale();
   const queryClient = useQueryClient();
-  const [confirming, setConfirming] = useState<"rotate" | "renew" | "revoke" | null>(null);
+  const [confirming, setConfirming] = useState<"rotate" | "renew" | "suspend" | "revoke" | null>(null);
   const close = () => setConfirming(null);
   const call = apiOf(plant.organizationId);
   const params = { header: inOrganization(plant.organizationId), path: { id: plant.id } };
@@ -133,10 +133,6 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
         values: { [texts.credentials.token]: issued },
       }),
   });
-  const suspend = useMutation({
-    mutationFn: () => dataOf(call.POST("/api/v1/plants/{id}/suspend", { params })),
-    onSuccess: reload,
-  });
   const reactivate = useMutation({
     mutationFn: () => dataOf(call.POST("/api/v1/plants/{id}/reactivate", { params })),
     onSuccess: reload,
@@ -153,7 +149,7 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
   const isActive = lifecycle === "ACTIVE";
   return (
     <Section title={texts.credentials.actions}>
-      <Failure error={rotate.error ?? renew.error ?? token.error ?? suspend.error ?? reactivate.error} />
+      <Failure error={rotate.error ?? renew.error ?? token.error ?? reactivate.error} />
       <div className="toolbar">
         <button
           type="button"
@@ -177,7 +173,7 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
           </button>
         )}
         {isActive ? (
-          <button type="button" onClick={() => suspend.mutate()} disabled={suspend.isPending}>
+          <button type="button" onClick={() => setConfirming("suspend")}>
             {texts.credentials.suspend}
           </button>
         ) : (
@@ -206,6 +202,18 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
           name={plant.name}
           action={texts.credentials.renew}
           run={() => renew.mutateAsync()}
+          onClose={close}
+        />
+      )}
+      {confirming === "suspend" && (
+        <Confirm
+          title={texts.credentials.suspendTitle(plant.name)}
+          consequence={texts.credentials.suspendConsequence}
+          action={texts.credentials.suspend}
+          run={async () => {
+            await dataOf(call.POST("/api/v1/plants/{id}/suspend", { params }));
+            await reload();
+          }}
           onClose={close}
         />
       )}

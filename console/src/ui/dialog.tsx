@@ -45,15 +45,15 @@ interface ConfirmProps {
   title: string;
   /** What will happen, in a sentence or two. */
   consequence: string;
-  /** The name that the user must type. */
-  name: string;
+  /** The name that the user must type, where what happens cannot be undone. */
+  name?: string;
   /** Label of the button. */
   action: string;
   run: () => Promise<unknown>;
   onClose: () => void;
 }
 
-/** Ask for the name of a thing before something happens to it that cannot be undone. */
+/** Ask before something happens, if it cannot be undone for the name of the thing. */
 export function Confirm({ title, consequence, name, action, run, onClose }: ConfirmProps) {
   const texts = useTexts();
   const [typed, setTyped] = useState("");
@@ -62,17 +62,19 @@ export function Confirm({ title, consequence, name, action, run, onClose }: Conf
     <Dialog title={title} onClose={onClose} isKept={mutation.isPending}>
       <Form onSubmit={() => mutation.mutate()}>
         <p>{consequence}</p>
-        <Field
-          label={texts.confirm.typeName(name)}
-          value={typed}
-          onChange={(event) => setTyped(event.target.value)}
-          required
-        />
+        {name !== undefined && (
+          <Field
+            label={texts.confirm.typeName(name)}
+            value={typed}
+            onChange={(event) => setTyped(event.target.value)}
+            required
+          />
+        )}
         <Failure error={mutation.error} />
         <Buttons
           action={action}
           isDangerous
-          disabled={asShown(typed) !== asShown(name) || mutation.isPending}
+          disabled={(name !== undefined && asShown(typed) !== asShown(name)) || mutation.isPending}
           onCancel={onClose}
         />
       </Form>

@@ -10,6 +10,9 @@ export const people: typeof english = {
     name: "Name",
     role: "Rolle",
     roleOf: (name) => `Rolle von ${name}`,
+    change: "Rolle ändern",
+    changeTitle: (name) => `Rolle von ${name} ändern?`,
+    changeConsequence: (role, organization) => `Die neue Rolle in ${organization} ist ${role}.`,
     remove: "Entfernen",
     removeTitle: (name) => `${name} entfernen?`,
     removeConsequence: (organization) =>

@@ -117,6 +117,9 @@ export const plants: typeof english = {
     token: "Token",
     validUntil: (time) => `Gültig bis ${time}.`,
     suspend: "Aussetzen",
+    suspendTitle: (name) => `${name} aussetzen?`,
+    suspendConsequence:
+      "Die Verbindungen der Anlage werden getrennt. Sie kann sich nicht anmelden, bis sie wieder aktiviert wird.",
     reactivate: "Wieder aktivieren",
     revoke: "Widerrufen",
     revokeTitle: (name) => `${name} widerrufen?`,

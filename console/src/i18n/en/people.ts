@@ -8,6 +8,9 @@ export const people = {
     name: "Name",
     role: "Role",
     roleOf: (name: string) => `Role of ${name}`,
+    change: "Change the role",
+    changeTitle: (name: string) => `Change the role of ${name}?`,
+    changeConsequence: (role: string, organization: string) => `The new role in ${organization} is ${role}.`,
     remove: "Remove",
     removeTitle: (name: string) => `Remove ${name}?`,
     removeConsequence: (organization: string) =>

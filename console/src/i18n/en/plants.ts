@@ -114,6 +114,8 @@ export const plants = {
     token: "Token",
     validUntil: (time: string) => `Valid until ${time}.`,
     suspend: "Suspend",
+    suspendTitle: (name: string) => `Suspend ${name}?`,
+    suspendConsequence: "The plant's connections are closed. It cannot log in until it is reactivated.",
     reactivate: "Reactivate",
     revoke: "Revoke",
     revokeTitle: (name: string) => `Revoke ${name}?`,
