@@ -1076,6 +1076,27 @@ async def test_a_counter_of_a_former_template_leaves_the_following_hours_to_powe
     assert await produced_by_hour(site) == pytest.approx([2] * 8, abs=0.4)
 
 
+@pytest.mark.parametrize(("external_id", "level"), [(None, TemplateLevel.PLANT), ("PV1", TemplateLevel.SUB_DEVICE)])
+async def test_a_template_that_changes_back_and_forth_has_each_hour_computed_once(
+    site: RecordedPlant, external_id: str | None, level: TemplateLevel
+) -> None:
+    """A script of one organisation could otherwise log hours faster than they are computed, until the disk is full."""
+    measured = await add_template(site.database, level, own="pv_power")
+    another = await add_template(site.database, level, renewed="pv_power")
+    await set_template(site, external_id, measured)
+    await site.write(external_id, ["own"], powers(0, 3, 2.0))
+    await work(site.database)
+    logged = []
+    for _ in range(3):
+        await change_template(site, external_id, another)
+        await change_template(site, external_id, measured)
+        async with site.database.transaction() as db:
+            cursor = await db.execute("SELECT count(*), count(DISTINCT hour) FROM energy_dirty WHERE plant_id = %s", (site.id,))
+            logged += await cursor.fetchall()
+    [(count, hours)] = set(logged)
+    assert count == hours > 24
+
+
 @pytest.mark.parametrize("has_another", [True, False])
 async def test_what_the_plant_measured_with_a_former_template_displaces_no_device_later(
     site: RecordedPlant, has_another: bool
