@@ -24,6 +24,10 @@ test.each(["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "'=1", "=1,2"])("the text %j 
   expect(rowsOf(csvText([[text]]))).toEqual([[`'${text}`]]);
 });
 
+test("nor is what follows a semicolon in it", () => {
+  expect(csvText([["a; =1;'+2;;-3;b=4;5"]])).toBe("a; '=1;''+2;;'-3;b=4;5\r\n");
+});
+
 test.each(["Barn", "1-2", "a=b", "'Barn", " =1", ""])("the text %j is written as it is", (text) => {
   expect(csvText([[text]])).toBe(`${text}\r\n`);
 });

@@ -11,16 +11,18 @@ export function csvText(rows: readonly (readonly Cell[])[]): string {
   return rows.map((row) => `${row.map(cellText).join(",")}\r\n`).join("");
 }
 
-/** A spreadsheet executes a text that begins like this, and a formula can send other cells to any address. */
-const FORMULA = /^'*[=+\-@\t]/;
+/**
+ * A spreadsheet executes a text that begins like this, and a formula can send other cells to any address. Where the semicolon
+ * is the separator of lists, it splits a text there.
+ */
+const FORMULA = /(^|;\s*)('*[=+\-@\t])/g;
 
 /**
  * Return a cell as it is written. A text that would be a formula has an apostrophe before it, as in the service's own files;
  * also one with apostrophes of its own, so that one can be taken away again.
  */
 function cellText(cell: Cell): string {
-  const isFormula = typeof cell === "string" && FORMULA.test(cell);
-  const text = `${isFormula ? "'" : ""}${cell ?? ""}`;
+  const text = typeof cell === "string" ? cell.replace(FORMULA, "$1'$2") : `${cell ?? ""}`;
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 

@@ -73,6 +73,18 @@ async def test_a_key_belongs_to_its_user_and_ends_after_a_day(service: ApiServic
     assert await count(service, "idempotent_answer") == 1, "the other user's old answer is forgotten on the way"
 
 
+async def test_an_organisation_has_an_hour_to_store_64_mib_of_responses(service: ApiService) -> None:
+    headers = await service.super_admin()
+    user_id = (await service.client.get("/api/v1/auth/me", headers=headers)).json()["user"]["id"]
+    service.state.kept_bytes.add(user_id, 64 * 1024 * 1024 - 10)
+    body = organization()
+    refused = await service.client.post(URL, headers={**headers, "idempotency-key": "order-1"}, json=body)
+    assert (refused.status_code, refused.json()["code"]) == (429, "TOO_MANY_REQUESTS")
+    assert 0 < int(refused.headers["retry-after"]) <= 3_600
+    assert await count(service, "organization") == await count(service, "idempotent_answer") == 0
+    assert (await service.client.post(URL, headers=headers, json=body)).status_code == 201
+
+
 async def test_a_malformed_key_is_refused(service: ApiService) -> None:
     for key in ("", "two words", "x" * 256):
         answer = await service.client.post(

@@ -9,6 +9,7 @@ from functools import partial
 
 from gridfleet.api.access.cache import ACCESS_CHANNEL, AccessCache
 from gridfleet.api.access.history_reads import HistoryReads
+from gridfleet.api.access.idempotency import KeptBytes
 from gridfleet.api.access.shares import ConnectionShares
 from gridfleet.api.access.streams import StreamSlots
 from gridfleet.domains.identity.access_tokens import AccessTokens
@@ -68,6 +69,7 @@ class AppState:
     plant_logins: PlantLogins
     passwords: Passwords
     rate_limiter: RateLimiter
+    kept_bytes: KeptBytes
     cache: Cache
     mail: MailQueue
     live: LiveValues
@@ -116,6 +118,7 @@ async def open_state(settings: Settings, *, strict: bool = False) -> AsyncIterat
                 client_ids=ClientIds(),
                 plant_logins=PlantLogins(),
                 passwords=passwords,
+                kept_bytes=KeptBytes(),
                 rate_limiter=RateLimiter(enabled=settings.rate_limits == "on", redis=redis),
                 cache=Cache(RedisBackend(redis) if redis else MemoryBackend(settings.cache_megabytes * 1024 * 1024)),
                 mail=MailQueue(keyring, settings.base_url),

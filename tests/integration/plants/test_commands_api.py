@@ -1,5 +1,6 @@
 """Commands over HTTP: what may be asked of whom, with which words it is refused, and what the list shows."""
 
+import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -119,6 +120,14 @@ async def test_newest_first_in_pages(site: Site) -> None:
     assert [one["id"] for one in first["data"] + second["data"]] == ids[::-1]
     assert first["data"][0]["params"] == {}
     assert (await site.commands("?limit=0"))[1]["code"] == "VALIDATION_ERROR"
+
+
+async def test_a_path_longer_than_an_entry_of_an_index_is_that_of_no_device(site: Site) -> None:
+    headers = {**site.operator, "idempotency-key": "order-1"}
+    status, answer = await site.call(
+        "POST", f"{site.devices}/{secrets.token_urlsafe(3_000)}/commands", {"action": "stop"}, headers=headers
+    )
+    assert (status, answer["code"]) == (404, "SUB_DEVICE_NOT_FOUND")
 
 
 @pytest.mark.parametrize(

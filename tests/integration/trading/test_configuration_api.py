@@ -90,6 +90,7 @@ async def test_settings_are_kept_and_the_secret_is_not_shown(strict: Fleet) -> N
     status, changed = await strict.call("POST", CONFIG, {"queuePrefix": "our-queues"})
     assert (changed["esmClientId"], changed["queuePrefix"]) == ("us", "our-queues")
     assert "s3cret" not in str(changed)
+    assert await strict.call("POST", CONFIG, {}) == (200, changed)
     [(encrypted, version)] = await strict.sql("SELECT esm_client_secret, key_version FROM trading_config")
     assert b"s3cret" not in encrypted
     keyring = strict.service.state.keyring

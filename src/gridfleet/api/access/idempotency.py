@@ -1,26 +1,59 @@
 """`Idempotency-Key`: a creating request that is repeated within 24 hours gets its first response again.
 
 A key belongs to one caller, organisation, method and path. Responses are stored encrypted, because some contain secrets that
-are not stored in clear anywhere else.
+are not stored in clear anywhere else. An organisation has `_MOST_BYTES_AN_HOUR` for them in each process: one script must not
+fill the disk of all.
 """
 
 import hashlib
+import math
 import re
+import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from gridfleet.kernel.caller import Caller, OrgScope, PlatformScope
 from gridfleet.kernel.db import Connection, idempotency
-from gridfleet.kernel.errors import ValidationFailed
+from gridfleet.kernel.errors import TooManyRequests, ValidationFailed
 from gridfleet.kernel.security.keyring import Keyring
 
 if TYPE_CHECKING:
     from gridfleet.api.http.call import Call
 
-__all__ = ["FirstResponse", "key_of"]
+__all__ = ["FirstResponse", "KeptBytes", "key_of"]
 
 _KEY: Final = re.compile(r"[!-~]{1,255}")
+_LONGEST_SCOPE_BYTES: Final = 1_000
+"""A longer one is replaced by its digest: an entry of the index may have 2,704 bytes."""
+_MOST_BYTES_AN_HOUR: Final = 64 * 1024 * 1024
+_HOUR_SECONDS: Final = 3_600
+
+
+class KeptBytes:
+    """The bytes of responses that this process has stored in the present hour, by owner."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` returns monotonic seconds."""
+        self._clock = clock
+        self._hour = 0
+        self._bytes = Counter[str]()
+
+    def add(self, owner: str, size: int) -> None:
+        """Count a response of `size` bytes.
+
+        Raises:
+            TooManyRequests: The owner has no room for it in this hour.
+        """
+        now = self._clock()
+        if (hour := int(now // _HOUR_SECONDS)) != self._hour:
+            self._hour = hour
+            self._bytes.clear()
+        if self._bytes[owner] + size > _MOST_BYTES_AN_HOUR:
+            raise TooManyRequests(math.ceil((hour + 1) * _HOUR_SECONDS - now))
+        self._bytes[owner] += size
 
 
 def key_of(call: "Call") -> str | None:
@@ -40,6 +73,8 @@ class FirstResponse:
     """The first response to a request with a key: read if it is stored, otherwise stored."""
 
     _keyring: Keyring
+    _kept_bytes: KeptBytes
+    _owner: str
     _caller_id: UUID
     _scope: str
     _key: str
@@ -57,9 +92,13 @@ class FirstResponse:
         key = key_of(call)
         if key is None:
             return None
-        owner = org.organization_id if isinstance(org, OrgScope) else "-"
-        scope = f"{owner} {call.method} {call.storable_path}"
-        return cls(call.state.keyring, caller.id, scope, key, hashlib.sha256(query + b"\0" + body).digest())
+        organization_id = org.organization_id if isinstance(org, OrgScope) else None
+        scope = f"{organization_id or '-'} {call.method} {call.storable_path}"
+        if len(encoded := scope.encode()) > _LONGEST_SCOPE_BYTES:
+            scope = hashlib.sha256(encoded).hexdigest()
+        digest = hashlib.sha256(query + b"\0" + body).digest()
+        owner = str(organization_id or caller.id)
+        return cls(call.state.keyring, call.state.kept_bytes, owner, caller.id, scope, key, digest)
 
     async def earlier(self, db: Connection) -> tuple[int, bytes] | None:
         """Return status and body of the first response, or None if this request is the first and now owns the key.
@@ -76,6 +115,7 @@ class FirstResponse:
         return kept.status, self._keyring.decrypt(kept.response, kept.key_version, **self._row)
 
     async def keep(self, db: Connection, status: int, body: bytes) -> None:
-        """Store the response to this request."""
+        """Store the response to this request. Raises TooManyRequests if its organisation has stored too much in this hour."""
+        self._kept_bytes.add(self._owner, len(body))
         encrypted = self._keyring.encrypt(body, **self._row)
         await idempotency.keep(db, self._caller_id, self._scope, self._key, status, encrypted, self._keyring.current_version)

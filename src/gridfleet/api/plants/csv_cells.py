@@ -2,6 +2,7 @@
 
 A spreadsheet executes a cell that begins with `=`, `+`, `-` or `@`. A name may come from a partner's program, and a formula can
 send other cells of the file to any address. So an export puts an apostrophe before such a text, and an import takes one away.
+Where the semicolon separates lists, a spreadsheet splits a text at it, so what follows a semicolon is such a text too.
 """
 
 import re
@@ -9,16 +10,15 @@ from typing import Final
 
 __all__ = ["as_cell", "text_of"]
 
-_MARK: Final = "'"
-_FORMULA: Final = re.compile(r"'*[=+\-@]")
-_MARKED: Final = re.compile(r"'+[=+\-@]")
+_FORMULA: Final = re.compile(r"(^|;\s*)('*[=+\-@])")
+_MARKED: Final = re.compile(r"(^|;\s*)'('*[=+\-@])")
 
 
 def as_cell(text: str) -> str:
     """Return a text as it is written to a cell."""
-    return f"{_MARK}{text}" if _FORMULA.match(text) else text
+    return _FORMULA.sub(r"\1'\2", text)
 
 
 def text_of(cell: str) -> str:
     """Return the text that `as_cell` wrote to the cell. Any other cell is returned unchanged."""
-    return cell.removeprefix(_MARK) if _MARKED.match(cell) else cell
+    return _MARKED.sub(r"\1\2", cell)

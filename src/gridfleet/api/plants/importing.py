@@ -30,6 +30,8 @@ _MOST_HEADER_CHARACTERS: Final = 10_000
 _ROWS_AT_A_TIME: Final = 100
 _BYTES_AT_A_TIME: Final = 64 * 1024
 """Rows, and bytes (exceeded by up to one row), that the thread reads before the next organisation's turn."""
+_LONGEST_SERIAL_NUMBER: Final = 50
+"""Characters of a serial number that the report repeats: as many as a valid one has."""
 _THREAD: Final = FairThread("imports")
 
 
@@ -147,10 +149,14 @@ def _read_some(rows: Iterator[tuple[int, dict[str, Any]]], room: int) -> list[_R
         plant = read_row(number, cells, complaints)
         del complaints[max(1, room) :]
         room -= len(complaints)
-        read.append(_ReadRow(number, cells.get("serialNumber"), complaints, plant))
+        read.append(_ReadRow(number, _shown(cells.get("serialNumber")), complaints, plant))
         if size > _BYTES_AT_A_TIME:
             break
     return read
+
+
+def _shown(serial_number: str | None) -> str | None:
+    return None if serial_number is None else serial_number[:_LONGEST_SERIAL_NUMBER]
 
 
 def read_row(number: int, cells: dict[str, Any], complaints: list[str]) -> PlantToImport | None:

@@ -38,7 +38,8 @@ ENCRYPTED: Final[tuple[EncryptedRecords, ...]] = (
 )
 """Every kind of row with encrypted columns."""
 
-_BATCH: Final = 200
+_BATCH: Final = 50
+"""Rows of a transaction. A response that is kept for `Idempotency-Key` may have a megabyte, and each is in memory twice."""
 
 log = structlog.get_logger(__name__)
 

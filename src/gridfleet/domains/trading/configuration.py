@@ -98,7 +98,9 @@ async def change_config(db: Connection, org: OrgScope, keyring: Keyring, setting
         await store.save_config(db, org, columns)
     if prefix is not None and prefix != row.queue_prefix:
         await set_queues(db, org, prefix, enabled=False)
-    await record_in(db, org, Event.TRADING_CONFIGURED, _subject(org), {"changed": sorted(columns.keys() - {"key_version"})})
+    if columns:
+        changed = sorted(columns.keys() - {"key_version"})
+        await record_in(db, org, Event.TRADING_CONFIGURED, _subject(org), {"changed": changed})
     return await get_config(db, org)
 
 

@@ -26,14 +26,14 @@ PHONE_PATTERN: Final = r"^\+[1-9][0-9]{6,14}$"
 
 async def rename(db: Connection, caller: UserCaller, name: str) -> None:
     """Set the caller's name."""
-    await store.set_name(db, caller.user_id, name)
-    await _record(db, Event.USER_PROFILE_CHANGED, caller, {"changed": "name"})
+    if await store.set_name(db, caller.user_id, name):
+        await _record(db, Event.USER_PROFILE_CHANGED, caller, {"changed": "name"})
 
 
 async def change_phone(db: Connection, caller: UserCaller, phone: str | None) -> None:
     """Set the number for the caller's text messages; None for no messages."""
-    await store.set_phone(db, caller.user_id, phone)
-    await _record(db, Event.USER_PROFILE_CHANGED, caller, {"changed": "phone"})
+    if await store.set_phone(db, caller.user_id, phone):
+        await _record(db, Event.USER_PROFILE_CHANGED, caller, {"changed": "phone"})
 
 
 async def set_default_organization(db: Connection, caller: UserCaller, organization_id: UUID) -> None:

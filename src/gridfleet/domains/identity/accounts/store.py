@@ -141,14 +141,23 @@ async def make_super_admin(db: Connection, user_id: UUID) -> None:
     await db.execute("UPDATE user_account SET is_super_admin = true, updated_at = now() WHERE id = %s", (user_id,))
 
 
-async def set_name(db: Connection, user_id: UUID, name: str) -> None:
-    """Set a user's name."""
-    await db.execute("UPDATE user_account SET name = %s, updated_at = now() WHERE id = %s", (name, user_id))
+async def set_name(db: Connection, user_id: UUID, name: str) -> bool:
+    """Set a user's name. Returns False if it is this one already."""
+    cursor = await db.execute(
+        "UPDATE user_account SET name = %(name)s, updated_at = now() WHERE id = %(user)s AND name <> %(name)s",
+        {"name": name, "user": user_id},
+    )
+    return cursor.rowcount > 0
 
 
-async def set_phone(db: Connection, user_id: UUID, phone: str | None) -> None:
-    """Set or clear a user's phone number."""
-    await db.execute("UPDATE user_account SET phone = %s, updated_at = now() WHERE id = %s", (phone, user_id))
+async def set_phone(db: Connection, user_id: UUID, phone: str | None) -> bool:
+    """Set or clear a user's phone number. Returns False if it is this one already."""
+    cursor = await db.execute(
+        "UPDATE user_account SET phone = %(phone)s, updated_at = now()"
+        " WHERE id = %(user)s AND phone IS DISTINCT FROM %(phone)s",
+        {"phone": phone, "user": user_id},
+    )
+    return cursor.rowcount > 0
 
 
 async def set_email(db: Connection, user_id: UUID, email: str) -> bool:
