@@ -33,7 +33,7 @@ from gridfleet.kernel import outbox
 from gridfleet.kernel.clock import days_before, utc_now
 from gridfleet.kernel.db import Database, jobs, set_aside
 from gridfleet.kernel.db.jobs import ACCOUNTS, QUEUES
-from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, SEARCH_PATH, TidyConnection
+from gridfleet.kernel.db.pool import LET_THE_SERVER_NOTICE, NOTICE_A_DEAD_MACHINE, SEARCH_PATH, TidyConnection
 from gridfleet.kernel.settings import Settings
 
 __all__ = ["build_app", "run_jobs"]
@@ -45,6 +45,8 @@ _WORKERS: Final = 8
 """Workers of each queue: more than the jobs that may take long."""
 _ACCOUNT_WORKERS: Final = 2
 """Workers of the queue that anyone can fill. They leave the pool's connections to other jobs."""
+_OPTIONS: Final = f"{SEARCH_PATH} {LET_THE_SERVER_NOTICE} -c idle_in_transaction_session_timeout=60000"
+"""Without them, a process that hangs in a transaction of the queue would keep all others from adding jobs."""
 _LONGEST_PERIOD_SECONDS: Final = 86_400
 _CLOCK_STEP_SECONDS: Final = 60.0
 _CLOCK_POLL_SECONDS: Final = 1.0
@@ -58,7 +60,7 @@ def build_app(settings: Settings, database: Database) -> App:
         # Each queue's worker listens on one of them.
         max_size=1 + len(QUEUES),
         connection_class=TidyConnection,
-        kwargs={"application_name": "gridfleet-queue", "connect_timeout": 5, "options": SEARCH_PATH, **NOTICE_A_DEAD_MACHINE},
+        kwargs={"application_name": "gridfleet-queue", "connect_timeout": 5, "options": _OPTIONS, **NOTICE_A_DEAD_MACHINE},
     )
     app = App(connector=connector, periodic_defaults={"max_delay": _LONGEST_PERIOD_SECONDS})
     add_account_jobs(app, database, settings)

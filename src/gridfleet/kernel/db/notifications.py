@@ -6,7 +6,13 @@ from typing import Final
 
 from psycopg import sql
 
-from gridfleet.kernel.db.pool import NOTICE_A_DEAD_MACHINE, Connection, TidyConnection, cancellation_first
+from gridfleet.kernel.db.pool import (
+    LET_THE_SERVER_NOTICE,
+    NOTICE_A_DEAD_MACHINE,
+    Connection,
+    TidyConnection,
+    cancellation_first,
+)
 from gridfleet.kernel.db.queries import fetch_count
 
 __all__ = ["HEARTBEAT_SECONDS", "count_listeners", "listen", "notify", "notify_all", "received_during"]
@@ -38,7 +44,12 @@ async def listen(
     """
     with cancellation_first():
         async with await TidyConnection.connect(
-            url, autocommit=True, connect_timeout=5, application_name=name, **NOTICE_A_DEAD_MACHINE
+            url,
+            autocommit=True,
+            connect_timeout=5,
+            application_name=name,
+            options=LET_THE_SERVER_NOTICE,
+            **NOTICE_A_DEAD_MACHINE,
         ) as connection:
             for channel in channels:
                 await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))

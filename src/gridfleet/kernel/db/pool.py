@@ -102,10 +102,13 @@ GENERATION: Final = 2
 SEARCH_PATH: Final = '-c search_path="$user",public,procrastinate'
 """Option of a connection: the default search path, and the schema of the job queue, whose library names no schema."""
 
-LET_THE_SERVER_NOTICE: Final = "-c tcp_keepalives_idle=15 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
-"""Options of a connection: within 30 s the server closes that of a machine that has vanished, and releases its locks.
+LET_THE_SERVER_NOTICE: Final = (
+    "-c tcp_keepalives_idle=15 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=30000"
+)
+"""Options of a connection over TCP: within 30 s the server closes it, and releases its locks, if the machine has vanished or
+the process reads nothing of a result that is larger than the buffers.
 
-By default, a server waits two hours.
+By default, a server waits two hours for a machine, and without end for a process that hangs.
 """
 
 OPTIONS: Final = (
