@@ -303,7 +303,7 @@ def _commands(words: str, command: Any) -> Iterator[str]:
         return
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
-    usage = " ".join([words, *(each.name.upper() for each in arguments), *(["[options]"] if options else [])])
+    usage = " ".join([words, *(_placeholder(each) for each in arguments), *(["[options]"] if options else [])])
     yield f"## {words}\n\n```text\n{usage}\n```\n\n{_paragraphs(command.help)}\n"
     if arguments or options:
         yield _table(
@@ -320,7 +320,12 @@ def _commands(words: str, command: Any) -> Iterator[str]:
 
 
 def _names(parameter: Any) -> list[str]:
-    return [*parameter.opts, *parameter.secondary_opts] if parameter.param_type_name == "option" else [parameter.name.upper()]
+    return [*parameter.opts, *parameter.secondary_opts] if parameter.param_type_name == "option" else [_placeholder(parameter)]
+
+
+def _placeholder(argument: Any) -> str:
+    """Return what stands for an argument in the usage, with `...` if it can be repeated."""
+    return f"{argument.metavar or argument.name.upper()}{'...' if argument.nargs == -1 else ''}"
 
 
 def _paragraphs(text: str) -> str:

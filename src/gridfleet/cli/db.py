@@ -95,7 +95,10 @@ def scale_out(
             else:
                 for step in plan.steps:
                     _print_step(step)
-                typer.echo("Nothing was changed. Stop ingest, jobs and serve, make a backup, and run this again with --apply.")
+                typer.echo(
+                    "Nothing was changed. Stop all processes of the service, make a backup, and run the same command with"
+                    " --apply."
+                )
             if apply:
                 if extension is Extension.CITUS:
                     _try_tables()

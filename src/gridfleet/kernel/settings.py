@@ -53,7 +53,9 @@ class Settings(BaseSettings):
 
     home: Path = Field(Path(".gridfleet"), description="Folder of all local state: databases, keys, certificates, logs.")
     environment: Literal["development", "production"] = Field(
-        "development", description="With `production`, `/health/ready` requires the internal secret."
+        "development",
+        description="With `production`, `/health/ready` requires the internal secret, and `gridfleet doctor` warns if there is"
+        " no mail server.",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Lowest level that is logged.")
     log_format: Literal["console", "json"] = Field(
@@ -78,7 +80,7 @@ class Settings(BaseSettings):
         ge=0,
         le=10,
         description="How long `serve` takes requests after SIGTERM while `/api/v1/health` returns 503, so that a load balancer "
-        "sends new requests to another process. The listeners close afterwards.",
+        "sends new requests to another process. The listeners close afterwards. At most 10.",
     )
     public_url: str = Field(
         "",
@@ -110,7 +112,9 @@ class Settings(BaseSettings):
         None, description="Replica of that PostgreSQL, from which the history of telemetry is read."
     )
     database_read_lag_seconds: float = Field(
-        10, ge=2, description="How far that replica may lag; beyond it, history is read from `GRIDFLEET_DATABASE_URL`."
+        10,
+        ge=2,
+        description="How far that replica may lag; beyond it, history is read from `GRIDFLEET_DATABASE_URL`. At least 2.",
     )
     database_pool_size: int = Field(10, ge=2, description="Maximum database connections for the requests of one `serve`.")
     broker_url: SecretStr | None = Field(
@@ -237,7 +241,7 @@ class Settings(BaseSettings):
         ge=1,
         le=64,
         description="Number of queues that plants' messages are distributed to. `ingest` adds queues when it is raised. A lower"
-        " number has no effect, because existing queues stay in use.",
+        " number has no effect, because existing queues stay in use. At most 64.",
     )
     ingest_processes: Annotated[int, Field(ge=1)] = Field(
         default_factory=lambda: max(1, _cores() // 2),
@@ -250,7 +254,10 @@ class Settings(BaseSettings):
         1096, ge=1, description="Days for which 15-minute roll-ups are kept; hourly and daily ones are kept without limit."
     )
     roll_up_connections: int = Field(
-        1, ge=1, le=64, description="Number of database connections on which roll-ups are computed at the same time."
+        1,
+        ge=1,
+        le=64,
+        description="Number of database connections on which roll-ups are computed at the same time. At most 64.",
     )
     ingest_batch_milliseconds: int = Field(
         50, ge=1, description="Minimum time between the starts of batches that are not full."

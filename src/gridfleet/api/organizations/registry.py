@@ -108,7 +108,10 @@ async def update_organization(
     codes=("INVALID_UUID", "ORGANIZATION_NOT_FOUND", "CONFLICT", *SA),
 )
 async def delete_organization(caller: UserCaller, db: Connection, id: UUID) -> Message:
-    """Delete an organisation and its invitations. It must have no members, plants and keys, and trading disabled."""
+    """Delete an organisation. It must have no members, no plants, no keys that are not revoked, and no enabled trading.
+
+    Its invitations and revoked keys are deleted too.
+    """
     await delete_disabled(db, id)
     await registry.delete(db, caller.as_actor, id)
     return Message("The organisation was deleted.")
