@@ -73,6 +73,7 @@ REVISIONS = {
     "0109": "Publish statuses and alerts to partners in code. Triggers do so only for processes of the previous release.",
     "0118": "Index the commands that wait for no other command. The others are found through their plant.",
     "0119": "Store the time of the AUTO that ended an emergency stop until the plant confirms a mode.",
+    "0121": "Let a plant request its MQTT tokens itself. Each signed request is accepted once.",
     "0129": "Index the unresolved alerts by plant, for the lists and totals of a fleet.",
     "0135": "Publish every change that the list of a fleet shows, such as a new power, and the alerts of moved plants.",
     "0136": "Store with each command the organisation that issued it, and index commands by it.",
@@ -91,6 +92,8 @@ REVISIONS = {
     "0153": "Delete a user's push devices when all of their sessions end: by logout-all, or by a reset of the password.",
     "0154": "Compute the kept energies of all hours again: their readings may have been in the wrong order.",
     "0156": "Compute the kept energies again in processes of this release only: the previous one may compute them wrongly.",
+    "0160": "Index the starts of sources by organisation: a new source takes the earliest start of its organisation.",
+    "0166": "Index the command log of a plant by type, so that counting entries and finding a rare type do not read them.",
 }
 """Descriptions of migrations whose files, which are not edited any more, have other wording."""
 

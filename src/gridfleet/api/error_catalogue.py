@@ -29,7 +29,7 @@ CATALOGUE: Final[dict[str, CodeStatus]] = {
     ),
     "INVALID_UUID": _bad_request("an id in the path is not a UUID", "send the id as the service returned it"),
     "UNAUTHORIZED": _unauthorized(
-        "no access token or API key, or one that is not valid any more",
+        "no access token or API key, or an invalid, revoked or expired one",
         "refresh the session or log in; check whether the key was revoked or has expired",
     ),
     "INVALID_CREDENTIALS": _unauthorized("wrong e-mail or password", "try again; ten failures lock the address for 15 minutes"),
@@ -45,7 +45,7 @@ CATALOGUE: Final[dict[str, CodeStatus]] = {
         "the caller is not a member of that organisation", "ask its ORG_ADMIN for an invitation"
     ),
     "ACCOUNT_LOCKED": _forbidden(
-        "too many failed logins; applies to the right password too; or a SuperAdmin has disabled the account",
+        "too many failed logins (also refuses the right password), or a SuperAdmin has disabled the account",
         "wait 15 minutes; if `message` names a disabled account, ask a SuperAdmin",
     ),
     "INVITATION_EXPIRED": _forbidden("the invitation is older than seven days", "ask for a new one"),

@@ -91,7 +91,7 @@ INGEST_UNDECLARED_FIELDS = Counter(
 )
 INGEST_LAG_SECONDS = Gauge(
     "gridfleet_ingest_lag_seconds",
-    "Age of the oldest message of the last batch when it was committed; 0 a minute later without another one.",
+    "Age of the oldest message of the last batch when it was committed. 0 if no batch was committed for a minute.",
 )
 INGEST_BATCH_SECONDS = Histogram(
     "gridfleet_ingest_batch_seconds",

@@ -220,7 +220,9 @@ class Settings(BaseSettings):
         description="Days for which plant commands and partner commands are kept after they have ended, and plans after they"
         " were sent to the ESM.",
     )
-    csp_report_days: int = Field(30, ge=1, description="Days for which browsers' CSP reports are kept, which anyone can send.")
+    csp_report_days: int = Field(
+        30, ge=1, description="Days for which browsers' CSP reports are kept. Anyone can send such reports."
+    )
     csp_reports_per_address_per_minute: int = Field(10, ge=1, description="Maximum CSP reports per minute from one address.")
     csp_reports_per_minute: int = Field(60, ge=1, description="Maximum CSP reports per minute from all addresses together.")
     trusted_proxies: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = Field(

@@ -24,7 +24,8 @@ class Options:
     reconnect_max_seconds: float = 60
     refusals_before_giving_up: int | None = None
     """Consecutive refused logins after which the client stops with `NotAuthorized`, unless `on_problem` is set. None: it never
-    stops. The broker also refuses logins while the service is away, and a plant must return when the service does.
+    stops. The broker also refuses logins while the service is unavailable, and the plant must reconnect when the service is
+    available again.
     """
     confirm_timeout_seconds: float = 60
     """Time without confirmation of a message or an earlier one, after which the client reconnects and sends it again."""
