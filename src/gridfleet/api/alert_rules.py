@@ -26,7 +26,7 @@ Unit = Annotated[str, Field(min_length=1, max_length=20)]
 
 
 class RuleFilter(PageQuery):
-    """Filter of rules. `plantId` returns only the rules of that plant."""
+    """Filter of rules. `plantId` returns only the rules of that plant; None: all rules of the organisation."""
 
     plant_id: UUID | None = None
 

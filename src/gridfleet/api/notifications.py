@@ -85,7 +85,7 @@ class TestMessage(Input):
 
 
 class DeliveryQuery(PageQuery, SpanQuery):
-    """Filter of deliveries, which all given parameters must match: `from` is inclusive, `to` exclusive."""
+    """Filter of deliveries. A delivery must match all given parameters. `from` is inclusive, `to` exclusive."""
 
     channel: Channel | None = None
     status: NotificationStatus | None = None

@@ -131,7 +131,10 @@ async def delete_plant_group(org: OrgScope, db: Connection, id: UUID) -> Message
     kept_seconds=5,
 )
 async def list_available_plants(org: OrgScope, db: Connection, id: UUID) -> msgspec.Raw:
-    """List the organisation's plants that are not in the group, newest first. A `status` may be 5 s old."""
+    """List the organisation's plants that are not in the group, newest first. A `status` may be 5 s old.
+
+    The response is an array of `BriefPlant`.
+    """
     return await registry.plants_outside(db, org, id)
 
 

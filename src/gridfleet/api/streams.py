@@ -36,7 +36,13 @@ class StreamQuery(Input):
 
 
 def event(name: str, data: bytes, event_id: str | None = None) -> bytes:
-    """Return an event. `data` is JSON in one line. A client sends the id as `Last-Event-ID` to resume after the event."""
+    """Return one server-sent event as UTF-8 bytes, with its final empty line.
+
+    Args:
+        name: The type of the event.
+        data: JSON in one line.
+        event_id: A client sends it as `Last-Event-ID` to resume after the event. None: the event has no id.
+    """
     end = b"\n\n" if event_id is None else b"\nid: %b\n\n" % event_id.encode()
     return b"event: %b\ndata: %b%b" % (name.encode(), data, end)
 

@@ -196,10 +196,10 @@ async def plant_names(db: Connection, plant_ids: Iterable[UUID]) -> dict[UUID, P
 
 
 async def hold_sources(db: Connection, source_ids: Iterable[int]) -> set[int]:
-    """Return the sources of plants and of sub-devices that exist, and hold these sub-devices until the transaction ends.
+    """Return the ids among `source_ids` whose plant or sub-device exists.
 
-    Waits for no lock: a sub-device whose row cannot be held is left out, because it is being deleted. The deletion may wait for
-    commands that this transaction has locked.
+    Holds the sub-devices' rows until the transaction ends. Waits for no lock: a sub-device whose row cannot be held is left
+    out, because it is being deleted. The deletion may wait for commands that this transaction has locked.
     """
     cursor = await db.execute(
         "WITH held AS (SELECT s.id FROM telemetry_source s JOIN sub_device d ON d.id = s.sub_device_id"

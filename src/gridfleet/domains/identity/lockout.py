@@ -19,10 +19,12 @@ LOCK: Final = timedelta(minutes=15)
 
 
 class Verdict(NamedTuple):
-    """The result of a failure: the lock was set before, or this failure set it."""
+    """The result of a failure. Both members are False while the failures are fewer than `LIMIT`; never are both True."""
 
     was_locked: bool
+    """The lock was set before, and the failure was not counted."""
     locks: bool
+    """This failure set the lock."""
 
 
 def digest(what: str) -> bytes:
@@ -31,7 +33,14 @@ def digest(what: str) -> bytes:
 
 
 async def record_failure(db: Connection, what: str, now: datetime) -> Verdict:
-    """Count a wrong password, unless the lock is set."""
+    """Count a wrong password, unless the lock is set.
+
+    Args:
+        what: A normalised address, or another text that identifies the account, as for `digest`.
+
+    Returns:
+        Whether the lock was already set, and whether this failure set it. Both can be False.
+    """
     key = digest(what)
     failed_at, locked_until = await store.lock_failures(db, key)
     if locked_until is not None and locked_until > now:

@@ -28,7 +28,7 @@ class Credentials(NamedTuple):
 
 
 class LoginFailures(NamedTuple):
-    """The recent failed logins of an e-mail address, and the end of its lock."""
+    """The times of an address's recent failed logins, oldest first, and the end of its lock; None if it was never locked."""
 
     failed_at: list[datetime]
     locked_until: datetime | None

@@ -62,5 +62,5 @@ async def drop_stale(db: Connection, now: datetime) -> int:
 
 
 async def subscribed_plants(db: Connection, plant_ids: Collection[UUID]) -> dict[UUID, UUID]:
-    """Return the organisation of each of those plants whose events a partner receives, by plant id."""
+    """Return the organisation ids of the plants among `plant_ids` whose events a partner receives, by plant id."""
     return await store.subscribed(db, plant_ids)

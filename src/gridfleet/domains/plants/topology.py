@@ -121,7 +121,12 @@ async def declare(
 
 
 async def replace_shard(broker_url: str, declared: DeclaredShards, shard: int) -> None:
-    """Replace the queue of an outdated shard. The queue must not have a consumer."""
+    """Replace the queue of an outdated shard, which must not have a consumer, and remove it from `declared.outdated`.
+
+    Raises:
+        aiormq.exceptions.ChannelPreconditionFailed: The queue has a consumer; the next call continues.
+        aiormq.exceptions.AMQPError: The broker is unavailable or refuses.
+    """
     await replace_queue(broker_url, PLANTS_VHOST, _shard_queue(shard), declared.types, declared.kind)
     declared.outdated.discard(shard)
 

@@ -38,7 +38,10 @@ def _blocks(blocks: Sequence[TimeBlock]) -> Jsonb:
 
 
 async def enable_client(db: Connection, organization_id: UUID, client_id: str, secret_hash: bytes) -> str:
-    """Set the secret of the organisation's client and enable it. Returns the client's id, `client_id` for a new client."""
+    """Set the secret of the organisation's client and enable it.
+
+    Returns the id of the organisation's client: the existing id, or `client_id` if the client is new.
+    """
     cursor = await db.execute(
         "INSERT INTO sandbox_esm_client (client_id, organization_id, secret_hash, enabled) VALUES (%s, %s, %s, true)"
         " ON CONFLICT ON CONSTRAINT sandbox_esm_client_organization_key DO UPDATE"

@@ -35,10 +35,14 @@ log = structlog.get_logger(__name__)
 async def sync_plants(
     database: Transactions, esm: EsmClient, access: EsmAccess, organization_id: UUID, plant_ids: Collection[UUID] | None
 ) -> SyncResult:
-    """Read the ESM's plants and write the facts of the organisation's linked plants, or of those among `plant_ids`.
+    """Read the ESM's plants and write the facts of the organisation's linked plants.
 
     A plant of the ESM that is not linked is not counted. A linked plant that the ESM does not have, or whose record is invalid,
-    counts as an error. If the ESM gives no response, every linked plant counts as an error, and the number is at least 1.
+    counts as an error. If the ESM refuses or gives no valid response, every linked plant counts as an error, and the number is
+    at least 1.
+
+    Args:
+        plant_ids: The linked plants to sync; None: all of them.
     """
     async with database.transaction() as db:
         linked = await linked_plants(db, organization_id, plant_ids)

@@ -40,7 +40,7 @@ class EncryptedRecords(Protocol):
         """The columns that blobs are bound to."""
 
     async def count(self, db: Connection) -> dict[int, int]:
-        """Return the number of rows of each key version."""
+        """Return the number of rows by key version. Rows without an encrypted value are not counted."""
 
     async def take(self, db: Connection, target: int, after: Key | None, limit: int, *, wait: bool) -> list[EncryptedRow]:
         """Return and lock the next rows of a version other than `target`. The locks last until the transaction ends.

@@ -15,10 +15,13 @@ _MIGRATIONS: Final = Path(__file__).with_name("migrations")
 _REVISION: Final = re.compile(r"""^(down_revision|revision)\b[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
 
 
-def migrate(url: str) -> str | None:
-    """Migrate the database at `url` to the newest revision and return that revision. Concurrent callers wait for each other.
+def migrate(url: str) -> str:
+    """Migrate the database at `url` to the newest revision. Concurrent callers wait for each other.
 
     A database that a later release has migrated is not changed, because its schema also supports this release.
+
+    Returns:
+        The revision of the database afterwards, which may be a later release's.
 
     Raises:
         psycopg.Error: The database does not respond.
@@ -26,7 +29,7 @@ def migrate(url: str) -> str | None:
     """
     logging.getLogger("alembic").setLevel(logging.WARNING)
     found = revision_at(url)
-    if not is_behind(found):
+    if found is not None and not is_behind(found):
         return found
     # Imported here: processes that only need the newest revision must not load Alembic and SQLAlchemy.
     from alembic import command
@@ -36,7 +39,9 @@ def migrate(url: str) -> str | None:
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.attributes["url"] = url
     command.upgrade(config, "head")
-    return head_revision()
+    newest = head_revision()
+    assert newest is not None  # it has just been applied
+    return newest
 
 
 def head_revision() -> str | None:

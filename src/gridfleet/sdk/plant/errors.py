@@ -76,7 +76,11 @@ class CommandRefusal(StrEnum):
 
 
 class CommandRefused(PlantClientError):
-    """A message on the commands topic failed verification. It is neither executed nor acknowledged."""
+    """A message on the commands topic failed verification. It is neither executed nor acknowledged.
+
+    Attributes:
+        reason: Which verification failed.
+    """
 
     def __init__(self, reason: CommandRefusal, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")

@@ -57,7 +57,11 @@ EXPIRY_REASONS: Final[Mapping[CommandStatus, CommandReason]] = {
 
 
 def expire(life: CommandLife) -> tuple[CommandLife, Transition]:
-    """Return an open command as expired, and the step."""
+    """Return the expired copy of an open command, and the transition to record. Both have `expires_at` as the end.
+
+    Raises:
+        KeyError: The command is not open and has no reason.
+    """
     reason = life.reason or EXPIRY_REASONS[life.status]
     ended = replace(life, status=CommandStatus.EXPIRED, finished_at=life.expires_at, reason=reason)
     return ended, Transition(life.id, life.plant_id, CommandStatus.EXPIRED, life.expires_at, reason=reason)

@@ -289,7 +289,7 @@ async def log_dirty(db: Connection, hours: Collection[DirtyHour]) -> None:
 
 
 def array(energies: Iterable[int | None]) -> str:
-    """Return energies as the text of an array."""
+    """Return energies in mWh as the text of a PostgreSQL array, `{1,NULL,3}`. None becomes NULL."""
     return "{" + ",".join("NULL" if value is None else str(value) for value in energies) + "}"
 
 

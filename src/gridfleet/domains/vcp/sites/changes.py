@@ -39,11 +39,14 @@ _CONFIRMED: Final = {
 async def change_site(
     db: Connection, command: Heading, site: Site, issued: NewPlantCommand, set_by: str, now: datetime
 ) -> None:
-    """Save the locked site as it is after a command that was accepted at `now`.
+    """Save the site as it is after an accepted command.
 
     Args:
+        command: The accepted command.
+        site: The site before the command, locked by this transaction.
         issued: The plant command that follows.
         set_by: The API key's id.
+        now: The time of acceptance.
     """
     after = await _after(db, command, site, issued.id, set_by, now)
     await store.save_site(db, after)

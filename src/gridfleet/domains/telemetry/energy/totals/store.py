@@ -47,7 +47,11 @@ def of_plant_hour(energies: Sequence[int | None]) -> list[int | None]:
 
 
 async def add_to_totals(db: Connection, changes: Mapping[tuple[UUID, datetime], Sequence[int | None]]) -> None:
-    """Add changes to the totals of (organisation, hour). A deleted organisation has none: its plants have moved away."""
+    """Add changes in mWh to the totals of (organisation, hour).
+
+    Each sequence has the positions of `fleet_energy.energies`; None changes nothing. Changes of deleted organisations are
+    ignored.
+    """
     ordered = sorted(changes)
     await db.execute(
         "INSERT INTO fleet_energy AS t (organization_id, hour, energies) SELECT id, hour, energies::bigint[]"
