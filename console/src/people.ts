@@ -76,10 +76,10 @@ export function invitationsQuery(organizationId: string, page: number) {
 /** A page of what was changed of a plant, or in an organisation, newest first. */
 export function auditQuery(
   organizationId: string,
-  { subject: subjectType, actor: actorId, page }: AuditSearch,
+  { subject: subjectType, actor: actorId, from, to, page }: AuditSearch,
   plantId: string | undefined,
 ) {
-  const query = { page: page ?? 1, limit: 50, ...given({ subjectType, actorId, plantId }) };
+  const query = { page: page ?? 1, limit: 50, ...given({ subjectType, actorId, from, to, plantId }) };
   return queryOptions({
     queryKey: [organizationId, "audit", query],
     queryFn: ({ signal }) =>

@@ -190,7 +190,7 @@ def test_alerts_are_filtered_by_when_they_were_raised(watched: Watched, user: Us
     viewer.log_in(page, f"/console/o/{viewer.slugs[0]}/alerts")
     rows = page.get_by_role("row").filter(has_text="Roof")
     expect(rows).to_have_count(3)
-    page.get_by_text("Raised at any time").click()
+    page.get_by_text("At any time").click()
     start, end = page.get_by_label("From (Europe/Berlin)"), page.get_by_label("Until (Europe/Berlin)")
     show = page.get_by_role("button", name="Show", exact=True)
     start.fill("2026-03-02T10:00")
@@ -198,7 +198,7 @@ def test_alerts_are_filtered_by_when_they_were_raised(watched: Watched, user: Us
     # An alert is within the range that begins when it was raised.
     show.click()
     expect(rows).to_have_count(2)
-    chosen = page.get_by_text("Raised from 2 Mar 2026, 10:00:00 CET")
+    chosen = page.get_by_text("From 2 Mar 2026, 10:00:00 CET")
     expect(chosen).to_be_visible()
     chosen.click()
     end.fill("2026-03-02T10:00")
@@ -211,7 +211,7 @@ def test_alerts_are_filtered_by_when_they_were_raised(watched: Watched, user: Us
     expect(rows).to_contain_text("CRITICAL")
     page.reload()
     expect(rows).to_have_count(1)
-    expect(page.get_by_text("Raised from 2 Mar 2026, 10:00:00 CET until 3 Mar 2026, 10:00:00 CET")).to_be_visible()
+    expect(page.get_by_text("From 2 Mar 2026, 10:00:00 CET until 3 Mar 2026, 10:00:00 CET")).to_be_visible()
     # Other filters keep the times.
     page.get_by_role("checkbox", name="Warning", exact=True).check()
     expect(page.get_by_text("No alert matches these filters.")).to_be_visible()
@@ -232,7 +232,7 @@ def test_times_that_are_left_as_they_are_stay(watched: Watched, user: User, data
     viewer.log_in(page, path := f"/console/o/{viewer.slugs[0]}/alerts")
     for hour in ("00", "01"):
         page.goto(f"{path}?from=2026-10-25T{hour}:30:20.000Z")
-        page.get_by_text("Raised from 25 Oct 2026, 02:30:20").click()
+        page.get_by_text("From 25 Oct 2026, 02:30:20").click()
         page.get_by_label("Until (Europe/Berlin)").fill("2026-10-26T00:00")
         page.get_by_role("button", name="Show", exact=True).click()
         expect(page).to_have_url(re.compile(f"from=2026-10-25T{hour}%3A30%3A20.000Z&to="))

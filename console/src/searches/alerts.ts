@@ -1,6 +1,6 @@
 import type { components } from "../api/schema";
 import { SEVERITIES, type Severity } from "../severities";
-import { pageOf, timeOf, valuesOf } from "./values";
+import { pageOf, timesOf, valuesOf } from "./values";
 
 export type AlertStatus = components["schemas"]["AlertStatus"];
 
@@ -19,14 +19,10 @@ export interface AlertSearch {
 
 /** Return what is usable of a URL's parameters; a link may be cut or edited by hand. */
 export function alertSearch({ status, severity, page, ...times }: Record<string, unknown>): AlertSearch {
-  const [from, to] = [timeOf(times.from), timeOf(times.to)];
-  // The service refuses a range that ends before it begins.
-  const isRange = from === undefined || to === undefined || from < to;
   return {
     status: valuesOf(STATUSES, status),
     severity: valuesOf(SEVERITIES, severity),
-    from: isRange ? from : undefined,
-    to: isRange ? to : undefined,
+    ...timesOf(times),
     page: pageOf(page),
   };
 }

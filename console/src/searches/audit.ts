@@ -1,5 +1,5 @@
 import type { components } from "../api/schema";
-import { idOf, pageOf } from "./values";
+import { idOf, pageOf, timesOf } from "./values";
 
 export type AuditSubject = components["schemas"]["SubjectType"];
 
@@ -27,13 +27,17 @@ export interface AuditSearch {
   subject?: AuditSubject | undefined;
   /** Id of a user, key or plant. */
   actor?: string | undefined;
+  /** When the changes were made; `to` is exclusive. */
+  from?: string | undefined;
+  to?: string | undefined;
   /** From 1. */
   page?: number | undefined;
 }
 
 /** Return what of a link the page understands. */
-export function auditSearch({ subject, actor, page }: Record<string, unknown>): AuditSearch {
+export function auditSearch({ subject, actor, page, ...times }: Record<string, unknown>): AuditSearch {
   return {
+    ...timesOf(times),
     subject: SUBJECTS.find((one) => one === subject),
     actor: idOf(actor),
     page: pageOf(page),

@@ -25,6 +25,12 @@ export function timeOf(value: unknown): string | undefined {
   return /^\d{4}-/.test(text) ? text : undefined;
 }
 
+/** Return the times of a URL between which a list shows records; no times if they are no range, which the service refuses. */
+export function timesOf(times: Record<string, unknown>): { from: string | undefined; to: string | undefined } {
+  const [from, to] = [timeOf(times.from), timeOf(times.to)];
+  return from === undefined || to === undefined || from < to ? { from, to } : { from: undefined, to: undefined };
+}
+
 /** Return the time zone of a URL, in the spelling that the service knows; undefined if the browser has no such zone. */
 export function zoneOf(value: unknown): string | undefined {
   // An offset such as +01:00 is a zone for browsers only.

@@ -9,13 +9,9 @@ export const alerts = {
     raised: "Raised",
     count: (text: string, count: number) => (count === 1 ? "1 alert" : `${text} alerts`),
     none: "No alert matches these filters.",
-    anyTime: "Raised at any time",
+    anyTime: "At any time",
     between: (from: string | undefined, to: string | undefined) =>
-      to === undefined
-        ? `Raised from ${from}`
-        : from === undefined
-          ? `Raised until ${to}`
-          : `Raised from ${from} until ${to}`,
+      to === undefined ? `From ${from}` : from === undefined ? `Until ${to}` : `From ${from} until ${to}`,
     clearTimes: "Any time",
     chosen: (count: string) => `${count} chosen`,
     choose: (message: string) => `Choose: ${message}`,
