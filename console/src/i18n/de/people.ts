@@ -80,7 +80,7 @@ export const people: typeof english = {
     noPhone: "Nummer entfernen",
     quietHours: "Ruhezeiten",
     quietHelp: (severities) =>
-      `In diesen Stunden jedes Tages warten Benachrichtigungen dieser Schweren, bis die Stunden enden: ${severities}.`,
+      `In diesen Stunden jedes Tages warten Benachrichtigungen dieser Schweregrade, bis die Stunden enden: ${severities}.`,
     noQuietHours: "Ruhezeiten entfernen",
     deliveries: "Gesendete Benachrichtigungen",
     deliveriesHelp: "Benachrichtigungen an Sie aus den letzten 90 Tagen, die neuesten zuerst.",

@@ -38,7 +38,7 @@ export const trading: typeof english = {
       "plants:read": "Anlagen, Geräte und Gruppen lesen",
       "plants:write": "Anlagen, Geräte und Gruppen ändern",
       "telemetry:read": "Messwerte, Energie, Alarme und Alarmregeln lesen",
-      "telemetry:write": "Alarmregeln ändern, Alarme bestätigen und beheben",
+      "telemetry:write": "Alarmregeln ändern, Alarme bestätigen und erledigen",
       "commands:read": "Befehle lesen",
       "commands:execute": "Befehle an Geräte senden",
       "config:read": "Pläne der Anlagen lesen, auch frühere",
