@@ -55,10 +55,10 @@ test("values of a service are words", () => {
     "Anmeldung: Zertifikat (MTLS)",
   ]);
   expect(shown("user.notifications_changed", { changed: ["phone", "paint"] })).toEqual([
-    "Changed: Phone number, paint",
+    "Changed: Phone number; paint",
   ]);
   expect(shown("api_key.created", { scopes: ["plants:read", "vcp:read"] })).toEqual([
-    "Rights: read plants, devices and groups, read sites",
+    "Rights: Read plants, devices and groups; Read sites",
   ]);
   expect(shown("plant.token_issued", { expiresAt: "2026-11-23T09:15:00Z" })).toEqual([
     "Valid until: 23 Nov 2026, 09:15:00 UTC",

@@ -57,7 +57,7 @@ function valueText(name: string, value: unknown, words: Words): string | null {
     const shown = value.map((one) =>
       name === "changed" ? fieldText(String(one), words) : valueText(name, one, words),
     );
-    return shown.includes(null) ? null : shown.join(", ");
+    return shown.includes(null) ? null : shown.join("; ");
   }
   if (typeof value !== "string") return JSON.stringify(value);
   if (value === "changed") return changes.changed;

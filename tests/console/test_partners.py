@@ -23,8 +23,8 @@ def test_a_key_is_created_used_and_revoked(watched: Watched, service: Served, us
     dialog.get_by_label("Name", exact=True).fill("Monitoring")
     dialog.get_by_label("Partner").fill("acme")
     dialog.get_by_label("Allowed addresses").fill("not an address")
-    dialog.get_by_role("checkbox", name="plants:read read plants").check()
-    expect(dialog.get_by_role("checkbox", name="telemetry:write change alert rules")).to_be_visible()
+    dialog.get_by_role("checkbox", name="Read plants, devices and groups plants:read").check()
+    expect(dialog.get_by_role("checkbox", name="Change alert rules, acknowledge and resolve alerts telemetry:write")).to_be_visible()
     watched.allowed.append("status of 400")
     dialog.get_by_role("button", name="Create").click()
     expect(dialog.get_by_role("alert")).to_contain_text("allowedIps.0")
@@ -38,7 +38,7 @@ def test_a_key_is_created_used_and_revoked(watched: Watched, service: Served, us
     key = shown.get_by_label("Key", exact=True).input_value()
     watched.check_accessibility()
     shown.get_by_role("button", name="Close").click()
-    expect(page.get_by_role("row").filter(has_text="Monitoring")).to_contain_text("plants:read")
+    expect(page.get_by_role("row").filter(has_text="Monitoring")).to_contain_text("Read plants, devices and groups plants:read")
     headers = {"x-api-key": key}
     assert httpx.get(f"{service.url}/api/v1/plants", headers=headers).status_code == 200
 
@@ -79,7 +79,7 @@ def test_a_key_that_expires(watched: Watched, database_url: str, user: Callable[
     dialog = page.get_by_role("dialog", name="New key")
     dialog.get_by_label("Name", exact=True).fill("Audit")
     dialog.get_by_label("Partner").fill("acme")
-    dialog.get_by_role("checkbox", name="plants:read read plants").check()
+    dialog.get_by_role("checkbox", name="Read plants, devices and groups plants:read").check()
     year = datetime.now(UTC).year + 1
     dialog.get_by_label("Valid until (UTC)").fill(f"{year}-03-31T22:00")
     dialog.get_by_role("button", name="Create").click()
@@ -130,7 +130,7 @@ def test_a_key_is_limited_to_plants(
     dialog = page.get_by_role("dialog", name="New key")
     dialog.get_by_label("Name", exact=True).fill("Reader")
     dialog.get_by_label("Partner").fill("acme")
-    dialog.get_by_role("checkbox", name="plants:read read plants").check()
+    dialog.get_by_role("checkbox", name="Read plants, devices and groups plants:read").check()
     plants = dialog.get_by_role("group", name="Plants")
     expect(plants).to_contain_text("All plants, also future ones")
     for name in ("Barn", "Mill", "Shed"):
@@ -161,7 +161,7 @@ def test_escape_waits_for_the_end_of_a_change(watched: Watched, user: Callable[.
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Name", exact=True).fill("Reader")
     dialog.get_by_label("Partner").fill("acme")
-    dialog.get_by_role("checkbox", name="plants:read read plants").check()
+    dialog.get_by_role("checkbox", name="Read plants, devices and groups plants:read").check()
     dialog.get_by_role("button", name="Create").click()
     dialog.get_by_role("button", name="Close").click()
     watched.allowed.append("ERR_FAILED")

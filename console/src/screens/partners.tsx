@@ -75,7 +75,11 @@ function Partners() {
               </span>
             </th>
             <td className="wrap">
-              {key.scopes.join(", ")}
+              {key.scopes.map((scope) => (
+                <div key={scope}>
+                  {texts.partners.explained[scope]} <code className="fine">{scope}</code>
+                </div>
+              ))}
               {key.allowedPlantIds !== null && (
                 <span className="fine">{texts.partners.onlyPlants(key.allowedPlantIds.length)}</span>
               )}
@@ -175,7 +179,7 @@ function NewKey({ onClose, onCreated }: { onClose: () => void; onCreated: (creat
           {SCOPES.map((scope) => (
             <CheckField key={scope} name="scope" value={scope}>
               <span>
-                <code>{scope}</code> <span className="fine">{texts.partners.explained[scope]}</span>
+                {texts.partners.explained[scope]} <code className="fine">{scope}</code>
               </span>
             </CheckField>
           ))}
