@@ -43,8 +43,3 @@ export function usageQuery(organizationId: string, templateId: string) {
 export function signalsOf(template: DeviceTemplate): Signal[] {
   return template.signals as unknown as Signal[];
 }
-
-/** Return the keys of the signals of templates, in alphabetical order. */
-export function keysOf(templates: readonly DeviceTemplate[]): string[] {
-  return [...new Set(templates.flatMap(signalsOf).map(({ key }) => key))].sort();
-}

@@ -4,11 +4,22 @@ import { useId, useState } from "react";
 import { apiOf, dataOf } from "../api/client";
 import { useTexts } from "../i18n";
 import { latestQuery } from "../plants";
-import { type AlertRule, backTest, CONDITIONS, type NewAlertRule, ruleChanges, ruleOf } from "../rules";
+import {
+  type AlertRule,
+  backTest,
+  CONDITIONS,
+  keyChoices,
+  type MetricChoice,
+  type NewAlertRule,
+  plantChoices,
+  ruleChanges,
+  ruleOf,
+  unitOf,
+} from "../rules";
 import { LAST, type Last, rangeOf } from "../searches/history";
 import { mayAct } from "../session";
 import { SEVERITIES } from "../severities";
-import { keysOf, templatesOfAllLevelsQuery } from "../templates";
+import { templatesOfAllLevelsQuery } from "../templates";
 import { Failure } from "../ui/failure";
 import { CheckField, Field, NumberField, Options, SelectField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
@@ -31,6 +42,10 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
   const [shown] = useState(rule);
   const [plantId, setPlantId] = useState(shown?.plantId ?? null);
   const [last, setLast] = useState<Last>("7d");
+  const choices = useMetricChoices(organizationId, plantId);
+  const [metric, setMetric] = useState(shown?.metric ?? "");
+  // Without an entry, that of the values: a rule that exists keeps its own, which may be none.
+  const [unit, setUnit] = useState(shown === null ? null : (shown.unit ?? ""));
   const toList = () => navigate({ to: "/o/$slug/rules", params: { slug } });
   const save = useMutation({
     mutationFn: (body: NewAlertRule) => {
@@ -62,7 +77,9 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
             required
             maxLength={100}
             list={`${id}-metrics`}
-            defaultValue={shown?.metric}
+            value={metric}
+            onChange={({ target }) => setMetric(target.value)}
+            hint={choices.find((one) => one.metric === metric)?.label ?? texts.rules.metricHint}
           />
           <SelectField
             label={texts.rules.condition}
@@ -77,8 +94,9 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
             name="unit"
             maxLength={20}
             list={`${id}-units`}
-            placeholder={texts.rules.unitOfValues}
-            defaultValue={shown?.unit ?? ""}
+            value={unit ?? unitOf(metric, choices)}
+            onChange={({ target }) => setUnit(target.value)}
+            hint={texts.rules.unitHint}
           />
           <SelectField
             label={texts.alerts.severity}
@@ -105,7 +123,12 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
             required
             defaultValue={shown?.cooldownMinutes ?? 15}
           />
-          <NumberField label={texts.rules.clear} name="clearThreshold" defaultValue={shown?.clearThreshold ?? ""} />
+          <NumberField
+            label={texts.rules.clear}
+            name="clearThreshold"
+            defaultValue={shown?.clearThreshold ?? ""}
+            hint={texts.rules.clearHint}
+          />
         </div>
         <p className="fine">{texts.rules.help}</p>
         <CheckField name="autoResolve" defaultChecked={shown?.autoResolve}>
@@ -114,7 +137,11 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
         <CheckField name="enabled" defaultChecked={shown?.enabled ?? true}>
           {texts.rules.enabled}
         </CheckField>
-        <MetricChoices id={`${id}-metrics`} organizationId={organizationId} plantId={plantId} />
+        <datalist id={`${id}-metrics`}>
+          {choices.map(({ metric, label, unit }) => (
+            <option key={metric} value={metric} label={unit === "" ? label : `${label}, ${unit}`} />
+          ))}
+        </datalist>
         <datalist id={`${id}-units`}>
           {UNITS.map((unit) => (
             <option key={unit} value={unit} />
@@ -151,24 +178,10 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
   );
 }
 
-/** What the field of the metric suggests: the metrics of the plant, or the keys of all templates. */
-function MetricChoices({
-  id,
-  organizationId,
-  plantId,
-}: {
-  id: string;
-  organizationId: string;
-  plantId: string | null;
-}) {
+/** The metrics of the plant, or the keys of all templates. */
+function useMetricChoices(organizationId: string, plantId: string | null): MetricChoice[] {
   const latest = useQuery({ ...latestQuery(organizationId, plantId ?? ""), enabled: plantId !== null });
   const templates = useQuery(templatesOfAllLevelsQuery);
-  const choices = plantId === null ? keysOf(templates.data ?? []) : (latest.data ?? []).map(({ metric }) => metric);
-  return (
-    <datalist id={id}>
-      {choices.map((choice) => (
-        <option key={choice} value={choice} />
-      ))}
-    </datalist>
-  );
+  const keys = keyChoices(templates.data ?? []);
+  return plantId === null ? keys : plantChoices(latest.data ?? [], keys);
 }

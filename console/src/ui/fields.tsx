@@ -1,15 +1,29 @@
 import { type ComponentProps, useId } from "react";
 import { useTexts } from "../i18n";
 
-type FieldProps = ComponentProps<"input"> & { label: string };
+type FieldProps = ComponentProps<"input"> & {
+  label: string;
+  /** What to enter, below the field. */
+  hint?: string;
+};
 
 /** A field of one line with its label. Browsers fill in former values only if `autoComplete` says which. */
-export function Field({ label, autoComplete = "off", ...input }: FieldProps) {
-  return (
+export function Field({ label, hint, autoComplete = "off", ...input }: FieldProps) {
+  const id = useId();
+  const field = (
     <label>
       {label}
-      <input autoComplete={autoComplete} {...input} />
+      <input autoComplete={autoComplete} {...(hint !== undefined && { "aria-describedby": id })} {...input} />
     </label>
+  );
+  if (hint === undefined) return field;
+  return (
+    <div className="field">
+      {field}
+      <span id={id} className="fine">
+        {hint}
+      </span>
+    </div>
   );
 }
 
