@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 from psycopg.types.json import Jsonb
 
 from gridfleet.kernel.ids import new_id
@@ -97,8 +97,10 @@ def test_a_device_is_found_changed_commanded_and_deleted(watched: Watched, user:
     assert ("BAT07",) not in rows
 
 
-def test_a_second_click_sends_no_second_command(watched: Watched, user: User, database_url: str) -> None:
+def test_a_command_is_sent_once_for_each_dialog(watched: Watched, user: User, database_url: str) -> None:
+    """Neither a second click nor a second try after a lost response sends another one; another dialog does."""
     watched.follow_requests()
+    watched.allowed.append("ERR_FAILED")
     add_system_templates(database_url)
     operator = user(role="OPERATOR")
     [plant_id] = add_plants(database_url, operator.slugs[0], "Barn")
@@ -111,11 +113,13 @@ def test_a_second_click_sends_no_second_command(watched: Watched, user: User, da
         )
     page = watched.page
     operator.log_in(page, f"/console/o/{operator.slugs[0]}/plants/{plant_id}/devices")
-    page.get_by_role("row").filter(has_text="BAT60").get_by_role("button", name="Send a command").click()
+    opening = page.get_by_role("row").filter(has_text="BAT60").get_by_role("button", name="Send a command")
+    opening.click()
     dialog = page.get_by_role("dialog")
+    sending = dialog.get_by_role("button", name="Send", exact=True)
     dialog.get_by_label("Action").select_option("Stop")
     # Of two clicks that wait for a busy page, the second one comes before any timer, after all microtasks.
-    dialog.get_by_role("button", name="Send", exact=True).evaluate(
+    sending.evaluate(
         """async button => {
           button.click();
           for (let task = 0; task < 50; task++) await null;
@@ -124,9 +128,35 @@ def test_a_second_click_sends_no_second_command(watched: Watched, user: User, da
     )
     expect(dialog).to_have_count(0)
     watched.wait_until_loaded()
-    with psycopg.connect(database_url) as db:
-        rows = db.execute("SELECT 1 FROM plant_command WHERE plant_id = %s", (plant_id,)).fetchall()
-    assert len(rows) == 1
+
+    def end_all() -> int:
+        """End the plant's commands. Returns their number."""
+        with psycopg.connect(database_url) as db:
+            return db.execute(
+                "UPDATE plant_command SET status = 'EXPIRED', finished_at = expires_at, due_at = NULL WHERE plant_id = %s",
+                (plant_id,),
+            ).rowcount
+
+    def lose(route: Route) -> None:
+        route.fetch()
+        route.abort()
+
+    assert end_all() == 1
+    lost = "**/sub-devices/BAT60/commands"
+    page.route(lost, lose)
+    opening.click()
+    dialog.get_by_label("Action").select_option("Stop")
+    for _ in range(2):
+        with page.expect_event("requestfailed"):
+            sending.click()
+        assert end_all() == 2
+    dialog.get_by_role("button", name="Cancel").click()
+    page.unroute(lost)
+    opening.click()
+    dialog.get_by_label("Action").select_option("Stop")
+    sending.click()
+    expect(dialog).to_have_count(0)
+    assert end_all() == 3
 
 
 def test_an_optional_choice_is_not_sent_unmade(watched: Watched, user: User, database_url: str) -> None:

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { send } from "./client";
+import { forgetUnanswered, send } from "./client";
 
 const DEVICE = "http://console/api/v1/plants/roof/sub-devices/BAT1/commands";
 
@@ -43,6 +43,22 @@ test("a command that follows another one at the device is a new command", async 
   const key = await lost("discharge");
   await command("stop");
   expect(await command("discharge")).not.toBe(key);
+});
+
+test("what was made without a response and then deleted is made again", async () => {
+  const key = await lost("discharge");
+  await send(new Request(`${DEVICE}/7`, { method: "DELETE" }));
+  expect(await command("discharge")).not.toBe(key);
+});
+
+test("only a change at a certain address is forgotten", async () => {
+  const key = await lost("discharge");
+  forgetUnanswered("/rotate-secret");
+  expect(await command("discharge")).toBe(key);
+  await lost("discharge");
+  const before = keys.at(-1);
+  forgetUnanswered("/commands");
+  expect(await command("discharge")).not.toBe(before);
 });
 
 test("what reads and is not answered in time fails, a change is waited for", async () => {

@@ -58,7 +58,8 @@ export async function dataOf<T>(call: Promise<{ data?: T }>): Promise<T> {
  * Send a request; renew the session once if it has expired.
  *
  * A change that got no response may have been made. If the same one is sent again, it has the same key, unless another change
- * at the same address was made in between: after another command to a device, the first one is meant a second time.
+ * at the same address or below it was made in between: after another command to a device, or after an invitation was revoked,
+ * the first one is meant a second time.
  *
  * @throws ApiError The response is an error, or there is none.
  */
@@ -70,7 +71,7 @@ export async function send(request: Request): Promise<Response> {
   request.headers.set("idempotency-key", key);
   try {
     const response = await sendOnce(request);
-    if (unanswered?.url === request.url) unanswered = null;
+    if (unanswered !== null && request.url.startsWith(unanswered.url)) unanswered = null;
     return response;
   } catch (error) {
     if (mayBeMade(error) && content !== null) {
@@ -78,6 +79,11 @@ export async function send(request: Request): Promise<Response> {
     }
     throw error;
   }
+}
+
+/** Forget a change without a response if its address ends so: the same one is now meant a second time. */
+export function forgetUnanswered(end: string): void {
+  if (unanswered?.url.endsWith(end)) unanswered = null;
 }
 
 /** Return what a request asks for; null for one about the account, which may hold a password. */

@@ -1,6 +1,6 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useId, useState } from "react";
-import { apiOf, dataOf } from "../api/client";
+import { useEffect, useId, useState } from "react";
+import { apiOf, dataOf, forgetUnanswered } from "../api/client";
 import { type Action, commandsQuery, type Parameter, type SubDevice, valuesOf } from "../devices";
 import { useTexts } from "../i18n";
 import { Dialog } from "../ui/dialog";
@@ -26,6 +26,8 @@ export function CommandDialog({ device, actions: newest, onClose }: Props) {
   const action = actions[chosen] as Action;
   // As stored: a template that was written without parameters has no such member.
   const parameters = action.params ?? [];
+  // A command ends by itself. What a former dialog sent without a response says nothing about what is meant in this one.
+  useEffect(() => forgetUnanswered("/commands"), []);
   const send = useMutation({
     mutationFn: (form: FormData) =>
       dataOf(
