@@ -75,6 +75,7 @@ export function FleetActions({ total, selection }: Props) {
               setAdded({ group, ids });
               setIsAdding(false);
             }}
+            onMissing={selection.leaveOutDeleted}
             onClose={() => setIsAdding(false)}
           />
         </Suspense>

@@ -1,5 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
+import { ApiError } from "../api/error";
 import { count } from "../format/quantities";
 import { addToGroup, allGroupsQuery, createGroup } from "../groups";
 import { useLocale, useTexts } from "../i18n";
@@ -18,11 +19,13 @@ interface Props {
   plantIds: readonly string[];
   /** Called when all plants are in the group. */
   onAdded: (group: Group) => void;
+  /** Called when one of the plants does not exist, or the group. */
+  onMissing: () => void;
   onClose: () => void;
 }
 
 /** Add plants to a group, or to a new one. */
-export function GroupDialog({ organizationId, plantIds, onAdded, onClose }: Props) {
+export function GroupDialog({ organizationId, plantIds, onAdded, onMissing, onClose }: Props) {
   const texts = useTexts();
   const locale = useLocale();
   const queryClient = useQueryClient();
@@ -46,6 +49,7 @@ export function GroupDialog({ organizationId, plantIds, onAdded, onClose }: Prop
       return group;
     },
     onSuccess: onAdded,
+    onError: (error) => error instanceof ApiError && error.status === 404 && onMissing(),
     onSettled: () => queryClient.invalidateQueries({ queryKey: [organizationId, "groups"] }),
   });
   return (
@@ -68,7 +72,7 @@ export function GroupDialog({ organizationId, plantIds, onAdded, onClose }: Prop
         </label>
         {groupId === "" && <Field label={texts.groups.name} name="name" required maxLength={100} />}
         <Failure error={groups.error ?? add.error} />
-        <Buttons action={texts.groups.addTo} disabled={add.isPending} onCancel={onClose} />
+        <Buttons action={texts.groups.addTo} disabled={add.isPending || plantIds.length === 0} onCancel={onClose} />
       </Form>
     </Dialog>
   );

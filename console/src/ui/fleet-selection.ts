@@ -35,32 +35,36 @@ export function useFleetSelection(
     const loaded = plants.filter(({ id }) => ids.has(id));
     return loaded.length === ids.size ? loaded : (await read({})).filter(({ id }) => ids.has(id));
   };
-  const selectAll = useMutation({
-    mutationFn: async () => {
-      const all = await matching();
-      change(() => new Set(all.map(({ id }) => id)));
-    },
+  const reading = useMutation({
+    mutationFn: (act: () => Promise<void>) => act(),
     onSettled: () => setProgress(null),
   });
-  const save = useMutation({
-    mutationFn: async () => {
-      const { csvOfPlants } = await import("../fleet-csv").catch(loadAnew);
-      saveFile("plants.csv", csvOfPlants(await (ids.size > 0 ? selected() : matching())));
-    },
-    onSettled: () => setProgress(null),
-  });
+  const selectAll = async () => {
+    const all = await matching();
+    change(() => new Set(all.map(({ id }) => id)));
+  };
+  const leaveOutDeleted = async () => {
+    const known = new Set((await read({})).map(({ id }) => id));
+    change((before) => new Set([...before].filter((id) => known.has(id))));
+  };
+  const save = async () => {
+    const { csvOfPlants } = await import("../fleet-csv").catch(loadAnew);
+    saveFile("plants.csv", csvOfPlants(await (ids.size > 0 ? selected() : matching())));
+  };
   return {
     ids,
     isAll: ids.size > 0 && total !== undefined && ids.size >= total,
     /** How many plants are read; null while none are. */
     progress,
-    isReading: selectAll.isPending || save.isPending,
-    error: selectAll.error ?? save.error,
+    isReading: reading.isPending,
+    error: reading.error,
     select: (id: string, isSelected: boolean) =>
       change((before) => new Set(isSelected ? [...before, id] : [...before].filter((other) => other !== id))),
-    selectAll: selectAll.mutate,
+    selectAll: () => reading.mutate(selectAll),
     clear: () => change(() => NONE),
+    /** Select no longer those that were deleted. */
+    leaveOutDeleted: () => reading.mutate(leaveOutDeleted),
     /** Save those that are selected as a file, or all that match without a selection. */
-    save: save.mutate,
+    save: () => reading.mutate(save),
   };
 }
