@@ -42,7 +42,7 @@ export function refusedQuery(organizationId: string, id: string, page = 1) {
     queryFn: ({ signal }) =>
       dataOf(
         apiOf(organizationId).GET("/api/v1/plants/{id}/refused-messages", {
-          params: { path: { id }, query: { page, limit: 50 } },
+          params: { path: { id }, query: { page, limit: 100 } },
           signal,
         }),
       ),

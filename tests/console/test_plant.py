@@ -139,7 +139,8 @@ def test_a_refused_message_says_what_to_do(watched: Watched, stack: RunningStack
     page = watched.page
     open_plant(page, plants)
     page.get_by_role("link", name="Messages", exact=True).click()
-    refusal = page.get_by_role("article").filter(has_text="SIGNATURE_INVALID").first
+    refusal = page.get_by_role("article").filter(has_text="SIGNATURE_INVALID")
+    expect(refusal).to_have_count(1)
     expect(refusal).to_contain_text("The signature is wrong")
     expect(refusal).to_contain_text("Compare the secret")
     watched.check_accessibility()

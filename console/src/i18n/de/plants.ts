@@ -265,8 +265,17 @@ export const plants: typeof english = {
     last: "Zuletzt gesehen",
     refused: "Abgelehnte Nachrichten",
     noRefused: "Keine Nachricht dieser Anlage wurde abgelehnt.",
+    times: (count, isPage) => {
+      const place = isPage ? " auf dieser Seite" : "";
+      return count === 1 ? `1 Nachricht${place},` : `${count} Nachrichten${place}, die neueste`;
+    },
+    detail: "Detail",
+    technical: "Technische Einzelheiten",
+    received: "Empfangen",
+    size: "Größe",
+    topic: "Topic",
     bytes: (count) => `${count} Bytes`,
-    id: (id) => `Nachricht ${id}`,
+    id: "Nachrichten-Id",
     reasons: {
       MALFORMED: {
         title: "Die Nachricht ist nicht lesbar",

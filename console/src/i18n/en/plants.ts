@@ -263,8 +263,17 @@ export const plants = {
     last: "Last seen",
     refused: "Refused messages",
     noRefused: "No message of this plant was refused.",
+    times: (count: number, isPage: boolean) => {
+      const place = isPage ? " on this page" : "";
+      return count === 1 ? `1 message${place},` : `${count} messages${place}, the newest`;
+    },
+    detail: "Detail",
+    technical: "Technical details",
+    received: "Received",
+    size: "Size",
+    topic: "Topic",
     bytes: (count: number) => `${count} bytes`,
-    id: (id: string) => `message ${id}`,
+    id: "Message id",
     reasons: {
       MALFORMED: {
         title: "The message cannot be read",
