@@ -14,6 +14,10 @@ test.each([
   expect(age(time, NOW, "en")).toBe(text);
 });
 
+test("a short age says which unit it has", () => {
+  expect(age("2026-11-23T07:58:00Z", NOW, "de", "short")).toBe("vor 2 Min.");
+});
+
 test("an axis says the date where a day begins in the zone", () => {
   const times = [20, 22, 24].map((hour) => Date.UTC(2026, 10, 22, hour) / 1000);
   expect(axisLabels(times, 7_200, "Europe/Berlin", "en-GB")).toEqual(["21:00\n22 Nov", "23:00", "01:00\n23 Nov"]);

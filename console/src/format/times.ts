@@ -12,7 +12,7 @@ const UNITS = [
  *
  * After a day, `1 day ago` and not `yesterday`: 47 hours ago was the day before.
  */
-export function age(time: string, now: number, locale: string, style: "long" | "narrow" = "long"): string {
+export function age(time: string, now: number, locale: string, style: "long" | "short" = "long"): string {
   const seconds = Math.max(0, (now - Date.parse(time)) / 1000);
   const { unit, seconds: size } = unitOf(seconds);
   const numeric = seconds < 1 ? "auto" : "always";

@@ -7,7 +7,7 @@ interface Props {
   /** The present in epoch milliseconds. */
   now: number;
   timeZone: string;
-  /** In tables: `7s ago` instead of `7 seconds ago`. */
+  /** In tables: `7 sec. ago` instead of `7 seconds ago`. A narrow one is `vor 2 m` in German. */
   short?: boolean;
 }
 
@@ -18,7 +18,7 @@ export function Age({ time, now, timeZone, short = false }: Props) {
   if (time === null) return texts.fleet.never;
   return (
     <time dateTime={time} title={`${dateTime(time, timeZone, locale)} · ${dateTime(time, "UTC", locale)}`}>
-      {age(time, now, locale, short ? "narrow" : "long")}
+      {age(time, now, locale, short ? "short" : "long")}
     </time>
   );
 }
