@@ -296,9 +296,7 @@ def test_an_alert_is_shown_with_its_moment_and_resolved(watched: Watched, user: 
     expect(page.locator(".event.alert")).to_have_count(1)
 
 
-def test_every_refused_message_can_be_seen_and_each_cause_is_one_entry(
-    watched: Watched, user: User, database_url: str
-) -> None:
+def test_every_refused_message_can_be_seen_and_each_cause_is_one_entry(watched: Watched, user: User, database_url: str) -> None:
     page, viewer = watched.page, user()
     [plant] = add_plants(database_url, viewer.slugs[0], "Barn")
     with psycopg.connect(database_url) as db:
