@@ -1,14 +1,8 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useNavigate } from "@tanstack/react-router";
-import type { ReactNode } from "react";
-import { api, dataOf } from "../api/client";
-import { ApiError } from "../api/error";
-import { noteLogout } from "../api/session-clock";
-import { LANGUAGES, type Language, setLanguage, useLanguage, useTexts } from "../i18n";
-import { setTheme, THEMES, type Theme, useTheme } from "../theme";
-import { Failure } from "../ui/failure";
-import { SelectField } from "../ui/fields";
+import { type ReactNode, Suspense } from "react";
+import { lazyPart } from "../ui/lazy-part";
 import { Picker } from "../ui/picker";
+
+const AccountPanel = lazyPart(async () => (await import("./account-panel")).AccountPanel);
 
 interface Props {
   /** Of the user. */
@@ -19,22 +13,8 @@ interface Props {
   children?: ReactNode;
 }
 
-/** Colours, language and the end of the session. */
+/** A button with the name of the user, which opens a panel. */
 export function AccountMenu({ name, rights, children }: Props) {
-  const texts = useTexts();
-  const navigate = useNavigate();
-  const queryClient = useQueryClient();
-  const language = useLanguage();
-  const theme = useTheme();
-  const logout = useMutation({
-    mutationFn: endSession,
-    onSuccess: async () => {
-      noteLogout();
-      await navigate({ to: "/login", search: {} });
-      queryClient.clear();
-    },
-  });
-  const changeLanguage = useMutation({ mutationFn: setLanguage });
   return (
     <Picker
       className="account"
@@ -45,37 +25,9 @@ export function AccountMenu({ name, rights, children }: Props) {
         </>
       }
     >
-      <SelectField
-        label={texts.menu.theme}
-        value={theme}
-        onChange={(event) => setTheme(event.target.value as Theme)}
-        values={THEMES}
-        labels={texts.menu.themes}
-      />
-      <label>
-        {texts.menu.language}
-        <select value={language} onChange={(event) => changeLanguage.mutate(event.target.value as Language)}>
-          {Object.entries(LANGUAGES).map(([code, label]) => (
-            <option key={code} value={code} lang={code}>
-              {label}
-            </option>
-          ))}
-        </select>
-      </label>
-      {children}
-      <button type="button" onClick={() => logout.mutate()} disabled={logout.isPending}>
-        {texts.menu.logout}
-      </button>
-      <Failure error={logout.error ?? changeLanguage.error} />
+      <Suspense>
+        <AccountPanel>{children}</AccountPanel>
+      </Suspense>
     </Picker>
   );
-}
-
-/** End the session, unless it has ended already. */
-async function endSession(): Promise<void> {
-  try {
-    await dataOf(api.POST("/api/v1/auth/logout", {}));
-  } catch (error) {
-    if (!(error instanceof ApiError) || error.status !== 401) throw error;
-  }
 }
