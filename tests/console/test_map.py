@@ -71,7 +71,7 @@ def test_marks_show_plants_and_the_share_of_the_troubled(watched: Watched, membe
     drawn = open_map(page, member)
     section = page.get_by_role("region", name="Map")
     expect(section.get_by_role("status")).to_have_text(
-        "4 plants on the map, 1 with trouble. 1 plant has no coordinates: it is in the list."
+        "4 plants on the map, 1 offline or with a warning or worse. 1 plant has no coordinates: it is in the list."
     )
     watched.check_accessibility()
     # A third of the ring of three plants is of the troubled one.
@@ -80,7 +80,7 @@ def test_marks_show_plants_and_the_share_of_the_troubled(watched: Watched, membe
 
     page.get_by_label("Status").select_option("Online")
     expect(section.get_by_role("status")).to_have_text(
-        "2 plants on the map, 0 with trouble. Plants without coordinates are in the list only."
+        "2 plants on the map, 0 offline or with a warning or worse. Plants without coordinates are in the list only."
     )
     assert drawn.evaluate(PIXELS_OF_COLOUR, "--bad") == 0
     click_middle(drawn)
@@ -121,11 +121,11 @@ def test_a_changed_state_is_drawn_at_once(watched: Watched, member: ConsoleUser,
     page = watched.page
     open_map(page, member)
     status = page.get_by_role("region", name="Map").get_by_role("status")
-    expect(status).to_contain_text("1 with trouble")
+    expect(status).to_contain_text("1 offline or with a warning or worse")
     page.wait_for_timeout(2_000)
     with psycopg.connect(database_url) as db:
         db.execute("UPDATE plant SET status = 'OFFLINE' WHERE name = 'Mill'")
-    expect(status).to_contain_text("2 with trouble", timeout=8_000)
+    expect(status).to_contain_text("2 offline or with a warning or worse", timeout=8_000)
 
 
 def test_the_map_fits_a_phone_in_the_dark(watched: Watched, member: ConsoleUser) -> None:

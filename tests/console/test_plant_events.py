@@ -86,7 +86,10 @@ def test_the_fleet_shows_which_plants_sent_refused_messages(watched: Watched, us
     barn, _ = (add_battery(database_url, member.slugs[0], name) for name in ("Barn", "Mill"))
     add_refusal(database_url, barn)
     member.log_in(page)
-    tile = page.get_by_role("link", name="Messages refused 1")
+    tile = page.get_by_role("link", name="With refusals 1")
+    # The mark of the state, without which nothing is wrong.
+    expect(tile.locator("svg")).to_have_count(1)
+    expect(page.get_by_role("link", name="Offline 0").locator("svg")).to_have_count(0)
     tile.click()
     expect(tile).to_have_attribute("aria-current", "page")
     rows = page.get_by_role("region", name="Plants").get_by_role("row")
@@ -101,6 +104,7 @@ def test_the_fleet_shows_which_plants_sent_refused_messages(watched: Watched, us
     page.get_by_role("button", name="List", exact=True).click()
     rows.get_by_role("link", name="Messages refused").click()
     expect(page.get_by_role("article")).to_contain_text("the message is not JSON")
+    expect(page.locator(".facts").get_by_role("link")).to_have_text([re.compile("^Critical"), "Messages refused"])
 
 
 def test_operators_see_no_changes_of_a_plant(watched: Watched, user: User, database_url: str) -> None:

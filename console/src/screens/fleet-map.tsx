@@ -77,7 +77,7 @@ export function FleetMapScreen() {
           </li>
         ))}
         <li>
-          <AlertState severity="WARNING" /> {texts.map.orWorse}
+          <AlertState severity="WARNING" word={texts.fleet.conditions.WARNING} />
         </li>
         <li>{texts.map.ring}</li>
       </ul>

@@ -1,5 +1,5 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { getRouteApi, Link } from "@tanstack/react-router";
+import { getRouteApi } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useMemo, useRef } from "react";
 import { type FleetPlant, filtersOf, plantsOf, plantsQuery } from "../fleet";
@@ -13,7 +13,7 @@ import { Failure } from "../ui/failure";
 import { useFleetSelection } from "../ui/fleet-selection";
 import { useNow } from "../ui/now";
 import { PlantHeading } from "../ui/plant-heading";
-import { AlertState, PlantState, RefusedState } from "../ui/state";
+import { PlantState, PlantTrouble } from "../ui/state";
 import { FleetActions, SelectAll } from "./fleet-selection";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
@@ -114,7 +114,7 @@ function Heading({ sorts, isNumber = false }: HeadingProps) {
     serialNumber: newPlant.serialNumber,
     lastSeenAt: fleet.lastSeen,
     createdAt: fleet.registered,
-    alert: fleet.worst,
+    alert: fleet.trouble,
     energyToday: fleet.producedToday,
   };
   return (
@@ -187,12 +187,7 @@ function Row({ plant, index, now, organization, isSelected, onSelect, measure }:
         </time>
       </td>
       <td className="states">
-        {plant.worstAlert && <AlertState severity={plant.worstAlert} count={plant.openAlerts} />}
-        {plant.lastRefusedAt && (
-          <Link to="/o/$slug/plants/$plantId/messages" params={{ slug, plantId: plant.id }}>
-            <RefusedState />
-          </Link>
-        )}
+        <PlantTrouble slug={slug} plant={plant} />
       </td>
       <td className={`number ${stale}`}>
         <Value name={texts.fleet.pv} value={power(powers?.pvKw, locale)} />

@@ -1,9 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
 import { filtersOf, refusedPlantsQuery, summaryQuery } from "../fleet";
 import { count, energy, power, sign, unsignedPower } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { type FleetSearch, LIFECYCLES, type Sort, STATUSES } from "../searches/fleet";
+import { AlertState, PlantState, RefusedState } from "../ui/state";
 
 const route = getRouteApi("/inside/o/$slug/fleet");
 
@@ -15,7 +17,8 @@ export function FleetTiles() {
   const { data } = useQuery(summaryQuery(organization.id));
   const { data: refused } = useQuery(refusedPlantsQuery(organization.id));
   if (data === undefined) return null;
-  const { status, power: now, storage, energyToday, energyMonth } = data;
+  const { status, alerts, power: now, storage, energyToday, energyMonth } = data;
+  const severity = alerts.emergency + alerts.critical > 0 ? "CRITICAL" : alerts.warning > 0 ? "WARNING" : "INFO";
   const plants = { ONLINE: status.online, OFFLINE: data.offlineInUse, UNKNOWN: status.unknown };
   return (
     <section className="tiles" aria-label={texts.fleet.summary}>
@@ -23,19 +26,21 @@ export function FleetTiles() {
       {STATUSES.map((one) => (
         <FilterTile
           key={one}
-          label={texts.status[one]}
+          label={one === "OFFLINE" && plants[one] > 0 ? <PlantState status={one} /> : texts.status[one]}
           value={count(plants[one], locale)}
           // A revoked plant stays offline for ever.
           search={{ status: [one], lifecycleStatus: one === "OFFLINE" ? LIFECYCLES.slice(0, 3) : undefined }}
         />
       ))}
       <FilterTile
-        label={texts.fleet.alerting}
-        value={count(data.alerts.plants, locale)}
+        label={
+          alerts.plants > 0 ? <AlertState severity={severity} word={texts.fleet.alerting} /> : texts.fleet.alerting
+        }
+        value={count(alerts.plants, locale)}
         search={{ alert: "ANY", sort: "alert", order: "desc" }}
       />
       <FilterTile
-        label={texts.fleet.refused}
+        label={refused ? <RefusedState word={texts.fleet.refusing} /> : texts.fleet.refusing}
         value={refused === undefined ? "–" : count(refused, locale)}
         search={{ refused: true }}
       />
@@ -75,7 +80,8 @@ export function FleetTiles() {
 }
 
 interface TileProps {
-  label: string;
+  /** With the mark of a state, it stands out. */
+  label: ReactNode;
   value: string;
   note?: string | undefined;
 }

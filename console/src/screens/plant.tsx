@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, Outlet, useSearch } from "@tanstack/react-router";
 import { ApiError } from "../api/error";
+import { fleetPlantQuery } from "../fleet";
 import { useTexts } from "../i18n";
 import { plantQuery } from "../plants";
 import { mayAct } from "../session";
@@ -8,7 +9,7 @@ import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { LinkRow } from "../ui/link-row";
 import { useNow } from "../ui/now";
-import { PlantState } from "../ui/state";
+import { PlantState, PlantTrouble } from "../ui/state";
 import { PlantActions } from "./plant-actions";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId");
@@ -33,6 +34,8 @@ export function PlantFrame() {
   const params = route.useParams();
   const { timeZone } = useSearch({ strict: false });
   const plant = useQuery({ ...plantQuery(organization.id, params.plantId), refetchInterval: 30_000 });
+  // Its live screen reads it again, and the stream changes it.
+  const row = useQuery({ ...fleetPlantQuery(organization.id, params.plantId), refetchInterval: false });
   // Until it can be read again, a plant stays on the screen, with what was typed and with secrets that are shown once.
   const isGone = plant.error !== null && (plant.data === undefined || isMissing(plant.error));
   const labels = {
@@ -58,6 +61,7 @@ export function PlantFrame() {
           <p className="facts">
             <title>{`${plant.data.name} · ${organization.name}`}</title>
             <PlantState status={plant.data.status} />
+            {row.data && <PlantTrouble slug={params.slug} plant={row.data} />}
             {plant.data.lifecycleStatus !== "ACTIVE" && <strong>{texts.lifecycle[plant.data.lifecycleStatus]}</strong>}
             <span>{plant.data.serialNumber}</span>
             <span>
