@@ -2,6 +2,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useRef, useState } from "react";
 import { changeAlerts, idsOfAlerts } from "../alert-changes";
+import { useAlertTitles } from "../alert-texts";
 import { type Alert, alertsQuery, OPEN } from "../alerts";
 import { count } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
@@ -141,7 +142,11 @@ export function AlertList({ plantId, search, onSearch }: Props) {
           </button>
         </div>
       )}
-      {list.data?.meta.total === 0 && <p className="card empty">{texts.alerts.none}</p>}
+      {list.data?.meta.total === 0 && (
+        <p className="card empty">
+          {Object.values({ ...search, page: undefined }).some(Boolean) ? texts.alerts.none : texts.alerts.noneOpen}
+        </p>
+      )}
       <ListTable
         rows={alerts}
         headings={[
@@ -206,13 +211,14 @@ interface RowProps {
 function Row({ alert, slug, timeZone, isOfPlant, isChosen, onChoose }: RowProps) {
   const texts = useTexts();
   const now = useNow(10);
+  const title = useAlertTitles()(alert);
   return (
     <tr>
       {onChoose && (
         <td>
           <input
             type="checkbox"
-            aria-label={texts.alerts.choose(alert.message)}
+            aria-label={texts.alerts.choose(isOfPlant ? title : `${title} · ${alert.plantName}`)}
             checked={isChosen}
             onChange={({ target }) => onChoose(target.checked)}
           />
@@ -223,7 +229,7 @@ function Row({ alert, slug, timeZone, isOfPlant, isChosen, onChoose }: RowProps)
       </td>
       <th scope="row" className="wrap">
         <Link to="/o/$slug/alerts/$alertId" params={{ slug, alertId: alert.id }}>
-          {alert.message}
+          {title}
         </Link>
         {alert.ruleName !== null && <span className="fine">{alert.ruleName}</span>}
       </th>

@@ -2,6 +2,7 @@ import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tansta
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { changeAlerts } from "../alert-changes";
+import { useAlertTitles, useSharedNames } from "../alert-texts";
 import { type Alert, alertQuery } from "../alerts";
 import { exact, number } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
@@ -29,6 +30,7 @@ export function AlertScreen() {
   const { user, organization } = route.useRouteContext();
   const { alertId } = route.useParams();
   const alert = useQuery(alertQuery(organization.id, alertId));
+  const titleOf = useAlertTitles();
   const change = useMutation({
     mutationFn: (to: "acknowledge" | "resolve") => changeAlerts(organization.id, to, [alertId]),
     onSuccess: () => queryClient.invalidateQueries({ queryKey: [organization.id] }),
@@ -36,7 +38,10 @@ export function AlertScreen() {
   const status = alert.data?.status;
   return (
     <>
-      <SubPageHead title={alert.data?.message ?? texts.alerts.alert} organization={organization}>
+      <SubPageHead
+        title={alert.data ? `${titleOf(alert.data)} · ${alert.data.plantName}` : texts.alerts.alert}
+        organization={organization}
+      >
         <Link to="/o/$slug/alerts" params={{ slug: organization.slug }}>
           {texts.alerts.title}
         </Link>
@@ -66,6 +71,7 @@ function Details({ alert }: { alert: Alert }) {
   const { organization } = route.useRouteContext();
   const { slug } = organization;
   const timeZone = useTimeZone(organization, alert.plantId);
+  const metric = useSharedNames()(alert.metric, true);
   const at = (time: string) => <Moment time={time} timeZone={timeZone} />;
   const { condition, threshold, ruleId, ruleName, acknowledgedAt, acknowledgedByName, resolvedAt } = alert;
   return (
@@ -79,12 +85,12 @@ function Details({ alert }: { alert: Alert }) {
           {alert.plantName}
         </Link>
       </Fact>
-      <Fact name={texts.plant.value}>{`${alert.metric}: ${number(alert.value, locale)} ${alert.unit ?? ""}`}</Fact>
+      <Fact name={texts.plant.value}>{`${metric} ${number(alert.value, locale)} ${alert.unit ?? ""}`}</Fact>
       <Fact name={texts.alerts.measured}>{at(alert.measuredAt)}</Fact>
       <Fact name={texts.alerts.raised}>{at(alert.createdAt)}</Fact>
       {condition !== null && threshold !== null && (
         <Fact name={texts.rules.condition}>
-          {texts.rules.conditions[condition](alert.metric, exact(threshold, alert.unit, locale))}
+          {texts.rules.conditions[condition](metric, exact(threshold, alert.unit, locale))}
         </Fact>
       )}
       {ruleId !== null && (
@@ -104,20 +110,31 @@ function Details({ alert }: { alert: Alert }) {
   );
 }
 
-/** The metric of an alert for an hour before and after it was raised. */
+/** The metric of an alert for an hour before and after it was measured. */
 function Around({ alert }: { alert: Alert }) {
   const texts = useTexts();
   const locale = useLocale();
   const now = useNow(60);
   const { organization } = route.useRouteContext();
-  const { plantId, metric, measuredAt, message, threshold, unit } = alert;
+  const { plantId, metric, severity, measuredAt, createdAt, threshold, unit } = alert;
+  const name = useSharedNames()(metric, true);
   const timeZone = useTimeZone(organization, plantId);
   const range = aroundOf(measuredAt, now);
   const columns = useQuery({
     ...columnsQuery(organization.id, plantId, [metric], range, { points: POINTS }),
     placeholderData: keepPreviousData,
   });
-  const marks = useMemo((): Mark[] => [{ kind: "alert", time: measuredAt, label: message }], [measuredAt, message]);
+  const marks = useMemo(
+    () =>
+      [
+        { label: texts.alerts.measured, time: measuredAt },
+        { label: texts.alerts.raised, time: createdAt },
+      ]
+        // A value that came late raised it later than the chart ends.
+        .filter(({ time }) => Date.parse(time) <= Date.parse(range.to))
+        .map((one): Mark => ({ ...one, kind: "alert", severity, isLabelled: true })),
+    [measuredAt, createdAt, range.to, severity, texts],
+  );
   const levels = useMemo(
     (): Level[] =>
       threshold === null
@@ -126,13 +143,13 @@ function Around({ alert }: { alert: Alert }) {
     [threshold, unit, texts, locale],
   );
   return (
-    <Section title={texts.alerts.around} isCard>
+    <Section title={texts.alerts.around(name, Date.parse(range.to) < Date.parse(measuredAt) + HOUR)} isCard>
       <Failure error={columns.error} />
       {columns.data && (
         <Chart
           columns={columns.data}
           timeZone={timeZone}
-          label={texts.history.chart([metric])}
+          label={texts.history.chart([name])}
           marks={marks}
           levels={levels}
         />

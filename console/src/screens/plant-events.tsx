@@ -46,7 +46,7 @@ export function usePlantEvents(organizationId: string, plantId: string, range: R
         (alerts.data?.meta.total ?? 0) > raised.length ||
         (commands.data !== undefined && commands.data.meta.nextCursor !== null),
       marks: [
-        ...raised.map(({ measuredAt, message }) => mark("alert", measuredAt, message)),
+        ...raised.map(({ measuredAt, message, severity }) => ({ ...mark("alert", measuredAt, message), severity })),
         ...issued.map((command) => mark("command", command.issuedAt, commandName(command, texts.trading.types))),
       ],
       error: alerts.error ?? commands.error,

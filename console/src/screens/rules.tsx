@@ -1,6 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useState } from "react";
+import { useSharedNames } from "../alert-texts";
 import { apiOf, dataOf } from "../api/client";
 import { exact } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
@@ -30,6 +31,7 @@ export function RulesScreen() {
   const { id: organizationId, slug } = organization;
   const { page = 1 } = route.useSearch();
   const navigate = route.useNavigate();
+  const nameOf = useSharedNames();
   const rules = useQuery(rulesQuery(organizationId, page));
   const [deleting, setDeleting] = useState<AlertRule | null>(null);
   const reload = () => queryClient.invalidateQueries({ queryKey: [organizationId, "rules"] });
@@ -80,7 +82,10 @@ export function RulesScreen() {
                 {rule.name}
               </Link>
               <span className="fine">
-                {texts.rules.conditions[rule.condition](rule.metric, exact(rule.threshold, rule.unit, locale))}
+                {texts.rules.conditions[rule.condition](
+                  nameOf(rule.metric, false),
+                  exact(rule.threshold, rule.unit, locale),
+                )}
               </span>
             </th>
             <td>

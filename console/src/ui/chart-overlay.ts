@@ -1,5 +1,6 @@
 import type uPlot from "uplot";
 import { converted } from "../format/quantities";
+import type { Severity } from "../severities";
 
 /** Something that happened at a time. */
 export interface Mark {
@@ -8,6 +9,10 @@ export interface Mark {
   time: string;
   /** What happened; shown on hover. */
   label: string;
+  /** Of an alert. */
+  severity?: Severity;
+  /** Whether the label is written beside the mark too. */
+  isLabelled?: boolean;
 }
 
 /** A value that is drawn across the chart, such as a threshold. */
@@ -36,12 +41,14 @@ export function overlay(marks: readonly Mark[], levels: readonly Level[]): uPlot
   return {
     hooks: {
       init: (plot) => {
-        for (const { kind, time, label } of marks) {
-          const element = add(plot, `event ${kind}`, label);
+        for (const { kind, time, label, severity, isLabelled } of marks) {
+          const element = add(plot, `event ${kind} ${severity}`, label);
+          if (isLabelled) element.textContent = label;
           place.push(() => {
             // The axis ends with the start of the last bucket; what happened in it is shown at the edge.
             const left = Math.min(plot.valToPos(Date.parse(time) / 1000, "x"), plot.over.clientWidth);
             element.style.left = `${Math.max(0, left)}px`;
+            element.classList.toggle("before", left > plot.over.clientWidth / 2);
           });
         }
         for (const scale of Object.keys(plot.scales).filter((key) => key.startsWith("y-"))) {

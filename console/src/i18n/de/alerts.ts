@@ -12,6 +12,7 @@ export const alerts: typeof english = {
     count: (text, count) => (count === 1 ? "1 Alarm" : `${text} Alarme`),
     none: "Kein Alarm entspricht diesen Filtern.",
     anyTime: "Zu jeder Zeit",
+    noneOpen: "Es gibt keine offenen Alarme.",
     between: (from, to) =>
       to === undefined ? `Ab ${from}` : from === undefined ? `Bis ${to}` : `Von ${from} bis ${to}`,
     clearTimes: "Jede Zeit",
@@ -23,7 +24,8 @@ export const alerts: typeof english = {
     resolve: "Erledigen",
     alert: "Alarm",
     measured: "Gemessen",
-    around: "Eine Stunde vorher und nachher",
+    around: (metric, isUntilNow) =>
+      `${metric}, von einer Stunde vorher bis ${isUntilNow ? "jetzt" : "eine Stunde nachher"}`,
     toHistory: "Im Verlauf öffnen",
   },
   rules: {

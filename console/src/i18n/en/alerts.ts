@@ -10,6 +10,7 @@ export const alerts = {
     count: (text: string, count: number) => (count === 1 ? "1 alert" : `${text} alerts`),
     none: "No alert matches these filters.",
     anyTime: "At any time",
+    noneOpen: "There are no open alerts.",
     between: (from: string | undefined, to: string | undefined) =>
       to === undefined ? `From ${from}` : from === undefined ? `Until ${to}` : `From ${from} until ${to}`,
     clearTimes: "Any time",
@@ -21,7 +22,8 @@ export const alerts = {
     resolve: "Resolve",
     alert: "Alert",
     measured: "Measured",
-    around: "An hour before and after",
+    around: (metric: string, isUntilNow: boolean) =>
+      `${metric}, from an hour before ${isUntilNow ? "until now" : "to an hour after"}`,
     toHistory: "Open in the history",
   },
   rules: {

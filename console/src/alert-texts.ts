@@ -1,0 +1,57 @@
+import { useQuery } from "@tanstack/react-query";
+import type { Alert } from "./alerts";
+import type { DeviceTemplate } from "./devices";
+import { exact } from "./format/quantities";
+import { useLocale, useTexts } from "./i18n";
+import { partsOf } from "./metrics";
+import type { SignalRole } from "./signals";
+import { signalsOf, templatesOfAllLevelsQuery } from "./templates";
+
+/**
+ * Return the name of a metric in a list of many plants, whose own templates are not read: what all signals with its key are
+ * called, by their role or else by their label. The key stays where they differ.
+ *
+ * @param isOfPlant Whether a key without a device is that of the plant itself; otherwise, as in a rule, that of its devices too.
+ */
+export function sharedName(
+  metric: string,
+  templates: readonly DeviceTemplate[],
+  roles: Readonly<Record<SignalRole, string>>,
+  isOfPlant: boolean,
+): string {
+  const [device, key] = partsOf(metric);
+  const level = device !== "" ? "SUB_DEVICE" : isOfPlant ? "PLANT" : undefined;
+  const signals = templates
+    .filter((one) => level === undefined || one.level === level)
+    .flatMap((one) => signalsOf(one).filter((signal) => signal.key === key));
+  const role = only(signals.map((signal) => signal.role));
+  const label = role === undefined ? only(signals.map((signal) => signal.label)) : roles[role];
+  return `${device && `${device}: `}${label ?? key}`;
+}
+
+/** Return the value that all have; undefined if they differ. */
+function only<T>(values: readonly T[]): T | undefined {
+  return new Set(values).size === 1 ? values[0] : undefined;
+}
+
+/** Return a function that names metrics; it returns keys until the templates are loaded. */
+export function useSharedNames(): (metric: string, isOfPlant: boolean) => string {
+  const { roles } = useTexts().templates;
+  const { data = [] } = useQuery(templatesOfAllLevelsQuery);
+  return (metric, isOfPlant) => sharedName(metric, data, roles, isOfPlant);
+}
+
+/** Return a function that says what raised an alert: `State of charge 9.5 %, below 10 %`. */
+export function useAlertTitles(): (alert: Alert) => string {
+  const nameOf = useSharedNames();
+  const { comparisons } = useTexts().rules;
+  const locale = useLocale();
+  return ({ message, metric, value, condition, threshold, unit }) => {
+    // Of an earlier release, which kept only the message.
+    if (condition === null || threshold === null) return message;
+    // Six digits, as in the message, unless these do not show the difference.
+    const rounded = Math.abs(value) < 1e5 ? Number(value.toPrecision(6)) : Math.round(value);
+    const measured = exact(rounded === threshold ? value : rounded, unit, locale);
+    return `${nameOf(metric, true)} ${measured}, ${comparisons[condition]} ${exact(threshold, unit, locale)}`;
+  };
+}
