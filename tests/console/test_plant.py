@@ -99,14 +99,16 @@ def test_a_chart_is_zoomed_by_drawing_and_shared_by_its_link(watched: Watched, p
     assert re.search(r"\d", shown)
     summary = page.locator("figcaption table").inner_text()
     assert re.search("charging|importing|exporting", summary), summary
-    assert not re.search(r"[-\u2212]\d", summary), summary  # a word says the direction
+    assert "PV inverter PV1" in summary, summary
+    # A word says what a minus means.
+    assert not re.search(r"[-\u2212][\d.]+\s+kW(?!\s+(exporting|discharging))", summary), summary
     watched.check_accessibility()
 
     page.get_by_label("Averages of").select_option("5 minutes")
     expect(page).to_have_url(re.compile("bucket="))
     expect(page.get_by_text("Averages of 5 minutes;")).to_be_visible()
     with page.expect_download() as saved:
-        page.get_by_role("button", name="Save as CSV").click()
+        page.get_by_role("button", name="Export as CSV").click()
     rows = list(csv.DictReader(saved.value.path().read_text().splitlines()))
     assert 10 <= len(rows) <= 14
     assert any(float(row["load_power (kW) average"] or 0) > 0 for row in rows)
@@ -120,7 +122,7 @@ def test_a_chart_is_zoomed_by_drawing_and_shared_by_its_link(watched: Watched, p
     page.mouse.up()
     expect(page).to_have_url(re.compile("from=.*to="))
     zoomed = page.url
-    page.get_by_text("3 metrics").click()
+    page.get_by_text(re.compile(r"^\d metrics$")).click()
     page.get_by_role("checkbox", name=re.compile("^State of charge of the site")).check()
     expect(page.get_by_role("row").filter(has_text="State of charge of the site")).to_be_visible()
     page.go_back()

@@ -365,7 +365,7 @@ def test_a_range_of_any_past_is_chosen_by_its_times(
     page.get_by_role("button", name="Show", exact=True).press("Enter")
     # The clocks are put forward at two: the range has two hours.
     expect(page).to_have_url(re.compile(r"from=2026-03-28T23%3A00%3A00.000Z&to=2026-03-29T01%3A00%3A00.000Z"))
-    expect(page.get_by_role("row").filter(has_text="BAT1: soc").get_by_role("cell").first).to_have_text("60")
+    expect(page.get_by_role("row").filter(has_text="BAT1: soc").get_by_role("cell").first).to_have_text("60 %")
     expect(page.locator("summary").filter(has_text="29 Mar 2026, 00:00:00")).to_be_visible()
     watched.check_accessibility()
     page.set_viewport_size({"width": 390, "height": 844})
@@ -401,7 +401,7 @@ def test_a_link_keeps_the_time_zone_in_which_times_are_shown(
     page.reload()
     expect(page.get_by_text("Times in UTC.")).to_be_visible()
     with page.expect_download() as saved:
-        page.get_by_role("button", name="Save as CSV").click()
+        page.get_by_role("button", name="Export as CSV").click()
     rows = list(csv.DictReader(saved.value.path().read_text().splitlines()))
     assert rows[0]["time (UTC)"] == "2026-03-28 23:00:00"
     page.locator("summary").filter(has_text="28 Mar 2026, 23:00:00 UTC").click()
@@ -553,7 +553,7 @@ def test_a_chart_has_at_most_two_units_and_says_when_it_has_no_metric(watched: W
     page.get_by_role("checkbox", name=re.compile(" active_power")).uncheck()
     expect(page.get_by_role("heading", name="No metric is chosen")).to_be_visible()
     expect(page.get_by_role("img", name=re.compile("Chart of"))).to_have_count(0)
-    expect(page.get_by_role("button", name="Save as CSV")).to_have_count(0)
+    expect(page.get_by_role("button", name="Export as CSV")).to_have_count(0)
     watched.check_accessibility()
     page.get_by_role("checkbox", name=re.compile("reactive_power")).check()
     expect(page.get_by_role("img", name="Chart of BAT1: reactive_power over time")).to_be_visible()
@@ -582,8 +582,13 @@ def test_the_sign_of_a_power_is_a_word(watched: Watched, user: User, database_ur
                 (template, plant_id, device),
             )
     member.log_in(page, f"/console/o/{member.slugs[0]}/plants/{plant_id}/live")
-    expect(page.get_by_role("cell", name="12.35 kW discharging", exact=True)).to_be_visible()
+    expect(page.get_by_role("cell", name="12.3 kW discharging", exact=True)).to_be_visible()
     expect(page.get_by_role("cell", name="3.5 kW importing", exact=True)).to_be_visible()
     watched.check_accessibility()
     page.set_viewport_size({"width": 390, "height": 844})
+    watched.check_width(390)
+    # Beside its minimum and maximum, a number keeps its sign.
+    page.get_by_role("link", name="History").click()
+    power = page.get_by_role("row").filter(has_text="Active power").filter(has_text="discharging")
+    expect(power.get_by_role("cell")).to_have_text(["-12.3 kW discharging"] * 3)
     watched.check_width(390)

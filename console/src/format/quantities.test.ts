@@ -29,12 +29,19 @@ test("a word in place of the sign of a power leaves its amount", () => {
 
 test.each([
   [51.3333, "51.33"],
-  [-0.00001234, "-0.00001234"],
+  [9.8693, "9.87"],
+  [0.04124, "0.0412"],
+  [-0.00001234, "-0.0000123"],
   [12_345.6, "12,346"],
   [-0, "0"],
   [null, "–"],
 ])("a measured %s is %s", (value, text) => {
   expect(number(value, "en")).toBe(text);
+});
+
+test("a number has as many digits as are asked for, and all before the point", () => {
+  expect([12.345, 0.012345, 123.45].map((value) => number(value, "en", 3))).toEqual(["12.3", "0.0123", "123"]);
+  expect(number(1234.5, "en", 3)).toBe("1,235");
 });
 
 test("numbers have the separators of the language", () => {

@@ -29,10 +29,18 @@ export function percent(value: number | null | undefined, locale: string): strin
   return `${new Intl.NumberFormat(locale, { maximumFractionDigits: 0 }).format(value)}\u00a0%`;
 }
 
-/** Return a measured number with up to four significant digits, more if it has more digits before the point: `51.33`, `12,345`. */
-export function number(value: number | null | undefined, locale: string): string {
+/**
+ * Return a measured number: `9.87`, `51.33`, `12,345`.
+ *
+ * @param most Most significant digits; as many as are before the point are always shown.
+ */
+export function number(
+  value: number | null | undefined,
+  locale: string,
+  most = Math.abs(value ?? 0) < 10 ? 3 : 4,
+): string {
   if (value === null || value === undefined) return MISSING;
-  const digits = Math.abs(value) >= 1000 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 4 };
+  const digits = Math.abs(value) >= 1000 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: most };
   return new Intl.NumberFormat(locale, { ...digits, signDisplay: "negative" }).format(value);
 }
 

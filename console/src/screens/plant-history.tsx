@@ -1,6 +1,6 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useMemo, useState } from "react";
+import { Suspense, useMemo, useState } from "react";
 import { columnsCsv } from "../csv";
 import { totalsOf } from "../format/thinned";
 import { dateTime } from "../format/times";
@@ -23,6 +23,7 @@ import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
 import { CheckField, SelectField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
+import { lazyPart } from "../ui/lazy-part";
 import { useNow } from "../ui/now";
 import { Picker } from "../ui/picker";
 import { saveFile } from "../ui/save-file";
@@ -30,11 +31,19 @@ import { SignedNumber } from "../ui/signed-number";
 import { Legend } from "../ui/swatch";
 import { TimeFields } from "../ui/time-fields";
 import { TimeZoneChoice } from "../ui/time-zone-choice";
-import { EventList, usePlantEvents } from "./plant-events";
+import { usePlantEvents } from "./plant-events";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/history");
+const EventList = lazyPart(async () => (await import("./plant-event-list")).EventList);
 const POINTS = 600;
 const MOST_METRICS = 6;
+/** How many powers of a role are shown before a user has chosen: together at most `MOST_METRICS`. */
+const FIRST = [
+  ["grid_power", 1],
+  ["load_power", 1],
+  ["pv_power", 2],
+  ["battery_power", 2],
+] as const;
 const SUMMARY = ["minimum", "average", "maximum"] as const;
 
 /** Metrics of a plant over time. Range, metrics, the width of buckets and the time zone are in the URL, so that a link shows the same. */
@@ -49,7 +58,7 @@ export function PlantHistoryScreen() {
   const navigate = route.useNavigate();
   const latest = useQuery(latestQuery(organization.id, plantId));
   const nameOf = useMetricNames(organization.id, plantId);
-  const metrics = search.metrics ?? firstChoice(latest.data ?? []);
+  const metrics = search.metrics ?? firstChoice(latest.data ?? [], nameOf);
   const units = new Set(
     (latest.data ?? []).filter(({ metric }) => metrics.includes(metric)).map(({ unit }) => unit ?? ""),
   );
@@ -106,7 +115,7 @@ export function PlantHistoryScreen() {
                     })
                   }
                 >
-                  <MetricText name={nameOf(metric)} unit={unit} />
+                  {textOf(nameOf(metric))} <span className="unit">{unit}</span>
                 </CheckField>
               );
             })}
@@ -164,7 +173,9 @@ export function PlantHistoryScreen() {
           </figcaption>
         </figure>
       )}
-      <EventList events={events} timeZone={timeZone} />
+      <Suspense>
+        <EventList events={events} timeZone={timeZone} />
+      </Suspense>
     </>
   );
 }
@@ -237,13 +248,11 @@ function Summary({ columns, drawn, nameOf }: SummaryProps) {
           return (
             <tr key={`${metric} ${unit}`}>
               <th scope="row" title={metric}>
-                <Legend index={index < 0 ? null : index}>
-                  <MetricText name={name} unit={unit} />
-                </Legend>
+                <Legend index={index < 0 ? null : index}>{textOf(name)}</Legend>
               </th>
               {SUMMARY.map((total, place) => (
                 <td key={total} className="number">
-                  <SignedNumber signal={name.signal} value={totals[place] ?? null} />
+                  <SignedNumber signal={name.signal} value={totals[place] ?? null} unit={unit} isSigned />
                 </td>
               ))}
             </tr>
@@ -254,22 +263,17 @@ function Summary({ columns, drawn, nameOf }: SummaryProps) {
   );
 }
 
-/** A metric in one line, with its unit. */
-function MetricText({ name, unit }: { name: MetricName; unit: string | null }) {
-  return (
-    <>
-      {textOf(name)} <span className="unit">{unit}</span>
-    </>
-  );
-}
-
 /** Return the name of a metric in one line, with that of its device unless it is one of the plant itself. */
 function textOf({ device, label }: MetricName): string {
   return device === "" ? label : `${device}: ${label}`;
 }
 
-/** Return the powers that are shown before a user has chosen, at most three; without any, the first metric. */
-function firstChoice(points: Point[]): string[] {
-  const powers = points.filter(({ metric }) => /(^|[._])power$/.test(metric)).map(({ metric }) => metric);
-  return powers.length > 0 ? powers.slice(0, 3) : points.slice(0, 1).map(({ metric }) => metric);
+/** Return what is shown before a user has chosen: the powers of the plant by their roles; without roles, by their names. */
+function firstChoice(points: Point[], nameOf: (metric: string) => MetricName): string[] {
+  const metrics = points.map(({ metric }) => metric);
+  const powers = FIRST.flatMap(([role, most]) =>
+    metrics.filter((metric) => nameOf(metric).signal?.role === role).slice(0, most),
+  );
+  const named = metrics.filter((metric) => /(^|[._])power$/.test(metric)).slice(0, 3);
+  return [powers, named].find((found) => found.length > 0) ?? metrics.slice(0, 1);
 }

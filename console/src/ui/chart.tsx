@@ -108,7 +108,7 @@ function options(
         side: index === 0 ? 3 : 1,
         size: 70,
         grid: index === 0 ? axis.grid : { show: false },
-        values: (_: uPlot, values: number[]) => values.map((value) => `${number(value, locale)} ${unit}`.trim()),
+        values: (_: uPlot, values: number[]) => values.map((value) => `${number(value, locale, 4)} ${unit}`.trim()),
       })),
     ],
     series: [

@@ -221,7 +221,7 @@ export const plants: typeof english = {
       "7 days": "7 Tage",
       "30 days": "30 Tage",
     },
-    save: "Als CSV speichern",
+    save: "Als CSV exportieren",
     events: "Alarme und Befehle",
     noEvents: "In dieser Zeit wurde kein Alarm ausgelöst und kein Befehl erteilt.",
     time: "Zeit",

@@ -220,7 +220,7 @@ export const plants = {
       "7 days": "7 days",
       "30 days": "30 days",
     },
-    save: "Save as CSV",
+    save: "Export as CSV",
     events: "Alerts and commands",
     noEvents: "No alert was raised and no command was issued in this time.",
     time: "Time",
