@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { DeviceTemplate, SubDevice } from "./devices";
-import { metricName, signWord, valueWord } from "./metrics";
+import { alarmOf, metricName, signWord, valueWord } from "./metrics";
 import type { Signal } from "./signals";
 
 const CHARGE = { key: "soc", field: "soc", label: "State of charge" } as Signal;
@@ -38,4 +38,14 @@ test("the sign of a power at the grid or the battery is a word", () => {
   expect(word({ ...CHARGE, role: "pv_power" }, -5)).toBe("");
   expect(word(CHARGE, -5)).toBe("");
   expect(word(undefined, -5)).toBe("");
+});
+
+test("a bit of a severity that is set is an alarm", () => {
+  const fault: Signal = { ...RUNNING, severity: "CRITICAL" };
+  expect([alarmOf(fault, 1), alarmOf(fault, 0)]).toEqual(["CRITICAL", undefined]);
+  expect([alarmOf({ ...fault, severity: "INFO" }, 1), alarmOf(RUNNING, 1), alarmOf(undefined, 1)]).toEqual([
+    undefined,
+    undefined,
+    undefined,
+  ]);
 });

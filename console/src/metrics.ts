@@ -69,3 +69,8 @@ export function signWord(
   const word = signal?.role && words[signal.role];
   return word === undefined ? "" : word(value > 0 ? 1 : value < 0 ? -1 : 0);
 }
+
+/** Return the severity of a bit that is set and says that something is wrong; undefined for any other value. */
+export function alarmOf(signal: Signal | undefined, value: number): Signal["severity"] {
+  return value === 1 && signal?.severity !== "INFO" ? signal?.severity : undefined;
+}

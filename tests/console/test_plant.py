@@ -83,7 +83,10 @@ def test_newest_values_have_unit_and_age(watched: Watched, plants: list[dict[str
     battery = page.locator("section").filter(has=page.get_by_role("heading", name="BAT1"))
     charge = battery.get_by_role("row").filter(has_text=re.compile(r"^State of charge"))
     expect(charge).to_contain_text("%")
-    expect(charge.locator("time")).to_contain_text(re.compile("ago|now"))
+    # Once for all values of the same snapshot.
+    expect(battery.locator("time")).to_have_count(1)
+    expect(battery.get_by_role("heading").locator("time")).to_contain_text(re.compile("ago|now"))
+    expect(battery.get_by_role("heading")).to_have_text(re.compile("^Battery BAT1 (?!BAT1)"))
     expect(battery.get_by_role("row").filter(has_text=re.compile(r"^Fault"))).to_contain_text("no")
     watched.check_accessibility()
 

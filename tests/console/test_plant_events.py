@@ -219,6 +219,8 @@ def test_every_command_of_a_plant_can_be_seen(watched: Watched, user: User, data
     member.log_in(page, f"/console/o/{member.slugs[0]}/plants/{plant_id}")
     page.get_by_role("link", name="Commands", exact=True).click()
     expect(page.get_by_text("No command was issued")).to_be_visible()
+    # A viewer can send none.
+    expect(page.get_by_role("link", name="Send one to a device")).to_have_count(0)
     for _ in range(51):
         add_command(database_url, UUID(plant_id))
     page.reload()
@@ -474,7 +476,7 @@ def test_energy_is_compared_with_the_year_before(watched: Watched, user: User, d
     expect(outlined).to_have_text("10:00 · Produced · A year before: 8.00\u00a0kWh")
     produced = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="Produced", exact=True))
     expect(produced.get_by_role("cell")).to_have_text(["24.0\u00a0kWh", "48.0\u00a0kWh"])
-    page.get_by_text("In numbers").click()
+    page.get_by_text("Values per hour").click()
     ten = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="10:00", exact=True))
     expect(page.get_by_role("columnheader", name="Produced: A year before")).to_be_visible()
     expect(ten.get_by_role("cell").nth(0)).to_have_text("4.00\u00a0kWh")
@@ -493,6 +495,7 @@ def test_energy_is_compared_with_the_year_before(watched: Watched, user: User, d
     expect(page.get_by_text("March 2024")).to_be_visible()
     expect(page.locator("rect[stroke]")).to_have_count(0)
     expect(page.get_by_text("Pale bars")).to_have_count(0)
+    expect(page.get_by_role("columnheader", name="A year before")).to_have_count(0)
     page.set_viewport_size({"width": 390, "height": 844})
     page.get_by_role("button", name="Earlier").click()
     expect(page.get_by_text("a year before, February 2023.")).to_be_visible()
@@ -573,7 +576,8 @@ def test_the_sign_of_a_power_is_a_word(watched: Watched, user: User, database_ur
     page, member = watched.page, user()
     add_system_templates(database_url)
     plant_id = add_battery(database_url, member.slugs[0], "Barn")
-    add_values(database_url, plant_id, "GRID", [Metric("active_power", "kW")], {ago(60): [3.5]})
+    meter = [Metric("active_power", "kW"), Metric("fault", ""), Metric("warning", "")]
+    add_values(database_url, plant_id, "GRID", meter, {ago(60): [3.5, 0.0, 1.0]})
     with psycopg.connect(database_url) as db:
         for device, template in (("BAT1", "Gridfleet battery"), ("GRID", "Gridfleet meter")):
             db.execute(
@@ -584,6 +588,10 @@ def test_the_sign_of_a_power_is_a_word(watched: Watched, user: User, database_ur
     member.log_in(page, f"/console/o/{member.slugs[0]}/plants/{plant_id}/live")
     expect(page.get_by_role("cell", name="12.3 kW discharging", exact=True)).to_be_visible()
     expect(page.get_by_role("cell", name="3.5 kW importing", exact=True)).to_be_visible()
+    # What is wrong comes first, with a shape.
+    rows = page.locator("section").filter(has=page.get_by_role("heading", name="GRID")).locator("tbody tr")
+    expect(rows).to_have_text(["Warningyes", re.compile("^Active power"), "Faultno"])
+    expect(rows.locator("svg")).to_have_count(1)
     watched.check_accessibility()
     page.set_viewport_size({"width": 390, "height": 844})
     watched.check_width(390)

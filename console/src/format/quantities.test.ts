@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { energies } from "./energy-axis";
 import { converted, count, energy, exact, number, percent, power, unsignedPower } from "./quantities";
 
 test.each([
@@ -49,6 +50,13 @@ test("numbers have the separators of the language", () => {
   expect(count(20_000, "de")).toBe("20.000");
   expect(percent(63.6, "en")).toBe("64\u00a0%");
   expect(percent(null, "en")).toBe("–");
+});
+
+test("an axis has one unit", () => {
+  const shown = (amounts: number[]) => energies(amounts, "en").map((text) => text.replace("\u00a0", " "));
+  expect(shown([0, 0.5, 1, 1.5])).toEqual(["0 kWh", "0.5 kWh", "1 kWh", "1.5 kWh"]);
+  expect(shown([0, 0.2, 0.4])).toEqual(["0 Wh", "200 Wh", "400 Wh"]);
+  expect(shown([0, 1])).toEqual(["0 kWh", "1 kWh"]);
 });
 
 test("a threshold is shown as it was entered", () => {

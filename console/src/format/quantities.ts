@@ -83,10 +83,15 @@ function scaled(thousands: number | null | undefined, unit: string, locale: stri
   // Rounded first: 999.6 W are 1.00 kW and not 1,000 W.
   const rounded = Number((thousands * 1000).toPrecision(3));
   const size = Math.abs(rounded);
-  const { factor, prefix } = PREFIXES.find((one) => size >= one.factor) ?? { factor: 1, prefix: "" };
+  const { factor, prefix } = prefixOf(size);
   const number = size < 1 ? Math.round(rounded) : rounded / factor;
   const digits =
     size < 1000 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 3, minimumSignificantDigits: 3 };
   // Without a minus before zero.
   return `${new Intl.NumberFormat(locale, { ...digits, signDisplay: "negative" }).format(number)}\u00a0${prefix}${unit}`;
+}
+
+/** Return the prefix that fits a size in W or Wh. */
+export function prefixOf(size: number): { factor: number; prefix: string } {
+  return PREFIXES.find((one) => size >= one.factor) ?? { factor: 1, prefix: "" };
 }

@@ -1,9 +1,10 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import { getRouteApi } from "@tanstack/react-router";
+import { getRouteApi, Link } from "@tanstack/react-router";
 import { allCommandsQuery, type Command, commandName, commandsQuery } from "../devices";
 import { clock, dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import { useTimeZone } from "../plants";
+import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
 import { More } from "../ui/more";
@@ -27,8 +28,9 @@ function intervalOf(commands: readonly Command[]): number {
 export function PlantCommandsScreen() {
   const texts = useTexts();
   const now = useNow(1);
-  const { organization } = route.useRouteContext();
-  const { plantId } = route.useParams();
+  const { user, organization } = route.useRouteContext();
+  const params = route.useParams();
+  const { plantId } = params;
   const timeZone = useTimeZone(organization, plantId);
   const list = useInfiniteQuery({
     ...allCommandsQuery(organization.id, plantId),
@@ -42,7 +44,16 @@ export function PlantCommandsScreen() {
   return (
     <Section title={texts.devices.commands}>
       <Failure error={list.error} />
-      {commands?.length === 0 && <p className="card empty">{texts.devices.noCommands}</p>}
+      {commands?.length === 0 && (
+        <div className="card empty">
+          <p>{texts.devices.noCommands}</p>
+          {mayAct(user, organization, "OPERATOR") && (
+            <Link to="/o/$slug/plants/$plantId/devices" params={params}>
+              {texts.devices.sendOne}
+            </Link>
+          )}
+        </div>
+      )}
       {commands?.map((command) => (
         <CommandCard key={command.id} command={command} now={now} timeZone={timeZone} />
       ))}

@@ -8,6 +8,7 @@ import { useLocale, useTexts } from "../i18n";
 import { type Plant, plantQuery } from "../plants";
 import { mayAct } from "../session";
 import { Age } from "../ui/age";
+import { CopyButton } from "../ui/copy-field";
 import { Confirm } from "../ui/dialog";
 import { Fact } from "../ui/fact";
 import { Failure } from "../ui/failure";
@@ -65,7 +66,7 @@ function Facts({ plant }: { plant: Plant }) {
       )}
       {certificateFingerprint !== null && (
         <Fact name={texts.credentials.fingerprint}>
-          <code>{certificateFingerprint}</code>
+          <code>{certificateFingerprint}</code> <CopyButton value={certificateFingerprint} />
         </Fact>
       )}
       {secretRotatedAt !== null && (

@@ -15,8 +15,10 @@ import { TimeZoneChoice } from "../ui/time-zone-choice";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/energy");
 const BUCKETS = { day: "1 hour", month: "1 day", year: "1 month" } as const;
-const SERIES = ["produced", "consumed", "imported", "exported", "charged", "discharged"] as const;
-const BARS = SERIES.slice(0, 4);
+/** Where energy came from, and where it went: the two bars of a bucket, which are equally high if everything is measured. */
+const SOURCES = ["produced", "imported", "discharged"] as const;
+const USES = ["consumed", "exported", "charged"] as const;
+const SERIES = [...SOURCES, ...USES];
 
 /** The energy of a plant by hour, day or month in a time zone, beside that of the same period a year before. */
 export function PlantEnergyScreen() {
@@ -37,13 +39,14 @@ export function PlantEnergyScreen() {
   const now = useQuery({ ...energyQuery(organization.id, plantId, range, bucket, timeZone), refetchInterval: 60_000 });
   const former = useQuery(energyQuery(organization.id, plantId, before, bucket, timeZone));
   // Nothing is compared with a year in which nothing was measured.
-  const compared = former.data?.buckets.some((one) => BARS.some((name) => one[name] !== null))
+  const compared = former.data?.buckets.some((one) => SERIES.some((name) => one[name] !== null))
     ? former.data
     : undefined;
   const namesOf = (found: EnergyOverTime | undefined) =>
     (found?.buckets ?? []).map(({ start }) => bucketName(period, start, timeZone, locale));
   const [groups, groupsBefore] = [namesOf(now.data), namesOf(compared)];
-  const series = BARS.map((name) => ({
+  const series = SERIES.map((name, index) => ({
+    bar: index < SOURCES.length ? 0 : 1,
     label: texts.energy.amounts[name],
     values: now.data?.buckets.map((one) => one[name]) ?? [],
     before: compared && {
@@ -67,13 +70,15 @@ export function PlantEnergyScreen() {
           labelOf={(one) => texts.energy.periods[one]}
           onChoose={(one) => navigate({ search: (current) => ({ ...current, period: one }) })}
         />
-        <button type="button" onClick={() => go(-1)} aria-label={texts.energy.earlier}>
-          ‹
-        </button>
-        <strong>{title(period, range.start, timeZone, locale)}</strong>
-        <button type="button" onClick={() => go(1)} aria-label={texts.energy.later} disabled={range.end > Date.now()}>
-          ›
-        </button>
+        <div className="stepper">
+          <button type="button" onClick={() => go(-1)} aria-label={texts.energy.earlier}>
+            ‹
+          </button>
+          <strong>{title(period, range.start, timeZone, locale)}</strong>
+          <button type="button" onClick={() => go(1)} aria-label={texts.energy.later} disabled={range.end > Date.now()}>
+            ›
+          </button>
+        </div>
         <TimeZoneChoice
           plantZone={plantZone}
           chosen={search.timeZone}
@@ -85,14 +90,17 @@ export function PlantEnergyScreen() {
         <figure className="card">
           <Bars label={compared ? texts.energy.comparedChart : texts.energy.chart} groups={groups} series={series} />
           <figcaption>
-            <Totals now={now.data} before={former.data} />
+            <Totals now={now.data} before={compared} />
+            <p className="fine">{texts.energy.bars}</p>
             {compared && (
               <p className="fine">{texts.energy.comparison(title(period, before.start, timeZone, locale))}</p>
             )}
             {compared && range.end > Date.now() && <p className="fine">{texts.energy.unfinished}</p>}
-            {period === "day" && dateBefore.day !== date.day && <p className="fine">{texts.energy.leapDay}</p>}
+            {compared && period === "day" && dateBefore.day !== date.day && (
+              <p className="fine">{texts.energy.leapDay}</p>
+            )}
             <p className="fine">{texts.energy.zone(timeZone)}</p>
-            <Numbers groups={groups} series={series} />
+            <Numbers title={texts.energy.values[period]} groups={groups} series={series} />
           </figcaption>
         </figure>
       )}
@@ -101,7 +109,7 @@ export function PlantEnergyScreen() {
 }
 
 /** The values of the bars, for those who cannot see or point at them. */
-function Numbers({ groups, series }: { groups: string[]; series: BarSeries[] }) {
+function Numbers({ title, groups, series }: { title: string; groups: string[]; series: BarSeries[] }) {
   const texts = useTexts();
   const locale = useLocale();
   const columns = series.flatMap(({ label, values, before }) => [
@@ -110,9 +118,9 @@ function Numbers({ groups, series }: { groups: string[]; series: BarSeries[] }) 
   ]);
   return (
     <details>
-      <summary>{texts.trading.numbers}</summary>
+      <summary>{title}</summary>
       <Table
-        label={texts.trading.numbers}
+        label={title}
         headings={[texts.energy.period, ...columns.map(({ label }) => ({ label, kind: "number" as const }))]}
       >
         {groups.map((name, index) => (
@@ -142,19 +150,21 @@ function Totals({ now, before }: { now: EnergyOverTime; before: EnergyOverTime |
           <th scope="col" className="number">
             {texts.energy.now}
           </th>
-          <th scope="col" className="number">
-            {texts.energy.before}
-          </th>
+          {before && (
+            <th scope="col" className="number">
+              {texts.energy.before}
+            </th>
+          )}
         </tr>
       </thead>
       <tbody>
         {SERIES.map((name, index) => (
           <tr key={name}>
             <th scope="row">
-              <Legend index={index < BARS.length ? index : null}>{texts.energy.amounts[name]}</Legend>
+              <Legend index={index}>{texts.energy.amounts[name]}</Legend>
             </th>
             <td className="number">{energy(now.total[name], locale)}</td>
-            <td className="number">{energy(before?.total[name], locale)}</td>
+            {before && <td className="number">{energy(before.total[name], locale)}</td>}
           </tr>
         ))}
         {(["selfConsumption", "selfSufficiency"] as const).map((name) => (
@@ -163,7 +173,7 @@ function Totals({ now, before }: { now: EnergyOverTime; before: EnergyOverTime |
               <Legend index={null}>{texts.energy.shares[name]}</Legend>
             </th>
             <td className="number">{percent(now.total[name], locale)}</td>
-            <td className="number">{percent(before?.total[name], locale)}</td>
+            {before && <td className="number">{percent(before.total[name], locale)}</td>}
           </tr>
         ))}
       </tbody>

@@ -3,7 +3,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { type FleetPlant, fleetPlantQuery } from "../fleet";
 import { rangeOfPeriod } from "../format/zones";
 import { useTexts } from "../i18n";
-import { type MetricName, partsOf, useMetricNames, valueWord } from "../metrics";
+import { alarmOf, type MetricName, partsOf, useMetricNames, valueWord } from "../metrics";
 import { energyQuery, latestQuery, type Point, useTimeZone } from "../plants";
 import { dateOf } from "../searches/energy";
 import { Age } from "../ui/age";
@@ -11,6 +11,7 @@ import { EnergyFlow } from "../ui/energy-flow";
 import { Failure } from "../ui/failure";
 import { useNow } from "../ui/now";
 import { SignedNumber } from "../ui/signed-number";
+import { AlertState } from "../ui/state";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId");
 
@@ -20,7 +21,7 @@ const route = getRouteApi("/inside/o/$slug/plants/$plantId");
  */
 const STALE_AFTER = 15 * 60_000;
 
-/** The energy flow of a plant, and every newest value by device, with its unit and age. */
+/** The energy flow of a plant, and every newest value by device, with its unit; its age stands once where it is the same. */
 export function PlantLiveScreen() {
   const texts = useTexts();
   const { organization } = route.useRouteContext();
@@ -79,38 +80,52 @@ function Device({ externalId, points, power, nameOf, timeZone }: DeviceProps) {
   const texts = useTexts();
   const now = useNow(1);
   const fresh = (power ? Date.parse(power.measuredAt) : now) - STALE_AFTER;
-  const name = nameOf(points[0]?.metric ?? externalId).device || texts.plant.plantItself;
+  const named = points.map((point) => {
+    const { device, label, signal } = nameOf(point.metric);
+    return { ...point, device, label, signal, alarm: alarmOf(signal, point.value) };
+  });
+  // What is wrong comes first.
+  named.sort((one, other) => Number(other.alarm !== undefined) - Number(one.alarm !== undefined));
+  const name = named[0]?.device || externalId || texts.plant.plantItself;
+  const newest = points.reduce(
+    (time, point) => (Date.parse(point.time) > Date.parse(time) ? point.time : time),
+    points[0]?.time ?? "",
+  );
   return (
     <section className="card device">
       <h2>
-        {name} {externalId !== "" && externalId !== name && <span className="fine">{externalId}</span>}
+        {name}{" "}
+        <span className="fine">
+          {!name.includes(externalId) && `${externalId} · `}
+          <Age time={newest} now={now} timeZone={timeZone} short />
+        </span>
       </h2>
       <table>
         <thead className="hidden">
           <tr>
             <th scope="col">{texts.plant.metric}</th>
             <th scope="col">{texts.plant.value}</th>
-            <th scope="col">{texts.plant.age}</th>
           </tr>
         </thead>
         <tbody>
-          {points.map((point) => {
-            const { label, signal } = nameOf(point.metric);
+          {named.map(({ metric, value, unit, time, label, signal, alarm }) => {
+            const word = valueWord(signal, value, texts.templates.bitValue);
             return (
-              <tr
-                key={point.metric}
-                className={power?.fresh === false || Date.parse(point.time) < fresh ? "stale" : ""}
-              >
-                <th scope="row" title={point.metric}>
+              <tr key={metric} className={power?.fresh === false || Date.parse(time) < fresh ? "stale" : ""}>
+                <th scope="row" title={metric}>
                   {label}
+                  {time !== newest && (
+                    <span className="fine">
+                      <Age time={time} now={now} timeZone={timeZone} short />
+                    </span>
+                  )}
                 </th>
                 <td className="number">
-                  {valueWord(signal, point.value, texts.templates.bitValue) ?? (
-                    <SignedNumber signal={signal} value={point.value} unit={point.unit} />
+                  {alarm !== undefined && word !== null ? (
+                    <AlertState severity={alarm} word={word} />
+                  ) : (
+                    (word ?? <SignedNumber signal={signal} value={value} unit={unit} />)
                   )}
-                </td>
-                <td className="fine">
-                  <Age time={point.time} now={now} timeZone={timeZone} short />
                 </td>
               </tr>
             );

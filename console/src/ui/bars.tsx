@@ -1,4 +1,5 @@
 import { type ComponentProps, useEffect, useRef, useState } from "react";
+import { energies } from "../format/energy-axis";
 import { energy } from "../format/quantities";
 import { useLocale } from "../i18n";
 import { useShownTheme } from "../theme";
@@ -10,6 +11,8 @@ export interface BarSeries {
   values: (number | null)[];
   /** What the values are compared with, in the same groups. */
   before?: { label: string; values: (number | null)[] } | undefined;
+  /** Index of the bar of each group that the series is a part of. Parts are stacked in the order of the series. */
+  bar: number;
 }
 
 /** Width of the drawing in pixels until its element is measured. */
@@ -24,7 +27,10 @@ const STEPS = [1, 2, 5, 10];
 /** The part of its width that a bar leaves free at each side for the outline of the bar behind it. */
 const INSET = 0.2;
 
-/** Groups of bars, one for each bucket, each before a pale outlined one if there is a comparison. The table beside it has the sums. */
+/**
+ * Groups of stacked bars, one group for each bucket; each bar is before a pale outlined one if there is a comparison. The table
+ * beside it has the sums.
+ */
 export function Bars({ groups, series, label }: { groups: string[]; series: BarSeries[]; label: string }) {
   const locale = useLocale();
   const theme = useShownTheme();
@@ -36,16 +42,16 @@ export function Bars({ groups, series, label }: { groups: string[]; series: BarS
     if (drawing.current) observer.observe(drawing.current);
     return () => observer.disconnect();
   }, []);
-  const most = Math.max(
-    0,
-    ...series.flatMap(({ values, before }) => [...values, ...(before?.values ?? [])].map((value) => value ?? 0)),
-  );
+  const bars = 1 + Math.max(...series.map(({ bar }) => bar));
+  const stacks = groups.flatMap((_, index) => series.map((_, position) => stackOf(series, position, index)));
+  const most = Math.max(0, ...stacks.flatMap(({ now, before }) => [now.end, before.end]));
   const lines = gridLines(most);
   const top = lines.at(-1) ?? 1;
   const y = (value: number) => (HEIGHT - BOTTOM) * (1 - value / top) + 6;
-  const heightOf = (value: number | null | undefined) => ({ y: y(value ?? 0), height: y(0) - y(value ?? 0) });
+  const placeOf = ({ start, end }: Part) => ({ y: y(end), height: y(start) - y(end) });
+  const labels = energies(lines, locale);
   const group = (width - LEFT) / groups.length;
-  const bar = (0.8 * group) / series.length;
+  const wide = (0.8 * group) / bars;
   const every = Math.ceil(NAME / group);
   return (
     <svg
@@ -56,37 +62,39 @@ export function Bars({ groups, series, label }: { groups: string[]; series: BarS
       role="img"
       aria-label={label}
     >
-      {lines.map((line) => (
+      {lines.map((line, index) => (
         <g key={line}>
           <line x1={LEFT} x2={width} y1={y(line)} y2={y(line)} className="grid-line" />
           <text x={LEFT - 8} y={y(line) + 4} textAnchor="end">
-            {energy(line, locale)}
+            {labels[index]}
           </text>
         </g>
       ))}
       {groups.map((name, index) => (
         // The hour that repeats when clocks change has the same name.
         <g key={`${index} ${name}`} transform={`translate(${LEFT + index * group + 0.1 * group} 0)`}>
-          {series.map(({ label: of, values, before }, position) => {
-            const inset = before === undefined ? 0 : INSET * bar;
+          {series.map(({ label: of, values, before, bar }, position) => {
+            const inset = before === undefined ? 0 : INSET * wide;
             const colour = colourOf(position, theme);
+            const part = stacks[index * series.length + position];
+            if (part === undefined) return null;
             return (
-              <g key={of} transform={`translate(${position * bar} 0)`}>
+              <g key={of} transform={`translate(${bar * wide} 0)`}>
                 {before !== undefined && (
                   <Bar
-                    {...heightOf(before.values[index])}
-                    width={Math.max(2, bar - 1)}
+                    {...placeOf(part.before)}
+                    width={Math.max(2, wide - 1)}
                     fill={`${colour}30`}
                     stroke={colour}
                     // A full line at both sides would fill a bar of a few pixels.
-                    strokeWidth={Math.min(1, bar / 8)}
+                    strokeWidth={Math.min(1, wide / 8)}
                     title={`${name} · ${of} · ${before.label}: ${energy(before.values[index], locale)}`}
                   />
                 )}
                 <Bar
-                  {...heightOf(values[index])}
+                  {...placeOf(part.now)}
                   x={inset}
-                  width={Math.max(1, bar - 1 - 2 * inset)}
+                  width={Math.max(1, wide - 1 - 2 * inset)}
                   fill={colour}
                   title={`${name} · ${of}: ${energy(values[index], locale)}`}
                 />
@@ -104,7 +112,25 @@ export function Bars({ groups, series, label }: { groups: string[]; series: BarS
   );
 }
 
-/** A bar, with a text on hover. */
+/** Where a part of a bar begins and ends, in kilowatt-hours. */
+interface Part {
+  start: number;
+  end: number;
+}
+
+/** Return the places of a series in its bar of a group: above the series before it. What was not measured has no height. */
+function stackOf(series: BarSeries[], position: number, group: number): { now: Part; before: Part } {
+  const bar = series[position]?.bar;
+  const below = series.slice(0, position).filter((one) => one.bar === bar);
+  const sumOf = (some: BarSeries[]) => ({
+    now: some.reduce((sum, { values }) => sum + (values[group] ?? 0), 0),
+    before: some.reduce((sum, { before }) => sum + (before?.values[group] ?? 0), 0),
+  });
+  const [start, end] = [sumOf(below), sumOf(series.slice(position, position + 1).concat(below))];
+  return { now: { start: start.now, end: end.now }, before: { start: start.before, end: end.before } };
+}
+
+/** A part of a bar, with a text on hover. */
 function Bar({ title, ...shape }: ComponentProps<"rect"> & { title: string }) {
   return (
     <rect {...shape}>

@@ -9,9 +9,7 @@ interface Props {
 
 /** A value with a button that copies it. */
 export function CopyField({ label, value }: Props) {
-  const texts = useTexts();
   const id = useId();
-  const [copied, setCopied] = useState(false);
   return (
     <div className="copy">
       <label htmlFor={id}>{label}</label>
@@ -20,12 +18,19 @@ export function CopyField({ label, value }: Props) {
       ) : (
         <input id={id} readOnly value={value} />
       )}
-      {/* Browsers offer the clipboard on localhost and with TLS. */}
-      {navigator.clipboard && (
-        <button type="button" onClick={() => navigator.clipboard.writeText(value).then(() => setCopied(true))}>
-          {copied ? texts.copied : texts.copy}
-        </button>
-      )}
+      <CopyButton value={value} />
     </div>
+  );
+}
+
+export function CopyButton({ value }: { value: string }) {
+  const texts = useTexts();
+  const [copied, setCopied] = useState(false);
+  // Browsers offer the clipboard on localhost and with TLS.
+  if (!navigator.clipboard) return null;
+  return (
+    <button type="button" onClick={() => navigator.clipboard.writeText(value).then(() => setCopied(true))}>
+      {copied ? texts.copied : texts.copy}
+    </button>
   );
 }

@@ -25,7 +25,8 @@ export function SignedNumber({ signal, value, unit, isSigned = false }: Props) {
         locale,
         unit === "kW" ? 3 : undefined,
       )}
-      {unit !== null && value !== null && <span className="unit"> {unit}</span>} {word !== "" && <span className="fine">{word}</span>}
+      {unit !== null && value !== null && <span className="unit"> {unit}</span>}{" "}
+      {word !== "" && <span className="fine">{word}</span>}
     </>
   );
 }
