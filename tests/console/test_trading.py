@@ -198,6 +198,8 @@ def test_a_site_shows_its_schedule_then_and_now_its_power_and_its_commands(
     expect(present).to_contain_text("Emergency stop until it is released")
     expect(present).to_contain_text("1,234.5 kW")
     expect(present).to_contain_text("15.5 %")
+    expect(present).to_contain_text("No other limit is set.")
+    expect(present.get_by_role("definition").filter(has_text="–")).to_have_count(0)
 
     schedule = page.get_by_role("region", name="Schedule")
     expect(schedule).to_contain_text("day, revision 2")
@@ -208,7 +210,7 @@ def test_a_site_shows_its_schedule_then_and_now_its_power_and_its_commands(
 
     adherence = page.get_by_role("region", name="Ordered against delivered")
     expect(adherence.get_by_role("img")).to_be_visible()
-    adherence.get_by_text("In numbers").click()
+    adherence.get_by_text("Values per quarter of an hour").click()
     expect(adherence.get_by_role("row").last).to_contain_text("5.00 kW importing")
 
     log = page.get_by_role("region", name="Commands of partners")
@@ -252,7 +254,7 @@ def test_a_deviation_says_its_direction(watched: Watched, administrator: Console
         db.execute("UPDATE sub_device SET type = 'METER' WHERE plant_id = %s", (barn,))
     administrator.log_in(page, f"/console/o/{administrator.slugs[0]}/plants/{barn}/trading")
     adherence = page.get_by_role("region", name="Ordered against delivered")
-    adherence.get_by_text("In numbers").click()
+    adherence.get_by_text("Values per quarter of an hour").click()
     for deviation in ("1.00 kW towards export", "3.00 kW towards import"):
         expect(adherence.get_by_role("cell").filter(has_text=deviation)).to_have_count(1)
     watched.check_accessibility()
@@ -294,6 +296,8 @@ def test_viewers_read_sites_and_change_nothing(watched: Watched, user: Callable[
     expect(page.get_by_role("status").filter(has_text="1 site")).to_be_visible()  # the fleet has a link to the plant, too
     page.get_by_role("link", name="Hall").click()
     expect(page.get_by_role("region", name="Schedule")).to_contain_text("No schedule is in force at this time.")
+    expect(page.get_by_text("No partner ordered power in this time.")).to_be_visible()
+    expect(page.get_by_role("region", name="Set by partners")).to_contain_text("No limit is set.")
     watched.check_accessibility()
     watched.check_width(390)
     page.go_back()

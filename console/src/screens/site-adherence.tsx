@@ -38,7 +38,7 @@ export function SiteAdherence({ timeZone }: { timeZone: string }) {
     [adherence.data, ordered, measured],
   );
   const { data } = adherence;
-  const isKnown = data?.quarters.some(({ orderedKw, measuredKw }) => orderedKw !== null || measuredKw !== null);
+  const isOrdered = data?.quarters.some(({ orderedKw }) => orderedKw !== null);
   return (
     <Section
       title={texts.trading.adherence}
@@ -56,8 +56,8 @@ export function SiteAdherence({ timeZone }: { timeZone: string }) {
       }
     >
       <Failure error={adherence.error} />
-      {data !== undefined && !isKnown && <p className="fine">{texts.trading.noAdherence}</p>}
-      {data !== undefined && columns !== undefined && isKnown && (
+      {data !== undefined && !isOrdered && <p className="fine">{texts.trading.noOrder}</p>}
+      {data !== undefined && columns !== undefined && isOrdered && (
         <figure className="card">
           <Chart
             columns={columns}
@@ -72,14 +72,14 @@ export function SiteAdherence({ timeZone }: { timeZone: string }) {
               <Amount name={ordered} series={0}>
                 {signedEnergy(data.comparedQuarters === 0 ? null : data.orderedKwh, locale, texts.fleet.gridWord)}
               </Amount>
-              <Amount name={texts.trading.delivered} series={1}>
+              <Amount name={measured} series={1}>
                 {signedEnergy(data.comparedQuarters === 0 ? null : data.deliveredKwh, locale, texts.fleet.gridWord)}
               </Amount>
               <Amount name={texts.trading.deviation}>{power(data.meanDeviationKw, locale)}</Amount>
             </dl>
             <p className="fine">{texts.trading.compared(data.comparedQuarters, timeZone)}</p>
             <details>
-              <summary>{texts.trading.numbers}</summary>
+              <summary>{texts.trading.quarters}</summary>
               <Table
                 headings={[
                   texts.trading.from,

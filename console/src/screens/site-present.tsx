@@ -10,14 +10,15 @@ export function SitePresent({ site, timeZone }: { site: SiteConfiguration; timeZ
   const texts = useTexts();
   const locale = useLocale();
   const { modeOverride: override, fallback, constraints } = site;
-  const limits: [string, string][] = [
-    [texts.trading.limits.import, exact(constraints.importLimitKw, "kW", locale)],
-    [texts.trading.limits.export, exact(constraints.exportLimitKw, "kW", locale)],
-    [texts.trading.limits.charge, exact(constraints.chargeMaxKw, "kW", locale)],
-    [texts.trading.limits.discharge, exact(constraints.dischargeMaxKw, "kW", locale)],
-    [texts.trading.limits.socMin, exact(constraints.socMinPct, "%", locale)],
-    [texts.trading.limits.socMax, exact(constraints.socMaxPct, "%", locale)],
+  const limits: [name: string, value: number | null | undefined, unit: string][] = [
+    [texts.trading.limits.import, constraints.importLimitKw, "kW"],
+    [texts.trading.limits.export, constraints.exportLimitKw, "kW"],
+    [texts.trading.limits.charge, constraints.chargeMaxKw, "kW"],
+    [texts.trading.limits.discharge, constraints.dischargeMaxKw, "kW"],
+    [texts.trading.limits.socMin, constraints.socMinPct, "%"],
+    [texts.trading.limits.socMax, constraints.socMaxPct, "%"],
   ];
+  const set = limits.filter(([, value]) => typeof value === "number");
   return (
     <Section title={texts.trading.present} isCard>
       <dl className="details block">
@@ -42,13 +43,15 @@ export function SitePresent({ site, timeZone }: { site: SiteConfiguration; timeZ
             : `${texts.trading.modes[fallback.mode]}, ${texts.trading.afterSilence(fallback.afterSeconds)}`}
         </Fact>
         <Fact name={texts.trading.open}>{number(site.pendingCommands.length, locale)}</Fact>
-        {limits.map(([name, value]) => (
+        {set.map(([name, value, unit]) => (
           <Fact key={name} name={name}>
-            {value}
+            {exact(value, unit, locale)}
           </Fact>
         ))}
       </dl>
-      <p className="fine">{texts.trading.byPartners}</p>
+      <p className="fine">
+        {texts.trading.byPartners} {set.length < limits.length && texts.trading.unlimited(set.length)}
+      </p>
     </Section>
   );
 }

@@ -104,7 +104,8 @@ export const trading: typeof english = {
     schedule: "Fahrplan",
     pause: "Pause",
     present: "Von Partnern gesetzt",
-    byPartners: "Partner ändern dies mit Befehlen über den Broker. Eine Grenze ohne Wert ist nicht gesetzt.",
+    byPartners: "Partner ändern dies mit Befehlen über den Broker.",
+    unlimited: (set) => (set === 0 ? "Keine Grenze ist gesetzt." : "Weitere Grenzen sind nicht gesetzt."),
     open: "Befehle ohne Bestätigung der Anlage",
     limits: {
       import: "Höchster Bezug",
@@ -130,15 +131,18 @@ export const trading: typeof english = {
     adherence: "Angefordert und geliefert",
     hours: (hours) => `${hours} Stunden`,
     ordered: "Angefordert",
-    measured: "Gemessen",
-    delivered: "Geliefert",
+    measured: "Am Netz gemessen",
     deviation: "Mittlere Abweichung",
     difference: "Differenz",
     deviationWord: (sign) => (sign > 0 ? "zum Bezug hin" : sign < 0 ? "zur Einspeisung hin" : ""),
     compared: (quarters, zone) =>
-      `Summen der Viertelstunden, die beides haben (${quarters}), positiv aus dem Netz. Zeiten in ${zone}. Ziehen vergrößert.`,
-    noAdherence: "In dieser Zeit wurde nichts angefordert, und der Zähler GRID hat nichts gezählt.",
-    numbers: "In Zahlen",
+      `${
+        quarters === 0
+          ? "In keiner Viertelstunde wurde Leistung angefordert und auch gemessen, daher gibt es keine Summen."
+          : `Summen ${quarters === 1 ? "der Viertelstunde, in der" : `der ${quarters} Viertelstunden, in denen`} Leistung angefordert und auch gemessen wurde.`
+      } Im Diagramm ist Leistung aus dem Netz positiv. Zeiten in ${zone}. Ziehen vergrößert.`,
+    noOrder: "Kein Partner hat in dieser Zeit Leistung angefordert.",
+    quarters: "Werte je Viertelstunde",
     log: "Befehle der Partner",
     command: "Befehl",
     types: {

@@ -102,7 +102,8 @@ export const trading = {
     schedule: "Schedule",
     pause: "Pause",
     present: "Set by partners",
-    byPartners: "Partners change these by commands over the broker. A limit without a value is not set.",
+    byPartners: "Partners change these by commands over the broker.",
+    unlimited: (set: number): string => (set === 0 ? "No limit is set." : "No other limit is set."),
     open: "Commands without the plant's acknowledgement",
     limits: {
       import: "Highest import",
@@ -128,15 +129,18 @@ export const trading = {
     adherence: "Ordered against delivered",
     hours: (hours: number) => `${hours} hours`,
     ordered: "Ordered",
-    measured: "Measured",
-    delivered: "Delivered",
+    measured: "Measured at the grid",
     deviation: "Mean deviation",
     difference: "Difference",
     deviationWord: (sign: -1 | 0 | 1): string => (sign > 0 ? "towards import" : sign < 0 ? "towards export" : ""),
     compared: (quarters: number, zone: string) =>
-      `Sums of the quarters of an hour that have both (${quarters}), positive from the grid. Times in ${zone}. Drag to zoom.`,
-    noAdherence: "In this time nothing was ordered, and the meter GRID counted nothing.",
-    numbers: "In numbers",
+      `${
+        quarters === 0
+          ? "In no quarter of an hour was power both ordered and measured, so there are no sums."
+          : `The sums are of the ${quarters === 1 ? "quarter" : `${quarters} quarters`} of an hour in which power was both ordered and measured.`
+      } In the chart, power from the grid is positive. Times in ${zone}. Drag to zoom.`,
+    noOrder: "No partner ordered power in this time.",
+    quarters: "Values per quarter of an hour",
     log: "Commands of partners",
     command: "Command",
     types: {
