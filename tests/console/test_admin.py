@@ -136,14 +136,29 @@ def test_the_health_of_the_service_names_what_fails(watched: Watched, super_admi
     expect(service.get_by_role("row")).to_have_count(0)
 
 
-def test_a_narrow_screen_shows_the_present_page_in_the_menu(watched: Watched, super_admin: ConsoleUser) -> None:
+def test_a_button_opens_the_menu_of_a_narrow_screen(watched: Watched, super_admin: ConsoleUser) -> None:
     page = watched.page
     page.set_viewport_size({"width": 390, "height": 800})
     super_admin.log_in(page, "/console/admin/keys")
     menu = page.get_by_role("navigation", name="Main menu")
-    expect(menu.get_by_role("link", name="Encryption keys")).to_be_in_viewport(ratio=1)
-    menu.get_by_role("link", name="Organisations").click()
-    expect(menu.get_by_role("link", name="Organisations")).to_be_in_viewport(ratio=1)
+    opener = page.get_by_role("button", name="Menu", exact=True)
+    expect(menu).to_have_count(0)
+    opener.press("Enter")
+    for link in menu.get_by_role("link").all():
+        expect(link).to_be_in_viewport(ratio=1)
+    expect(menu.get_by_role("link", name="Encryption keys")).to_have_attribute("aria-current", "page")
+    watched.check_accessibility()
+    page.keyboard.press("Escape")
+    expect(menu).to_have_count(0)
+    expect(opener).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Organisations")
+    expect(menu).to_have_count(0)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    expect(menu.get_by_role("link", name="Encryption keys")).to_be_visible()
+    expect(opener).to_have_count(0)
 
 
 def test_the_cache_is_emptied(watched: Watched, super_admin: ConsoleUser) -> None:

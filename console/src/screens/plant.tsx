@@ -7,7 +7,6 @@ import { plantQuery } from "../plants";
 import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
-import { LinkRow } from "../ui/link-row";
 import { useNow } from "../ui/now";
 import { PlantState, PlantTrouble } from "../ui/state";
 import { PlantActions } from "./plant-actions";
@@ -78,7 +77,7 @@ export function PlantFrame() {
             </Link>
           </p>
         )}
-        <LinkRow className="tabs" label={texts.plant.tabs}>
+        <nav className="tabs" aria-label={texts.plant.tabs}>
           {TABS.filter((tab) => tab !== "audit" || mayAct(user, organization, "ORG_ADMIN")).map((tab) => (
             <Link
               key={tab}
@@ -90,7 +89,7 @@ export function PlantFrame() {
               {labels[tab]}
             </Link>
           ))}
-        </LinkRow>
+        </nav>
       </header>
       <Failure error={plant.error} />
       {/* Back and forward may lead to another plant: nothing of the former one stays. */}
