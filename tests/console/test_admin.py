@@ -92,6 +92,10 @@ def test_a_user_is_found_disabled_and_enabled(watched: Watched, super_admin: Con
     page.get_by_label("Search name or address").fill(other.email)
     row = page.get_by_role("row").filter(has_text=other.email)
     expect(page.get_by_role("status")).to_have_text("1 user")
+    # Each value has its heading beside it, and no column is beyond the edge.
+    labels = row.get_by_role("cell").evaluate_all("all => all.map((one) => getComputedStyle(one, '::before').content)")
+    assert labels[:3] == ['"Role" / ""', '"Organisations" / ""', '"Created" / ""']
+    assert page.locator(".table").evaluate("table => table.scrollWidth - table.clientWidth") == 0
     row.get_by_role("button", name="Organisations of Vera Viewer").click()
     dialog = page.get_by_role("dialog", name="Organisations of Vera Viewer")
     expect(dialog.get_by_role("link")).to_have_count(2)

@@ -80,6 +80,9 @@ def test_a_device_is_found_changed_commanded_and_deleted(watched: Watched, user:
     watched.check_accessibility()
     page.set_viewport_size({"width": 390, "height": 844})
     watched.check_width(390)
+    for tab in page.get_by_role("navigation", name="Screens of the plant").get_by_role("link").all():
+        expect(tab).to_be_in_viewport(ratio=1)
+    expect(row.get_by_role("button", name="Delete")).to_be_in_viewport(ratio=1)
 
     row.get_by_role("button", name="Delete").click()
     dialog = page.get_by_role("dialog", name="Delete Cellar?")

@@ -1,4 +1,4 @@
-import type { ReactNode } from "react";
+import type { CSSProperties, ReactNode } from "react";
 
 /** A heading of a column. */
 export type Heading =
@@ -19,18 +19,21 @@ interface Props {
   children: ReactNode;
 }
 
-/** A table that scrolls sideways where the screen is narrow. */
+/** A table with more columns scrolls sideways where the screen is narrow. */
+const MOST_OF_CARD = 7;
+
+/** A table. Where the screen is narrow, each row is a card whose values have the headings beside them. */
 export function Table({ headings, label, children }: Props) {
   const reached = label === undefined ? {} : { role: "group", "aria-label": label, tabIndex: 0 };
   return (
-    <div className="table" {...reached}>
-      <table>
+    <div className={headings.length > MOST_OF_CARD ? "table" : "table records"} {...reached}>
+      <table style={labelsOf(headings)}>
         <thead>
           <tr>
             {headings.map((heading) => {
               const { label, kind, content } = typeof heading === "string" ? { label: heading } : heading;
               return (
-                <th scope="col" key={label} className={kind === "number" ? "number" : undefined}>
+                <th scope="col" key={label} data-label={label} className={kind === "number" ? "number" : undefined}>
                   {content ?? (kind === "hidden" ? <span className="hidden">{label}</span> : label)}
                 </th>
               );
@@ -40,6 +43,17 @@ export function Table({ headings, label, children }: Props) {
         <tbody>{children}</tbody>
       </table>
     </div>
+  );
+}
+
+/** Return the headings as properties that the styles show beside values. One of buttons or of a selection says nothing about them. */
+function labelsOf(headings: readonly Heading[]): CSSProperties {
+  const shown = headings.map((heading) => {
+    if (typeof heading === "string") return heading;
+    return heading.kind === "hidden" ? undefined : (heading.content ?? heading.label);
+  });
+  return Object.fromEntries(
+    shown.map((text, index) => [`--label-${index + 1}`, typeof text === "string" ? JSON.stringify(text) : undefined]),
   );
 }
 
