@@ -16,6 +16,7 @@ import "./styles/tiles.css";
 import "./styles/forms.css";
 import "./styles/dialogs.css";
 import "./styles/charts.css";
+import "./styles/fleet.css";
 import "./styles/records.css";
 import "./styles/flow.css";
 import "./styles/map.css";

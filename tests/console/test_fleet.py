@@ -256,6 +256,19 @@ def test_the_list_fits_a_small_window(watched: Watched, user: User, database_url
         expect(page.get_by_role("rowheader")).to_have_count(1)
         assert table.evaluate("table => table.scrollWidth - table.clientWidth") == 0, order
     watched.check_width(1280)
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"/console/o/{admin.slugs[0]}/fleet?sort=battery")
+    row = page.get_by_role("row").filter(has=page.get_by_role("rowheader"))
+    row.scroll_into_view_if_needed()
+    texts = row.get_by_role("cell").filter(visible=True)
+    shown = {
+        "en": ("Online", "59 min", "Emergency", "PV", "Grid", "charge 100"),
+        "de": ("Online", "vor 59", "Notfall", "PV", "Netz", "Ladezustand 100"),
+    }
+    for text in shown[language]:
+        expect(texts.filter(has_text=text)).to_be_in_viewport(ratio=1)
+    assert table.evaluate("table => table.scrollWidth - table.clientWidth") == 0
+    watched.check_width(390)
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])

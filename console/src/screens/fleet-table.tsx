@@ -19,8 +19,8 @@ import { FleetActions, SelectAll } from "./fleet-selection";
 const route = getRouteApi("/inside/o/$slug/fleet");
 /** What the first click on a heading sorts in descending order. */
 const HIGHEST_FIRST: readonly Sort[] = ["createdAt", "alert", "pv", "load", "grid", "battery", "energyToday"];
-/** Height of most rows, in pixels. */
-const ROW = 61;
+/** Height of most rows, in pixels: on a narrow screen, each is a card. */
+const ROW = window.innerWidth < 720 ? 85 : 61;
 
 /** The plants that match the filters. Only rows on the screen are drawn, and further ones are loaded as they are reached. */
 export function FleetTable() {
