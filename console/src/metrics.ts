@@ -8,7 +8,7 @@ import { signalsOf, templatesOfAllLevelsQuery } from "./templates";
 export interface MetricName {
   /** The name of the device, its external id if the device is not known, "" for the plant itself. */
   device: string;
-  /** The label of the signal, its key if the template has no label for it. */
+  /** The label of the signal in the user's language, its key if the template has no label for it. */
   label: string;
   signal: Signal | undefined;
 }
@@ -25,13 +25,14 @@ export function metricName(
   plantTemplateId: string | null,
   devices: readonly SubDevice[],
   templates: readonly DeviceTemplate[],
+  labelOf: (label: string) => string,
 ): MetricName {
   const [externalId, key] = partsOf(metric);
   const device = devices.find((one) => one.externalId === externalId);
   const templateId = externalId === "" ? plantTemplateId : device?.templateId;
   const template = templates.find(({ id }) => id === templateId);
   const signal = template && signalsOf(template).find((one) => one.key === key);
-  return { device: device?.name ?? externalId, label: signal?.label ?? key, signal };
+  return { device: device?.name ?? externalId, label: labelOf(signal?.label ?? key), signal };
 }
 
 /**
@@ -39,11 +40,16 @@ export function metricName(
  *
  * It returns keys and external ids until the templates are loaded, and for devices after the newest 50.
  */
-export function useMetricNames(organizationId: string, plantId: string): (metric: string) => MetricName {
+export function useMetricNames(
+  organizationId: string,
+  plantId: string,
+  labelOf: (label: string) => string,
+): (metric: string) => MetricName {
   const plant = useQuery(plantQuery(organizationId, plantId));
   const devices = useQuery(subDevicesQuery(organizationId, plantId));
   const templates = useQuery(templatesOfAllLevelsQuery);
-  return (metric) => metricName(metric, plant.data?.templateId ?? null, devices.data?.data ?? [], templates.data ?? []);
+  return (metric) =>
+    metricName(metric, plant.data?.templateId ?? null, devices.data?.data ?? [], templates.data ?? [], labelOf);
 }
 
 /** Return a value as a word if its signal has one for it: the symbol of a number, yes or no for a bit; null if not. */

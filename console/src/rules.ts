@@ -1,11 +1,8 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { apiOf, dataOf } from "./api/client";
 import type { components } from "./api/schema";
-import type { DeviceTemplate } from "./devices";
 import { changesOf } from "./form-data";
-import { partsOf } from "./metrics";
-import type { Point, Range } from "./plants";
-import { signalsOf } from "./templates";
+import type { Range } from "./plants";
 
 export type AlertRule = components["schemas"]["AlertRule"];
 export type NewAlertRule = components["schemas"]["NewAlertRule"];
@@ -68,45 +65,6 @@ export function ruleOf(form: FormData, plantId: string | null): NewAlertRule {
 export function ruleChanges(shown: AlertRule, rule: NewAlertRule): Partial<NewAlertRule> {
   const changes = changesOf(shown, rule);
   return changes.metric === undefined ? changes : { ...changes, unit: rule.unit ?? null };
-}
-
-/** A metric that a rule may watch. */
-export interface MetricChoice {
-  /** A key, or the metric of one device. */
-  metric: string;
-  label: string;
-  /** "": unknown, or not the same for all that the rule would watch. */
-  unit: string;
-}
-
-/** Return the keys of the signals of templates, in alphabetical order, each with the shortest of its labels. */
-export function keyChoices(templates: readonly DeviceTemplate[]): MetricChoice[] {
-  const found = new Map<string, MetricChoice>();
-  for (const { key, label = key, unit = "" } of templates.flatMap(signalsOf)) {
-    const { label: other, unit: otherUnit } = found.get(key) ?? { label, unit };
-    found.set(key, {
-      metric: key,
-      label: label.length < other.length ? label : other,
-      unit: unit === otherUnit ? unit : "",
-    });
-  }
-  return [...found.values()].sort((a, b) => a.metric.localeCompare(b.metric));
-}
-
-/** Return the metrics of a plant's newest values, each with its device and with the label of its key. */
-export function plantChoices(latest: readonly Point[], keys: readonly MetricChoice[]): MetricChoice[] {
-  const labels = new Map(keys.map(({ metric, label }) => [metric, label]));
-  return latest.map(({ metric, unit }) => {
-    const [device, key] = partsOf(metric);
-    return { metric, label: [device, labels.get(key) ?? key].filter(Boolean).join(" · "), unit: unit ?? "" };
-  });
-}
-
-/** Return the unit of what a rule about a metric would watch; "" if it is not known or not the same for all. */
-export function unitOf(metric: string, choices: readonly MetricChoice[]): string {
-  const watched = choices.filter((one) => watchedMetrics(metric, [one.metric]).length > 0);
-  const [unit = "", ...others] = new Set(watched.map((one) => one.unit));
-  return others.length === 0 ? unit : "";
 }
 
 /** Return those of a plant's metrics that a rule watches: with its name, or of any device with this key. */

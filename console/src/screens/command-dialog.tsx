@@ -49,7 +49,7 @@ export function CommandDialog({ device, actions: newest, onClose }: Props) {
           <select value={chosen} onChange={(event) => setChosen(Number(event.target.value))}>
             {actions.map(({ action: name, label }, index) => (
               <option key={name} value={index}>
-                {label ?? name}
+                {texts.templates.labelOf(label ?? name)}
               </option>
             ))}
           </select>

@@ -57,7 +57,7 @@ export function PlantHistoryScreen() {
   const timeZone = search.timeZone ?? plantZone;
   const navigate = route.useNavigate();
   const latest = useQuery(latestQuery(organization.id, plantId));
-  const nameOf = useMetricNames(organization.id, plantId);
+  const nameOf = useMetricNames(organization.id, plantId, texts.templates.labelOf);
   const metrics = search.metrics ?? firstChoice(latest.data ?? [], nameOf);
   const units = new Set(
     (latest.data ?? []).filter(({ metric }) => metrics.includes(metric)).map(({ unit }) => unit ?? ""),

@@ -35,7 +35,7 @@ export function PlantLiveScreen() {
     ...energyQuery(organization.id, plantId, range, "1 hour", timeZone),
     refetchInterval: 15_000,
   });
-  const nameOf = useMetricNames(organization.id, plantId);
+  const nameOf = useMetricNames(organization.id, plantId, texts.templates.labelOf);
   if (latest.data?.length === 0) {
     return (
       <div className="card empty">

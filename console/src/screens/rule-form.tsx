@@ -4,18 +4,8 @@ import { useId, useState } from "react";
 import { apiOf, dataOf } from "../api/client";
 import { useTexts } from "../i18n";
 import { latestQuery } from "../plants";
-import {
-  type AlertRule,
-  backTest,
-  CONDITIONS,
-  keyChoices,
-  type MetricChoice,
-  type NewAlertRule,
-  plantChoices,
-  ruleChanges,
-  ruleOf,
-  unitOf,
-} from "../rules";
+import { keyChoices, type MetricChoice, plantChoices, unitOf } from "../rule-metrics";
+import { type AlertRule, backTest, CONDITIONS, type NewAlertRule, ruleChanges, ruleOf } from "../rules";
 import { LAST, type Last, rangeOf } from "../searches/history";
 import { mayAct } from "../session";
 import { SEVERITIES } from "../severities";
@@ -182,6 +172,6 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
 function useMetricChoices(organizationId: string, plantId: string | null): MetricChoice[] {
   const latest = useQuery({ ...latestQuery(organizationId, plantId ?? ""), enabled: plantId !== null });
   const templates = useQuery(templatesOfAllLevelsQuery);
-  const keys = keyChoices(templates.data ?? []);
+  const keys = keyChoices(templates.data ?? [], useTexts().templates.labelOf);
   return plantId === null ? keys : plantChoices(latest.data ?? [], keys);
 }

@@ -7,7 +7,7 @@ export function SignalCells({ signal }: { signal: Signal }) {
   return (
     <>
       <th scope="row">
-        {signal.label ?? signal.key}
+        {texts.templates.labelOf(signal.label ?? signal.key)}
         {signal.label !== undefined && <span className="fine">{signal.key}</span>}
       </th>
       <td>

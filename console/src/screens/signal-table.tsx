@@ -2,54 +2,70 @@ import { useState } from "react";
 import { exact } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { decoded, fieldOf, isPlausible, type Signal } from "../signals";
+import { Section } from "../ui/section";
 import { Table } from "../ui/table";
 import { SignalCells } from "./signal-cells";
 
-/** The signals of a template, and what is stored for values that the user enters. */
+/** The signals of a template, and on request what is stored for values that the user enters. */
 export function SignalTable({ signals }: { signals: readonly Signal[] }) {
   const texts = useTexts();
+  const [isTrying, setIsTrying] = useState(false);
   const [raw, setRaw] = useState<Record<string, string>>({});
   // Signals that read the same field have its value in common; it is entered at the first of them.
   const firstOf = new Map([...signals].reverse().map((signal) => [fieldOf(signal), signal]));
   return (
-    <Table
-      headings={[
-        texts.templates.signal,
-        texts.templates.field,
-        texts.templates.raw,
-        texts.templates.stored,
-        texts.templates.properties,
-      ]}
+    <Section
+      title={texts.templates.signals}
+      tools={
+        <button type="button" aria-pressed={isTrying} onClick={() => setIsTrying(!isTrying)}>
+          {texts.templates.try}
+        </button>
+      }
     >
-      {signals.map((signal) => {
-        const field = fieldOf(signal);
-        return (
-          <tr key={signal.key}>
-            <SignalCells signal={signal} />
-            <td>
-              {firstOf.get(field) === signal && (
-                <input
-                  className="raw"
-                  aria-label={texts.templates.rawOf(field)}
-                  value={raw[field] ?? ""}
-                  inputMode="decimal"
-                  autoComplete="off"
-                  onChange={({ target }) => setRaw((before) => ({ ...before, [field]: target.value }))}
-                />
+      {isTrying && <p className="fine">{texts.templates.tryHelp}</p>}
+      <Table
+        label={texts.templates.signals}
+        headings={[
+          texts.templates.signal,
+          texts.templates.field,
+          ...(isTrying ? [texts.templates.raw, texts.templates.stored] : []),
+          texts.templates.properties,
+        ]}
+      >
+        {signals.map((signal) => {
+          const field = fieldOf(signal);
+          return (
+            <tr key={signal.key}>
+              <SignalCells signal={signal} />
+              {isTrying && (
+                <>
+                  <td>
+                    {firstOf.get(field) === signal && (
+                      <input
+                        className="raw"
+                        aria-label={texts.templates.rawOf(field)}
+                        value={raw[field] ?? ""}
+                        inputMode="decimal"
+                        autoComplete="off"
+                        onChange={({ target }) => setRaw((before) => ({ ...before, [field]: target.value }))}
+                      />
+                    )}
+                  </td>
+                  <td>
+                    <output aria-label={texts.templates.storedOf(signal.key)}>
+                      <Stored signal={signal} raw={raw[field]?.trim() ?? ""} />
+                    </output>
+                  </td>
+                </>
               )}
-            </td>
-            <td>
-              <output aria-label={texts.templates.storedOf(signal.key)}>
-                <Stored signal={signal} raw={raw[field]?.trim() ?? ""} />
-              </output>
-            </td>
-            <td className="wrap">
-              <Properties signal={signal} />
-            </td>
-          </tr>
-        );
-      })}
-    </Table>
+              <td className="wrap">
+                <Properties signal={signal} />
+              </td>
+            </tr>
+          );
+        })}
+      </Table>
+    </Section>
   );
 }
 

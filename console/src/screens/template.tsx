@@ -39,7 +39,7 @@ export function TemplateScreen() {
         <>
           <p className="facts">
             <span>{texts.templates.version(template.version)}</span>
-            <span>{texts.devices.types[template.type]}</span>
+            {template.level === "SUB_DEVICE" && <span>{texts.devices.types[template.type]}</span>}
             <span>{texts.templates.levels[template.level]}</span>
             {template.isSystem && <span>{texts.templates.system}</span>}
           </p>
@@ -60,10 +60,7 @@ export function TemplateScreen() {
               </Link>
             </div>
           )}
-          <Section title={texts.templates.signals}>
-            <p className="fine">{texts.templates.tryHelp}</p>
-            <SignalTable signals={signalsOf(template)} />
-          </Section>
+          <SignalTable signals={signalsOf(template)} />
           <Actions template={template} />
           <Users organizationId={organization.id} slug={slug} templateId={templateId} />
         </>
@@ -100,7 +97,7 @@ function Actions({ template }: { template: DeviceTemplate }) {
         {({ action, label, params = [], timeoutSeconds = 30 }) => (
           <tr key={action}>
             <th scope="row">
-              {label ?? action}
+              {texts.templates.labelOf(label ?? action)}
               {label !== undefined && <span className="fine">{action}</span>}
             </th>
             <td className="wrap">

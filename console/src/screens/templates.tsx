@@ -48,7 +48,7 @@ export function TemplatesScreen() {
                 {template.isSystem && ` · ${texts.templates.system}`}
               </span>
             </th>
-            <td>{texts.devices.types[template.type]}</td>
+            <td>{template.level === "SUB_DEVICE" && texts.devices.types[template.type]}</td>
             <td>{texts.templates.levels[template.level]}</td>
             <td className="number">{count(template.signals.length, locale)}</td>
             <td className="number">

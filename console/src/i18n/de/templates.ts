@@ -1,5 +1,38 @@
 import type { templates as english } from "../en/templates";
 
+/** The labels of the system templates' signals and actions. */
+const LABELS: ReadonlyMap<string, string> = new Map([
+  ["Power at the grid connection", "Leistung am Netzanschluss"],
+  ["Consumption of the site", "Verbrauch des Standorts"],
+  ["Grid frequency", "Netzfrequenz"],
+  ["State of charge of the site", "Ladezustand des Standorts"],
+  ["Grid connected", "Mit dem Netz verbunden"],
+  ["Running", "In Betrieb"],
+  ["Fault", "Störung"],
+  ["Warning", "Warnung"],
+  ["Door open", "Tür offen"],
+  ["Relative humidity", "Relative Luftfeuchte"],
+  ["Temperature", "Temperatur"],
+  ["Active power", "Wirkleistung"],
+  ["Reactive power", "Blindleistung"],
+  ["Voltage", "Spannung"],
+  ["Current", "Strom"],
+  ["Frequency", "Frequenz"],
+  ["Energy taken from the grid", "Bezogene Energie"],
+  ["Energy fed into the grid", "Eingespeiste Energie"],
+  ["Energy produced", "Erzeugte Energie"],
+  ["Energy charged", "Geladene Energie"],
+  ["Energy discharged", "Entladene Energie"],
+  ["State of charge", "Ladezustand"],
+  ["State of health", "Gesundheitszustand"],
+  ["Usable capacity", "Nutzbare Kapazität"],
+  ["Limit the active power", "Wirkleistung begrenzen"],
+  ["Charge (positive) or discharge (negative)", "Laden (positiv) oder entladen (negativ)"],
+  ["Start", "Starten"],
+  ["Stop", "Anhalten"],
+  ["Acknowledge and clear the fault", "Störung bestätigen und löschen"],
+]);
+
 export const templates: typeof english = {
   templates: {
     title: "Gerätevorlagen",
@@ -16,13 +49,19 @@ export const templates: typeof english = {
     signals: "Signale",
     usedBy: "Verwendet von",
     usage: (plants, devices) =>
-      `${plants === "1" ? "1 Anlage" : `${plants} Anlagen`}, ${devices === "1" ? "1 Gerät" : `${devices} Geräte`}`,
+      [
+        plants !== "0" && (plants === "1" ? "1 Anlage" : `${plants} Anlagen`),
+        devices !== "0" && (devices === "1" ? "1 Gerät" : `${devices} Geräte`),
+      ]
+        .filter(Boolean)
+        .join(", ") || "Nicht verwendet",
     users: "Anlagen dieser Organisation, die sie verwenden",
     use: "Verwendung",
     usedAs: (itself, devices) =>
       [itself && "die Anlage selbst", devices > 0 && (devices === 1 ? "1 Gerät" : `${devices} Geräte`)]
         .filter(Boolean)
         .join(", "),
+    try: "Rohwerte ausprobieren",
     tryHelp: "Geben Sie einen Rohwert ein, wie ihn die Anlage sendet, um zu sehen, was gespeichert wird.",
     signal: "Signal",
     field: "Feld",
@@ -50,6 +89,7 @@ export const templates: typeof english = {
     keyHelp: "Ein Buchstabe, dann bis zu 63 Buchstaben, Ziffern, _ oder -",
     taken: "Ein anderes Signal hat diesen Schlüssel.",
     label: "Bezeichnung",
+    labelOf: (label) => LABELS.get(label) ?? label,
     kind: "Art",
     numeric: "Zahl",
     binary: "Bit einer ganzen Zahl",

@@ -14,13 +14,19 @@ export const templates = {
     signals: "Signals",
     usedBy: "Used by",
     usage: (plants: string, devices: string) =>
-      `${plants === "1" ? "1 plant" : `${plants} plants`}, ${devices === "1" ? "1 device" : `${devices} devices`}`,
+      [
+        plants !== "0" && (plants === "1" ? "1 plant" : `${plants} plants`),
+        devices !== "0" && (devices === "1" ? "1 device" : `${devices} devices`),
+      ]
+        .filter(Boolean)
+        .join(", ") || "Not used",
     users: "Plants of this organisation that use it",
     use: "Use",
     usedAs: (itself: boolean, devices: number) =>
       [itself && "the plant itself", devices > 0 && (devices === 1 ? "1 device" : `${devices} devices`)]
         .filter(Boolean)
         .join(", "),
+    try: "Try raw values",
     tryHelp: "Enter a raw value, as the plant sends it, to see what is stored.",
     signal: "Signal",
     field: "Field",
@@ -48,6 +54,8 @@ export const templates = {
     keyHelp: "A letter, then up to 63 letters, digits, _ or -",
     taken: "Another signal has this key.",
     label: "Label",
+    /** A label of a template, which is data; those of the system templates are English. */
+    labelOf: (label: string): string => label,
     kind: "Kind",
     numeric: "Number",
     binary: "Bit of a whole number",
