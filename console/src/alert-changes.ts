@@ -1,19 +1,22 @@
 import { filtersOf } from "./alerts";
 import { apiOf, dataOf } from "./api/client";
 import type { AlertSearch } from "./searches/alerts";
+import { isLastPage, MOST_PAGES } from "./searches/values";
 
 /** The most alerts of a page, and of a change: limits of the API. */
 const LONGEST_PAGE = 100;
 const MOST_CHANGED = 500;
+/** As many as all pages have that the service returns. */
+export const MOST_CHOSEN = MOST_PAGES * LONGEST_PAGE;
 
-/** Return the ids of all alerts that match, of every page. */
+/** Return the ids of all alerts that match; of the first ones if they are too many. */
 export async function idsOfAlerts(organizationId: string, search: AlertSearch, plantId?: string) {
   const ids = new Set<string>();
   for (let page = 1; ; page++) {
     const query = { ...filtersOf(search, plantId), page, limit: LONGEST_PAGE };
     const { data, meta } = await dataOf(apiOf(organizationId).GET("/api/v1/alerts", { params: { query } }));
     for (const { id } of data) ids.add(id);
-    if (page >= meta.totalPages) return ids;
+    if (isLastPage(meta)) return ids;
   }
 }
 

@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useRef, useState } from "react";
-import { changeAlerts, idsOfAlerts } from "../alert-changes";
+import { changeAlerts, idsOfAlerts, MOST_CHOSEN } from "../alert-changes";
 import { useAlertTitles } from "../alert-texts";
 import { type Alert, alertsQuery, OPEN } from "../alerts";
 import { count } from "../format/quantities";
@@ -124,9 +124,11 @@ export function AlertList({ plantId, search, onSearch }: Props) {
       {canChange && ids.length > 0 && (
         <div className="toolbar bulk">
           <strong>{texts.alerts.chosen(count(ids.length, locale))}</strong>
-          {isWholePage && ids.length < total && (
+          {isWholePage && ids.length < Math.min(total, MOST_CHOSEN) && (
             <button type="button" onClick={() => chooseMatching.mutate()} disabled={chooseMatching.isPending}>
-              {texts.alerts.chooseMatching(count(total, locale))}
+              {total > MOST_CHOSEN
+                ? texts.alerts.chooseFirst(count(MOST_CHOSEN, locale))
+                : texts.alerts.chooseMatching(count(total, locale))}
             </button>
           )}
           <button

@@ -9,7 +9,7 @@ import { loginSearch } from "./login";
 import { newPlantSearch } from "./new-plant";
 import { pageSearch } from "./page";
 import { siteSearch, sitesSearch } from "./trading";
-import { textOf } from "./values";
+import { isLastPage, textOf } from "./values";
 
 const PLANT = "0192f0c1-2c1a-7c3e-9b0a-3d1f5a2b4c6d";
 
@@ -18,6 +18,11 @@ test("a later step needs a plant", () => {
   expect(newPlantSearch({ plant: "../x", step: 3 })).toEqual({});
   expect(newPlantSearch({ plant: PLANT, step: "3" })).toEqual({ plant: PLANT, step: 3 });
   expect(newPlantSearch({ plant: PLANT, step: 9, page: 2 })).toEqual({ plant: PLANT, step: 2, page: 2 });
+});
+
+test("no page is offered that the service does not return", () => {
+  expect([1, 2].map((page) => isLastPage({ page, totalPages: 2 }))).toEqual([false, true]);
+  expect([999, 1000].map((page) => isLastPage({ page, totalPages: 1234 }))).toEqual([false, true]);
 });
 
 test("a link to changes keeps what exists", () => {

@@ -1,11 +1,16 @@
 /** The last page of a list that the service returns. */
-const MOST_PAGES = 1000;
+export const MOST_PAGES = 1000;
 const MOST_CHARACTERS = 100;
 
 /** Return the page of a URL if the list has it, from 2; undefined for the first one. */
 export function pageOf(value: unknown): number | undefined {
   const page = numberOf(value);
   return Number.isInteger(page) && page > 1 && page <= MOST_PAGES ? page : undefined;
+}
+
+/** Return whether the service returns no page after this one. */
+export function isLastPage({ page, totalPages }: { page: number; totalPages: number }): boolean {
+  return page >= Math.min(totalPages, MOST_PAGES);
 }
 
 /** Return the id of a URL; undefined if it is none. */

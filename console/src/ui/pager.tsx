@@ -1,4 +1,5 @@
 import { useTexts } from "../i18n";
+import { isLastPage } from "../searches/values";
 
 interface Props {
   /** Of the page that is shown; undefined until one is loaded. */
@@ -18,7 +19,7 @@ export function Pager({ meta, onPage }: Props) {
         {texts.pager.before}
       </button>
       <span>{texts.pager.page(page, totalPages)}</span>
-      <button type="button" disabled={page >= totalPages} onClick={() => onPage(page + 1)}>
+      <button type="button" disabled={isLastPage(meta)} onClick={() => onPage(page + 1)}>
         {texts.pager.after}
       </button>
     </nav>

@@ -20,6 +20,7 @@ export const alerts: typeof english = {
     choose: (message) => `Auswählen: ${message}`,
     chooseAll: "Alle Alarme dieser Seite auswählen",
     chooseMatching: (count) => `Alle ${count} passenden Alarme auswählen`,
+    chooseFirst: (count) => `Die ersten ${count} passenden Alarme auswählen`,
     acknowledge: "Bestätigen",
     resolve: "Erledigen",
     alert: "Alarm",

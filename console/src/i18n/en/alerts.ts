@@ -18,6 +18,7 @@ export const alerts = {
     choose: (message: string) => `Choose: ${message}`,
     chooseAll: "Choose all alerts of this page",
     chooseMatching: (count: string) => `Choose all ${count} alerts that match`,
+    chooseFirst: (count: string) => `Choose the first ${count} alerts that match`,
     acknowledge: "Acknowledge",
     resolve: "Resolve",
     alert: "Alert",
