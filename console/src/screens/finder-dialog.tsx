@@ -58,8 +58,9 @@ export function FinderDialog({ user, organization, onClose }: FinderProps & { on
               </Link>
             </li>
           ))}
-          {/* Until others are found, the query keeps those of the former text. */}
+          {/* Until others are found, the query keeps those of the former text: Enter must not open one of them. */}
           {q !== "" &&
+            !people.isPlaceholderData &&
             people.data?.data.map(({ id, user: { name, email } }) => (
               <li key={id}>
                 <Link to="/o/$slug/people" params={{ slug }} search={{ q: email }} onClick={onClose}>
