@@ -37,7 +37,7 @@ test("a link to changes keeps what exists", () => {
 test("a link to a list keeps a text and a page that may exist", () => {
   expect(listSearch({ q: " otto ", page: "2" })).toEqual({ q: "otto", page: 2 });
   expect(listSearch({ q: "", page: 1 })).toEqual({});
-  expect(listSearch({ q: 5, page: "x" })).toEqual({});
+  expect(listSearch({ q: [5], page: "x" })).toEqual({});
 });
 
 test("a link to alerts keeps what exists", () => {
@@ -83,7 +83,7 @@ test("a link to the fleet keeps what exists", () => {
 
 test("a link to sites keeps what exists", () => {
   expect(sitesSearch({ q: " barn ", state: "fallback", page: "2" })).toEqual({ q: "barn", state: "fallback", page: 2 });
-  expect(sitesSearch({ q: 7, state: "gone", page: 1001 })).toEqual({});
+  expect(sitesSearch({ q: {}, state: "gone", page: 1001 })).toEqual({});
 });
 
 test("a link to a site keeps what exists", () => {
@@ -112,6 +112,7 @@ test("halves of characters are left out of a text", () => {
   expect(textOf(JSON.parse('"a\\ud800b"'))).toBe("ab");
   expect(textOf(`${"x".repeat(99)}😀`)).toBe("x".repeat(99));
   expect(textOf("😀")).toBe("😀");
+  expect([100234, Number.NaN].map(textOf)).toEqual(["100234", undefined]);
 });
 
 test("a link to rules keeps a page that may exist", () => {

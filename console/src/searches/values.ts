@@ -47,11 +47,14 @@ export function zoneOf(value: unknown): string | undefined {
   }
 }
 
-/** Return the text of a URL that a list is searched for; undefined for none. Halves of characters cannot be sent. */
+/**
+ * Return the text of a URL that a list is searched for; undefined for none. One of digits in a link that was written by hand is a
+ * number. Halves of characters cannot be sent.
+ */
 export function textOf(value: unknown): string | undefined {
   const text =
-    typeof value === "string"
-      ? value
+    typeof value === "string" || Number.isFinite(value)
+      ? String(value)
           .trim()
           .slice(0, MOST_CHARACTERS)
           .replace(/\p{Surrogate}/gu, "")
