@@ -1,5 +1,6 @@
 import { type Cell, csvText } from "./csv";
 import type { FleetPlant } from "./fleet";
+import { saveFile } from "./ui/save-file";
 
 const COLUMNS: readonly [heading: string, cellOf: (plant: FleetPlant) => Cell][] = [
   ["id", ({ id }) => id],
@@ -18,6 +19,11 @@ const COLUMNS: readonly [heading: string, cellOf: (plant: FleetPlant) => Cell][]
   ["soc", ({ soc }) => soc],
   ["producedTodayKwh", ({ energyToday }) => energyToday?.produced],
 ];
+
+/** Let the browser save plants as a CSV file. */
+export function savePlants(plants: readonly FleetPlant[]): void {
+  saveFile("plants.csv", csvOfPlants(plants));
+}
 
 /** Return plants as a CSV file. Its headings are those of the API, in every language. */
 export function csvOfPlants(plants: readonly FleetPlant[]): string {

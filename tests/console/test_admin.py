@@ -169,7 +169,7 @@ def test_the_cache_is_emptied(watched: Watched, super_admin: ConsoleUser) -> Non
     page, slug = watched.page, super_admin.slugs[0]
     super_admin.log_in(page, "/console/admin/cache")
     expect(page.get_by_text("Hit rate")).to_be_visible()
-    expect(page.get_by_text(re.compile(r"^\d+\s%\s\d+ hits"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"^\d+\s%\shits: \d+, misses: \d+$"))).to_be_visible()
     page.get_by_label("Search name or slug").fill(slug)
     row = page.get_by_role("row").filter(has_text=slug)
     row.get_by_role("button", name="Empty of").click()

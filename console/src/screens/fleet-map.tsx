@@ -88,6 +88,7 @@ export function FleetMapScreen() {
 /** The plants of a mark. */
 function Chosen({ places, onClose }: { places: readonly Place[]; onClose: () => void }) {
   const texts = useTexts();
+  const locale = useLocale();
   const { slug } = route.useParams();
   return (
     <section className="card" aria-label={texts.map.chosen}>
@@ -102,7 +103,9 @@ function Chosen({ places, onClose }: { places: readonly Place[]; onClose: () => 
           </li>
         ))}
       </ul>
-      {places.length > MOST_LISTED && <p className="fine">{texts.map.others(places.length - MOST_LISTED)}</p>}
+      {places.length > MOST_LISTED && (
+        <p className="fine">{texts.map.others(count(places.length - MOST_LISTED, locale))}</p>
+      )}
       <div className="toolbar">
         <button type="button" onClick={onClose}>
           {texts.close}

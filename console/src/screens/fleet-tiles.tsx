@@ -48,7 +48,7 @@ export function FleetTiles() {
         sort="pv"
         label={texts.fleet.pv}
         value={power(now.pvKw, locale)}
-        note={texts.fleet.fresh(now.freshPlants, now.stalePlants)}
+        note={texts.fleet.fresh(count(now.freshPlants, locale), now.freshPlants, count(now.stalePlants, locale))}
       />
       <SortTile sort="load" label={texts.fleet.load} value={power(now.loadKw, locale)} />
       <SortTile

@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useTexts } from "../i18n";
+import { count } from "../format/quantities";
+import { useLocale, useTexts } from "../i18n";
 import { unregisteredOfFleetQuery } from "../plants";
 import { Failure } from "../ui/failure";
 
@@ -9,6 +10,7 @@ const route = getRouteApi("/inside/o/$slug/fleet");
 /** Devices whose values are not stored because they are not registered, each with the way to register it. */
 export function FleetUnregistered() {
   const texts = useTexts();
+  const locale = useLocale();
   const { slug } = route.useParams();
   const { organization } = route.useRouteContext();
   const devices = useQuery(unregisteredOfFleetQuery(organization.id));
@@ -17,7 +19,7 @@ export function FleetUnregistered() {
   const { data, meta } = devices.data;
   return (
     <div className="hint">
-      {texts.fleet.unregistered(meta.total)}{" "}
+      {texts.fleet.unregistered(count(meta.total, locale), meta.total)}{" "}
       {data.map(({ plantId, plantName, externalId }, index) => (
         <span key={`${plantId} ${externalId}`}>
           {index > 0 && ", "}

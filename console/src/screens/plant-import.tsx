@@ -199,7 +199,9 @@ function ErrorTable({ errors, rows }: { errors: RowError[]; rows: string[][] }) 
         ))}
       </Table>
       {errors.length > MOST_LISTED && (
-        <p className="fine">{texts.import.moreErrors(count(errors.length - MOST_LISTED, locale))}</p>
+        <p className="fine">
+          {texts.import.moreErrors(count(errors.length - MOST_LISTED, locale), errors.length - MOST_LISTED)}
+        </p>
       )}
     </>
   );

@@ -3,7 +3,8 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 import { apiOf, dataOf, given } from "../api/client";
 import { changesOf } from "../form-data";
-import { useTexts } from "../i18n";
+import { count } from "../format/quantities";
+import { useLocale, useTexts } from "../i18n";
 import { mayAct } from "../session";
 import { type TradingConfig, tradingQuery } from "../trading";
 import { Age } from "../ui/age";
@@ -20,6 +21,7 @@ const route = getRouteApi("/inside/o/$slug/trading");
 /** The ESM of the organisation: shown to members, changed by administrators. */
 export function TradingConfiguration() {
   const texts = useTexts();
+  const locale = useLocale();
   const now = useNow(1);
   const queryClient = useQueryClient();
   const { user, organization } = route.useRouteContext();
@@ -77,7 +79,9 @@ export function TradingConfiguration() {
           <button type="button" onClick={() => sync.mutate()} disabled={sync.isPending}>
             {texts.trading.sync}
           </button>
-          {sync.data !== undefined && <output>{texts.trading.synced(sync.data.synced, sync.data.errors)}</output>}
+          {sync.data !== undefined && (
+            <output>{texts.trading.synced(count(sync.data.synced, locale), count(sync.data.errors, locale))}</output>
+          )}
         </div>
       )}
       {isEditing && data !== undefined && <Settings config={data} onClose={() => setIsEditing(false)} />}

@@ -1,7 +1,8 @@
 import { useMemo } from "react";
 import type { components } from "../api/schema";
 import type { DeviceTemplate } from "../devices";
-import { useTexts } from "../i18n";
+import { count } from "../format/quantities";
+import { useLocale, useTexts } from "../i18n";
 import { useRegistration } from "../registration";
 import { templateFor } from "../template-choice";
 import { Failure } from "../ui/failure";
@@ -19,6 +20,7 @@ interface Props {
 /** A device that the plant sends values of but that is not registered, with the template that reads all its fields. */
 export function UnknownDevice({ organizationId, plantId, device, templates, mayRegister, onChoose }: Props) {
   const texts = useTexts();
+  const locale = useLocale();
   const register = useRegistration(organizationId, plantId);
   const { externalId, fields } = device;
   // The page is drawn again each second, and a plant may name a thousand such devices.
@@ -26,7 +28,7 @@ export function UnknownDevice({ organizationId, plantId, device, templates, mayR
   return (
     <div className="hint">
       <div className="toolbar">
-        <span className="grow">{texts.devices.unknown(externalId, device.count)}</span>
+        <span className="grow">{texts.devices.unknown(externalId, count(device.count, locale), device.count)}</span>
         {mayRegister && choice?.unread.length === 0 && (
           <button
             type="button"

@@ -2,7 +2,6 @@ import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { allPlants, type FleetFilters, type FleetPlant, type Progress } from "../fleet";
 import { loadAnew } from "./lazy-part";
-import { saveFile } from "./save-file";
 
 const NONE: ReadonlySet<string> = new Set();
 
@@ -48,8 +47,8 @@ export function useFleetSelection(
     change((before) => new Set([...before].filter((id) => known.has(id))));
   };
   const save = async () => {
-    const { csvOfPlants } = await import("../fleet-csv").catch(loadAnew);
-    saveFile("plants.csv", csvOfPlants(await (ids.size > 0 ? selected() : matching())));
+    const { savePlants } = await import("../fleet-csv").catch(loadAnew);
+    savePlants(await (ids.size > 0 ? selected() : matching()));
   };
   return {
     ids,

@@ -51,7 +51,7 @@ export const admin: typeof english = {
     cacheHelp:
       "Der Dienst behält Antworten auf aufwendige Anfragen einige Sekunden lang. Leeren Sie den Cache, wenn die Datenbank von Hand geändert wurde.",
     hitRate: "Trefferquote",
-    hits: (hits, misses) => `${hits} Treffer, ${misses} Fehlschläge`,
+    hits: (hits, misses) => `Treffer: ${hits}, Fehlschläge: ${misses}`,
     entries: "Einträge",
     flush: "Leeren",
     flushAll: "Cache leeren",

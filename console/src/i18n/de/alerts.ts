@@ -55,10 +55,10 @@ export const alerts: typeof english = {
     unitHint: "Beider Schwellen; leer: wie die Werte",
     clearHint: "Kein weiterer Alarm der Messgröße, bevor sie diesen Wert hat",
     forSeconds: "Muss gelten für, Sekunden",
-    cooldown: "Ruhezeit, Minuten",
+    cooldown: "Sperrzeit, Minuten",
     clear: "Schwelle der Entwarnung",
     autoResolve: "Alarm mit der Entwarnung erledigen",
-    help: "Ein Schlüssel wie soc beobachtet diese Messgröße der Anlage und jedes ihrer Geräte; BAT1.soc die eines Geräts. Nach einem Alarm löst die Regel während der Ruhezeit für keine Anlage einen weiteren aus.",
+    help: "Ein Schlüssel wie soc beobachtet diese Messgröße der Anlage und jedes ihrer Geräte; BAT1.soc die eines Geräts. Nach einem Alarm löst die Regel während der Sperrzeit für keine Anlage einen weiteren aus.",
     test: "Mit früheren Werten prüfen",
     tested: "Was die Regel ausgelöst hätte",
     wouldRaise: (text, count) =>

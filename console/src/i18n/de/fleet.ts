@@ -41,16 +41,16 @@ export const fleet: typeof english = {
     namesOnly: "Auf der Karte findet die Suche Namen, keine Seriennummern.",
     ring: "Ein Ring zeigt den Anteil der Anlagen, die offline sind oder eine Warnung oder Schwereres haben. Widerrufene zählen nicht.",
     chosen: "Anlagen hier",
-    others: (count) => `und ${count} weitere`,
+    others: (text) => `und ${text} weitere`,
   },
   fleet: {
     title: "Flotte",
     summary: "Summen der Flotte",
     list: "Anlagen",
-    unregistered: (count) =>
+    unregistered: (text, count) =>
       count === 1
         ? "Die Werte eines Geräts werden nicht gespeichert, weil es nicht registriert ist:"
-        : `Die Werte von ${count} Geräten werden nicht gespeichert, weil sie nicht registriert sind:`,
+        : `Die Werte von ${text} Geräten werden nicht gespeichert, weil sie nicht registriert sind:`,
     deviceOf: (device, plant) => `${device} von ${plant}`,
     search: "Name oder Seriennummer suchen",
     name: "Anlage",
@@ -75,7 +75,8 @@ export const fleet: typeof english = {
     producedToday: "Heute erzeugt",
     gridWord: (sign) => (sign > 0 ? "Bezug" : sign < 0 ? "Einspeisung" : ""),
     batteryWord: (sign) => (sign > 0 ? "lädt" : sign < 0 ? "entlädt" : ""),
-    fresh: (fresh, stale) => (stale === 0 ? `${fresh} Anlagen` : `${fresh} Anlagen, ${stale} zu alt`),
+    fresh: (text, count, stale) =>
+      `${count === 1 ? "1 Anlage" : `${text} Anlagen`}${stale === "0" ? "" : `, ${stale} zu alt`}`,
     usable: (amount) => `von ${amount} nutzbar`,
     month: (amount) => `${amount} in diesem Monat`,
     count: (text, count) => (count === 1 ? "1 Anlage" : `${text} Anlagen`),

@@ -42,7 +42,10 @@ export const plants: typeof english = {
     noTemplate: "Keine",
     withoutTemplate:
       "Ohne Vorlage werden Zahlen gespeichert, wie sie gesendet werden, ohne Einheiten, und es können keine Befehle gesendet werden.",
-    signals: (count) => `Die Vorlage beschreibt ${count} Messgrößen mit ihren Einheiten.`,
+    signals: (count) =>
+      count === 1
+        ? "Die Vorlage beschreibt 1 Messgröße mit ihrer Einheit."
+        : `Die Vorlage beschreibt ${count} Messgrößen mit ihren Einheiten.`,
     name: "Name",
     type: "Art",
     statuses: { ONLINE: "Online", OFFLINE: "Offline", DEGRADED: "Eingeschränkt", UNKNOWN: "Nicht gemeldet" },
@@ -52,8 +55,8 @@ export const plants: typeof english = {
     registerAs: (externalId, template) => `${externalId} als ${template} registrieren`,
     fields: (names) => `Felder in seinen Nachrichten: ${names}`,
     unread: (names) => `Die Vorlage liest diese Felder nicht, ihre Werte werden also nicht gespeichert: ${names}`,
-    unknown: (externalId, count) =>
-      `Die Anlage sendet Werte von ${externalId}, das nicht registriert ist (${count} Nachrichten).`,
+    unknown: (externalId, text, count) =>
+      `Die Anlage sendet Werte von ${externalId}, das nicht registriert ist (${count === 1 ? "1 Nachricht" : `${text} Nachrichten`}).`,
     command: "Befehl senden",
     commandTo: (name) => `Befehl an ${name}`,
     noCommands: "An die Anlage und ihre Geräte wurde kein Befehl erteilt.",
@@ -66,7 +69,8 @@ export const plants: typeof english = {
     action: "Aktion",
     send: "Senden",
     notSent: "Wird nicht gesendet",
-    expires: (seconds) => `Der Befehl läuft ab, wenn die Anlage nicht innerhalb von ${seconds} Sekunden antwortet.`,
+    expires: (seconds) =>
+      `Der Befehl läuft ab, wenn die Anlage nicht innerhalb von ${seconds === 1 ? "1 Sekunde" : `${seconds} Sekunden`} antwortet.`,
   },
   credentials: {
     method: "Anmeldung",
@@ -173,7 +177,7 @@ export const plants: typeof english = {
     column: "Spalte",
     value: "Wert",
     error: "Fehler",
-    moreErrors: (text) => `und ${text} weitere Fehler`,
+    moreErrors: (text, count) => (count === 1 ? "und 1 weiterer Fehler" : `und ${text} weitere Fehler`),
     created: (text, count) => (count === 1 ? "1 Anlage wurde angelegt." : `${text} Anlagen wurden angelegt.`),
     refused: (text, count) => (count === 1 ? "1 Zeile nicht." : `${text} Zeilen nicht.`),
     registered: "Angelegte Anlagen",

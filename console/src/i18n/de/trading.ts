@@ -78,7 +78,7 @@ export const trading: typeof english = {
     disableConsequence:
       "Die Queues aller Partner werden sofort gelöscht, mit den Ereignissen darin, und der regelmäßige Abgleich endet. Betriebsarten und Fahrpläne der Partner bleiben.",
     sync: "Anlagen jetzt abgleichen",
-    synced: (synced, errors) => `${synced} Anlagen aktualisiert, ${errors} Fehler.`,
+    synced: (synced, errors) => `Aktualisierte Anlagen: ${synced}, Fehler: ${errors}.`,
     sites: "Standorte",
     site: "Standort",
     state: "Zustand",

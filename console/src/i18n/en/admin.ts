@@ -44,7 +44,7 @@ export const admin = {
     cacheHelp:
       "The service keeps responses to expensive requests for some seconds. Empty the cache if the database was changed by hand.",
     hitRate: "Hit rate",
-    hits: (hits: string, misses: string) => `${hits} hits, ${misses} misses`,
+    hits: (hits: string, misses: string) => `hits: ${hits}, misses: ${misses}`,
     entries: "Entries",
     flush: "Empty",
     flushAll: "Empty the cache",

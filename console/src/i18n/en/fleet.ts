@@ -39,16 +39,16 @@ export const fleet = {
     namesOnly: "On the map, the search finds names, not serial numbers.",
     ring: "A ring shows the share of plants that are offline, or have a warning or worse. Revoked plants do not count.",
     chosen: "Plants here",
-    others: (count: number) => `and ${count} more`,
+    others: (text: string) => `and ${text} more`,
   },
   fleet: {
     title: "Fleet",
     summary: "Totals of the fleet",
     list: "Plants",
-    unregistered: (count: number) =>
+    unregistered: (text: string, count: number) =>
       count === 1
         ? "The values of one device are not stored, because it is not registered:"
-        : `The values of ${count} devices are not stored, because they are not registered:`,
+        : `The values of ${text} devices are not stored, because they are not registered:`,
     deviceOf: (device: string, plant: string) => `${device} of ${plant}`,
     search: "Search name or serial number",
     name: "Plant",
@@ -73,7 +73,8 @@ export const fleet = {
     producedToday: "Produced today",
     gridWord: (sign: -1 | 0 | 1): string => (sign > 0 ? "importing" : sign < 0 ? "exporting" : ""),
     batteryWord: (sign: -1 | 0 | 1): string => (sign > 0 ? "charging" : sign < 0 ? "discharging" : ""),
-    fresh: (fresh: number, stale: number) => (stale === 0 ? `${fresh} plants` : `${fresh} plants, ${stale} too old`),
+    fresh: (text: string, count: number, stale: string) =>
+      `${count === 1 ? "1 plant" : `${text} plants`}${stale === "0" ? "" : `, ${stale} too old`}`,
     usable: (amount: string) => `of ${amount} usable`,
     month: (amount: string) => `${amount} this month`,
     count: (text: string, count: number) => (count === 1 ? "1 plant" : `${text} plants`),

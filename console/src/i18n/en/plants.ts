@@ -40,7 +40,10 @@ export const plants = {
     noTemplate: "None",
     withoutTemplate:
       "Without a template, numbers are stored as they are sent, without units, and no command can be sent.",
-    signals: (count: number) => `The template describes ${count} signals with their units.`,
+    signals: (count: number) =>
+      count === 1
+        ? "The template describes 1 signal with its unit."
+        : `The template describes ${count} signals with their units.`,
     name: "Name",
     type: "Type",
     statuses: { ONLINE: "Online", OFFLINE: "Offline", DEGRADED: "Degraded", UNKNOWN: "Not reported" },
@@ -50,8 +53,8 @@ export const plants = {
     registerAs: (externalId: string, template: string) => `Register ${externalId} as ${template}`,
     fields: (names: string) => `Fields in its messages: ${names}`,
     unread: (names: string) => `The template does not read these fields, so their values are not stored: ${names}`,
-    unknown: (externalId: string, count: number) =>
-      `The plant sends values of ${externalId}, which is not registered (${count} messages).`,
+    unknown: (externalId: string, text: string, count: number) =>
+      `The plant sends values of ${externalId}, which is not registered (${count === 1 ? "1 message" : `${text} messages`}).`,
     command: "Send a command",
     commandTo: (name: string) => `Command to ${name}`,
     noCommands: "No command was issued to the plant or its devices.",
@@ -64,7 +67,8 @@ export const plants = {
     action: "Action",
     send: "Send",
     notSent: "Not sent",
-    expires: (seconds: number) => `The command expires if the plant does not answer within ${seconds} seconds.`,
+    expires: (seconds: number) =>
+      `The command expires if the plant does not answer within ${seconds === 1 ? "1 second" : `${seconds} seconds`}.`,
   },
   credentials: {
     method: "Login",
@@ -171,7 +175,7 @@ export const plants = {
     column: "Column",
     value: "Value",
     error: "Error",
-    moreErrors: (text: string) => `and ${text} more errors`,
+    moreErrors: (text: string, count: number) => (count === 1 ? "and 1 more error" : `and ${text} more errors`),
     created: (text: string, count: number) =>
       count === 1 ? "1 plant was registered." : `${text} plants were registered.`,
     refused: (text: string, count: number) => (count === 1 ? "1 row was not." : `${text} rows were not.`),

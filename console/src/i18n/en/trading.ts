@@ -76,7 +76,7 @@ export const trading = {
     disableConsequence:
       "The queues of all partners are deleted at once, with the events in them, and the periodic sync stops. Modes and schedules that partners have set stay.",
     sync: "Sync the plants now",
-    synced: (synced: number, errors: number) => `Plants updated: ${synced}, errors: ${errors}.`,
+    synced: (synced: string, errors: string) => `Plants updated: ${synced}, errors: ${errors}.`,
     sites: "Sites",
     site: "Site",
     state: "State",
