@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
-import { useId, useState } from "react";
+import { Suspense, useId, useState } from "react";
 import { apiOf, dataOf } from "../api/client";
 import { useTexts } from "../i18n";
 import { latestQuery } from "../plants";
@@ -13,10 +13,12 @@ import { templatesOfAllLevelsQuery } from "../templates";
 import { Failure } from "../ui/failure";
 import { CheckField, Field, NumberField, Options, SelectField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
-import { BackTestResult, type TestedRule } from "./back-test";
+import { lazyPart } from "../ui/lazy-part";
+import type { TestedRule } from "./back-test";
 import { PlantPicker } from "./plant-picker";
 
 const route = getRouteApi("/inside/o/$slug");
+const BackTestResult = lazyPart(async () => (await import("./back-test")).BackTestResult);
 /** Units that the service converts, and those of the system templates. */
 const UNITS = ["%", "kW", "kWh", "V", "A", "Hz", "°C"];
 
@@ -163,7 +165,11 @@ export function RuleForm({ rule }: { rule: AlertRule | null }) {
           <p className="fine">{texts.rules.onlyOperators}</p>
         )}
       </Form>
-      {test.data && <BackTestResult organizationId={organizationId} tested={test.data} />}
+      {test.data && (
+        <Suspense>
+          <BackTestResult organizationId={organizationId} tested={test.data} />
+        </Suspense>
+      )}
     </>
   );
 }
