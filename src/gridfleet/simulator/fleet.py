@@ -11,6 +11,9 @@ from gridfleet.simulator.physics import WMS_PER_KWH, Battery, PlantDesign, Pv
 
 __all__ = ["DeviceType", "SimulatedDevice", "SimulatedSite", "design_fleet"]
 
+_ZONES: Final = ((12, "Europe/Berlin"), (17, "Europe/Prague"))
+"""Time zones of places west of a longitude. Their clocks are the same."""
+_LAST_ZONE: Final = "Europe/Bratislava"
 _METHODS: Final = (AuthMethod.MTLS, AuthMethod.TOKEN, AuthMethod.PASSWORD)
 
 
@@ -40,6 +43,11 @@ class SimulatedSite:
     name: str
     auth_method: AuthMethod
     design: PlantDesign
+
+    @property
+    def time_zone(self) -> str:
+        """The time zone of the place."""
+        return next((zone for east, zone in _ZONES if self.design.longitude < east), _LAST_ZONE)
 
     @property
     def devices(self) -> tuple[SimulatedDevice, ...]:

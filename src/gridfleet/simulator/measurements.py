@@ -3,7 +3,7 @@
 import math
 from typing import Final
 
-from gridfleet.simulator.physics import WMS_PER_KWH, PlantDesign, Reading, noise
+from gridfleet.simulator.physics import WMS_PER_KWH, PlantDesign, Reading, noise, wear
 
 __all__ = ["CABINET", "GRID", "PLANT", "Values", "measure"]
 
@@ -64,7 +64,7 @@ def measure(design: PlantDesign, reading: Reading) -> dict[str, Values]:
         shown[battery.id] = {
             **_alternating_current(power, voltage, frequency),
             "soc": round(100 * soc, 2),
-            "soh": round(99 - 4 * noise(seed, 106, 0, 1), 1),
+            "soh": round(99.5 - 4 * wear(seed), 1),
             "capacity": battery.capacity_wms / WMS_PER_KWH,
             "temperature": round(18 + 0.2 * ambient + 9 * strain, 1),
             "energy_charged": _kwh(state.charged_wms),

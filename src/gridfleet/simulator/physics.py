@@ -27,6 +27,7 @@ __all__ = [
     "noise",
     "reset_counters",
     "step",
+    "wear",
 ]
 
 WMS_PER_KWH: Final = 1_000 * 3_600_000
@@ -172,19 +173,30 @@ def load_w(design: PlantDesign, time_ms: int) -> int:
     return max(50, round((design.base_load_w + design.peak_load_w * shape * busy) * jitter))
 
 
+def wear(seed: int) -> float:
+    """Return how long a plant was in use before its first step, from 0 to 1, which is some years."""
+    return _random(seed, 106, 0)
+
+
 def initial_state(design: PlantDesign, time_ms: int) -> PlantState:
-    """Return the state of a plant after some time of operation: batteries half full, counters above zero."""
+    """Return the state of a plant after some time of operation: batteries half full, counters above zero.
+
+    Production and the cycles of batteries follow from the wear, so that a battery has lost what it loses in so many cycles.
+    """
+    worn = wear(design.seed)
+    hours = 500 + 3_000 * worn
+
+    def cycled(battery: Battery) -> BatteryState:
+        charged = int((50 + 450 * worn) * (battery.ceiling_wms - battery.floor_wms))
+        return BatteryState(battery.capacity_wms // 2, charged, charged * battery.efficiency**2 // 1_000_000)
 
     def history(stream: int) -> int:
         return int((1_000 + 20_000 * _random(design.seed, stream, 0)) * WMS_PER_KWH)
 
     return PlantState(
         time_ms,
-        tuple(history(10 + index) for index in range(len(design.pvs))),
-        tuple(
-            BatteryState(battery.capacity_wms // 2, history(30 + index), history(50 + index))
-            for index, battery in enumerate(design.batteries)
-        ),
+        tuple(int(pv.peak_w * hours) * _HOUR_MS for pv in design.pvs),
+        tuple(cycled(battery) for battery in design.batteries),
         history(70),
         history(71),
     )

@@ -152,6 +152,7 @@ async def _create_plant(api: Api, org: str, site: SimulatedSite, serial_number: 
         "authMethod": site.auth_method,
         "latitude": site.design.latitude,
         "longitude": site.design.longitude,
+        "timeZone": site.time_zone,
         "metadata": {"simulated": True},
     }
     created: dict[str, Any] = await api.post("/plants", body, org)

@@ -153,6 +153,17 @@ def test_what_is_shown_agrees_with_the_reading() -> None:
         assert 10 <= shown[battery.id]["soc"] <= 95
 
 
+def test_counters_of_a_used_plant_fit_its_wear() -> None:
+    for site in design_fleet(12, 3):
+        design = site.design
+        shown = measure(design, step(design, initial_state(design, NOON), NOON + 1000, 1000))
+        for battery in design.batteries:
+            values = shown[battery.id]
+            cycles = values["energy_charged"] / values["capacity"]
+            assert values["energy_discharged"] / values["energy_charged"] == pytest.approx(0.92, abs=0.01)
+            assert 80 < cycles / (100 - values["soh"]) < 110
+
+
 def test_lost_counters_begin_at_zero_and_leave_the_charge_alone() -> None:
     design = design_fleet(1, 3)[0].design
     state = initial_state(design, NOON)
