@@ -6,7 +6,7 @@ import { useLocale, useTexts } from "../i18n";
 import { Fact } from "../ui/fact";
 import { Failure } from "../ui/failure";
 import { SelectField } from "../ui/fields";
-import { Buttons, Form } from "../ui/form";
+import { Form } from "../ui/form";
 import { PageHead } from "../ui/page-head";
 import { CheckState } from "../ui/state";
 import { ListTable } from "../ui/table";
@@ -18,6 +18,7 @@ export function KeysScreen() {
   const queryClient = useQueryClient();
   const versions = useQuery(keyVersionsQuery);
   const inKeyring = versions.data?.filter(({ isInKeyring }) => isInKeyring).map(({ version }) => String(version)) ?? [];
+  const isNeeded = versions.data?.some(({ isCurrent, rows }) => !isCurrent && rows > 0);
   const rewrap = useMutation({
     mutationFn: (targetVersion: number) =>
       dataOf(api.POST("/api/v1/internal/crypto/rewrap", { body: { targetVersion } })),
@@ -53,7 +54,15 @@ export function KeysScreen() {
           defaultValue={String(versions.data?.find(({ isCurrent }) => isCurrent)?.version)}
         />
         <Failure error={rewrap.error} />
-        <Buttons action={texts.admin.rewrap} disabled={rewrap.isPending || inKeyring.length === 0} />
+        <div className="toolbar">
+          <button
+            type="submit"
+            className={isNeeded ? "primary" : undefined}
+            disabled={rewrap.isPending || inKeyring.length === 0}
+          >
+            {texts.admin.rewrap}
+          </button>
+        </div>
       </Form>
       <div role="status">
         {rewrap.isPending && <p>{texts.admin.rewrapping}</p>}

@@ -21,7 +21,6 @@ export function SandboxScreen() {
     <>
       <PageHead title={texts.sandbox.title} of="Gridfleet" />
       <p className="fine">{texts.sandbox.help}</p>
-      <Plants />
       <Section title={texts.sandbox.access}>
         <p className="fine">{texts.sandbox.accessHelp}</p>
         <OrganizationFinder>
@@ -33,6 +32,7 @@ export function SandboxScreen() {
           )}
         </OrganizationFinder>
       </Section>
+      <Plants />
       {organization !== null && (
         <SandboxAccessDialog organization={organization} onClose={() => setOrganization(null)} />
       )}

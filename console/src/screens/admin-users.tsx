@@ -80,10 +80,14 @@ export function UsersScreen() {
               )}
             </td>
             <td className="number">
-              <button type="button" onClick={() => setShown(user)}>
-                {count(user.organizationCount, locale)}
-                <span className="hidden">{texts.admin.organizationsOf(user.name)}</span>
-              </button>
+              {user.organizationCount === 0 ? (
+                count(0, locale)
+              ) : (
+                <button type="button" onClick={() => setShown(user)}>
+                  {texts.admin.countOrganizations(count(user.organizationCount, locale), user.organizationCount)}
+                  <span className="hidden">{texts.admin.ofNamed(user.name)}</span>
+                </button>
+              )}
             </td>
             <td>
               <Age time={user.createdAt} now={now} timeZone="UTC" short />

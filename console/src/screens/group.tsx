@@ -47,6 +47,11 @@ export function GroupScreen() {
           {texts.groups.title}
         </Link>
       </SubPageHead>
+      <div className="toolbar">
+        <Link to="/o/$slug/fleet" params={{ slug }} search={{ groupId }} className="button">
+          {texts.groups.inFleet}
+        </Link>
+      </div>
       <Failure error={members.error ?? add.error ?? remove.error} />
       {mayChange && (
         <Section title={texts.groups.add} isCard>

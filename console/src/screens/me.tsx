@@ -3,6 +3,7 @@ import { getRouteApi, useRouter } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, dataOf } from "../api/client";
 import type { components } from "../api/schema";
+import { browserOf } from "../browsers";
 import { useTexts } from "../i18n";
 import { type Channel, OWN_DELIVERIES, preferencesQuery, sessionsQuery } from "../people";
 import { sessionQuery } from "../session";
@@ -60,7 +61,7 @@ function Profile() {
         <p className="fine">{user.email}</p>
         <Failure error={change.error} />
         <div className="toolbar">
-          <button type="submit" disabled={change.isPending}>
+          <button type="submit" className="primary" disabled={change.isPending}>
             {texts.save}
           </button>
           <Saved change={change} />
@@ -105,7 +106,7 @@ function Password() {
         />
         <Failure error={change.error} />
         <div className="toolbar">
-          <button type="submit" disabled={change.isPending}>
+          <button type="submit" className="primary" disabled={change.isPending}>
             {texts.me.changePassword}
           </button>
           <Saved change={change} />
@@ -193,6 +194,11 @@ function Sessions() {
     mutationFn: (id: string) => dataOf(api.DELETE("/api/v1/auth/sessions/{id}", { params: { path: { id } } })),
     onSettled: () => queryClient.invalidateQueries(sessionsQuery),
   });
+  const nameOf = (userAgent: string | null) => {
+    if (userAgent === null) return texts.me.unknownBrowser;
+    const known = browserOf(userAgent);
+    return known === null ? userAgent : texts.me.browserOn(...known);
+  };
   return (
     <Section title={texts.me.sessions}>
       <Failure error={sessions.error ?? end.error} />
@@ -201,8 +207,8 @@ function Sessions() {
       >
         {sessions.data?.map((session) => (
           <tr key={session.id}>
-            <th scope="row" className="wrap">
-              {session.userAgent ?? texts.me.unknownBrowser}
+            <th scope="row" className="wrap" title={session.userAgent ?? undefined}>
+              {nameOf(session.userAgent)}
             </th>
             <td>{session.ip}</td>
             <td>

@@ -51,6 +51,9 @@ function Members() {
   const [removing, setRemoving] = useState<Member | null>(null);
   const [chosen, setChosen] = useState<{ member: Member; role: Role } | null>(null);
   const members = useQuery(membersQuery(organization.id, search));
+  const isEmpty = search.q === undefined && members.data?.data.length === 0;
+  // Of many members, the user may be on another page.
+  const isStranger = user.isSuperAdmin && search.q === undefined && members.data?.meta.totalPages === 1;
   // A member who may no longer invite loses their open invitations.
   const reload = () =>
     Promise.all(
@@ -64,16 +67,21 @@ function Members() {
     <Section
       title={texts.people.members}
       tools={
-        <SearchField
-          label={texts.people.search}
-          value={search.q}
-          onSearch={(q) => navigate({ search: { q }, replace: true })}
-        />
+        !isEmpty && (
+          <SearchField
+            label={texts.people.search}
+            value={search.q}
+            onSearch={(q) => navigate({ search: { q }, replace: true })}
+          />
+        )
       }
     >
       <Failure error={members.error} />
+      {isStranger && members.data?.data.every(({ userId }) => userId !== user.id) && (
+        <p className="fine">{texts.people.superAdmin}</p>
+      )}
       {members.data?.data.length === 0 ? (
-        <p className="fine">{search.q === undefined ? texts.people.noMembers : texts.people.noneFound}</p>
+        <p className="fine">{isEmpty ? texts.people.noMembers : texts.people.noneFound}</p>
       ) : (
         <Table headings={[texts.people.name, texts.people.role, { label: texts.people.remove, kind: "hidden" }]}>
           {members.data?.data.map((member) => (

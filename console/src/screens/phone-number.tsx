@@ -42,7 +42,7 @@ export function PhoneNumber() {
         />
         <Failure error={change.error} />
         <div className="toolbar">
-          <button type="submit" disabled={change.isPending}>
+          <button type="submit" className="primary" disabled={change.isPending}>
             {texts.save}
           </button>
           <button type="button" onClick={() => change.mutate(null)} disabled={change.isPending || number === null}>

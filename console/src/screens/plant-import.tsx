@@ -28,6 +28,9 @@ const EXAMPLE = `name,serialNumber,type,authMethod,externalPlantId,templateId,me
 Barn,SN-2,CONTROLLER,,,,,,,,
 `;
 
+const [COLUMNS = [], VALUES = []] = rowsOf(EXAMPLE);
+const REQUIRED: readonly string[] = ["name", "serialNumber", "type"];
+
 /** A file that was chosen. `rows` are its cells, the header first; null if it is not text in UTF-8. */
 interface Chosen {
   name: string;
@@ -66,7 +69,6 @@ export function ImportScreen() {
       {register.data === undefined ? (
         <>
           <div className="card">
-            <p>{texts.import.columns}</p>
             <Field
               label={texts.import.file}
               type="file"
@@ -79,6 +81,7 @@ export function ImportScreen() {
               }}
               onChange={async ({ target: { files } }) => files?.[0] && choose(await read(files[0]))}
             />
+            {file === null && <Columns />}
             <div className="toolbar">
               <button type="button" onClick={() => saveFile("plants.csv", EXAMPLE)}>
                 {texts.import.example}
@@ -98,6 +101,32 @@ export function ImportScreen() {
       ) : (
         <Result report={register.data} rows={file?.rows ?? []} />
       )}
+    </>
+  );
+}
+
+/** The columns that a file may have. */
+function Columns() {
+  const texts = useTexts();
+  return (
+    <>
+      <p>{texts.import.columns}</p>
+      <Table
+        label={texts.import.columns}
+        headings={[texts.import.column, texts.import.required, texts.import.exampleValue]}
+      >
+        {COLUMNS.map((column, index) => (
+          <tr key={column}>
+            <th scope="row">
+              <code>{column}</code>
+            </th>
+            <td>{texts.templates.bitValue(REQUIRED.includes(column))}</td>
+            <td>
+              <code>{VALUES[index]}</code>
+            </td>
+          </tr>
+        ))}
+      </Table>
     </>
   );
 }

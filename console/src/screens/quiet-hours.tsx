@@ -50,7 +50,7 @@ export function QuietHours() {
         </div>
         <Failure error={change.error} />
         <div className="toolbar">
-          <button type="submit" disabled={change.isPending}>
+          <button type="submit" className="primary" disabled={change.isPending}>
             {texts.save}
           </button>
           {quietHours !== null && (

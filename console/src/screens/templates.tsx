@@ -20,7 +20,7 @@ export function TemplatesScreen() {
     <>
       <PageHead title={texts.templates.title} of={organization.name}>
         {user.isSuperAdmin && (
-          <Link to="/o/$slug/templates/new" params={{ slug }} className="button">
+          <Link to="/o/$slug/templates/new" params={{ slug }} className="button primary">
             {texts.templates.add}
           </Link>
         )}

@@ -42,6 +42,7 @@ export function TradingConfiguration() {
   const isEnabled = data?.status === "ENABLED";
   return (
     <Section title={texts.trading.esm} isCard>
+      <p className="fine">{texts.trading.esmHelp}</p>
       <Failure error={config.error ?? enable.error ?? sync.error} />
       {data !== undefined && (
         <dl className="details block">
@@ -54,7 +55,7 @@ export function TradingConfiguration() {
             {data.hasEsmCredentials ? (data.esmClientId ?? "") : texts.trading.unset}
           </Fact>
           <Fact name={texts.trading.prefix}>
-            <code>{data.queuePrefix}</code>
+            <code>{data.queuePrefix}</code> <span className="fine">{texts.trading.prefixHelp}</span>
           </Fact>
           <Fact name={texts.trading.lastSync}>
             <Age time={data.lastSyncAt} now={now} timeZone={organization.timeZone} />
@@ -76,9 +77,11 @@ export function TradingConfiguration() {
               {texts.trading.enable}
             </button>
           )}
-          <button type="button" onClick={() => sync.mutate()} disabled={sync.isPending}>
-            {texts.trading.sync}
-          </button>
+          {data.esmApiUrl !== null && data.hasEsmCredentials && (
+            <button type="button" onClick={() => sync.mutate()} disabled={sync.isPending}>
+              {texts.trading.sync}
+            </button>
+          )}
           {sync.data !== undefined && (
             <output>{texts.trading.synced(count(sync.data.synced, locale), count(sync.data.errors, locale))}</output>
           )}
@@ -152,6 +155,7 @@ function Settings({ config, onClose }: { config: TradingConfig; onClose: () => v
         <Field label={texts.trading.clientSecret} name="esmClientSecret" type="password" maxLength={1024} />
         <Field
           label={texts.trading.prefix}
+          hint={texts.trading.prefixHelp}
           name="queuePrefix"
           required
           maxLength={50}

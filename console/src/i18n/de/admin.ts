@@ -53,9 +53,9 @@ export const admin: typeof english = {
     hitRate: "Trefferquote",
     hits: (hits, misses) => `Treffer: ${hits}, Fehlschläge: ${misses}`,
     entries: "Einträge",
-    flush: "Leeren",
-    flushAll: "Cache leeren",
-    flushTitle: "Cache leeren?",
+    flush: "Cache leeren",
+    flushAll: "Ganzen Cache leeren",
+    flushTitle: "Ganzen Cache leeren?",
     flushConsequence:
       "Die Antworten an alle Organisationen werden gelöscht. Die nächsten Anfragen dauern länger, bis sie neu berechnet sind. Zähler und Ratenbegrenzungen bleiben.",
     flushTitleOf: (name) => `Cache von ${name} leeren?`,

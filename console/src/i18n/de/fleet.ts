@@ -14,6 +14,7 @@ export const fleet: typeof english = {
     deleteConsequence: "Die Gruppe wird gelöscht. Ihre Anlagen bleiben mit ihrem Verlauf.",
     add: "Anlagen hinzufügen",
     addNamed: (name) => `${name} hinzufügen`,
+    inFleet: "In der Flotte zeigen",
     isMember: "in der Gruppe",
     remove: "Entfernen",
     more: "Mehr zeigen",

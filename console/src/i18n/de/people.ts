@@ -5,6 +5,7 @@ export const people: typeof english = {
     title: "Personen",
     members: "Mitglieder",
     noMembers: "Noch niemand. Laden Sie unten die erste Person ein.",
+    superAdmin: "Sie sind kein Mitglied: Als SuperAdmin haben Sie in jeder Organisation alle Rechte.",
     noneFound: "Kein Mitglied entspricht dieser Suche.",
     search: "Name oder Adresse suchen",
     name: "Name",
@@ -76,7 +77,7 @@ export const people: typeof english = {
     testSent: "Eine Testnachricht ist unterwegs.",
     phone: "Textnachrichten",
     phoneHelp: "Textnachrichten (SMS) gehen an eine Nummer; ohne sie kann keine gesendet werden, auch kein Test.",
-    phoneNumber: "Telefonnummer, mit der Vorwahl des Landes",
+    phoneNumber: "Telefonnummer mit Ländervorwahl",
     noPhone: "Nummer entfernen",
     quietHours: "Ruhezeiten",
     quietHelp: (severities) =>
@@ -88,9 +89,10 @@ export const people: typeof english = {
     sessions: "Sitzungen",
     browser: "Browser",
     unknownBrowser: "Unbekannt",
+    browserOn: (browser, system) => `${browser} unter ${system}`,
     address: "Adresse",
     lastUsed: "Zuletzt benutzt",
-    current: "diese",
+    current: "diese Sitzung",
     end: "Beenden",
   },
 };

@@ -158,8 +158,9 @@ export const plants: typeof english = {
     link: "Importieren",
     steps: ["Datei", "Was geschieht", "Ergebnis"],
     file: "CSV-Datei",
-    columns:
-      "Die erste Zeile nennt die Spalten: name, serialNumber und type sind nötig; authMethod, externalPlantId, templateId, metadata, latitude, longitude, tag und timeZone dürfen fehlen.",
+    columns: "Die erste Zeile der Datei nennt ihre Spalten.",
+    required: "Nötig",
+    exampleValue: "Beispiel",
     example: "Beispiel speichern",
     preview: "Was geschieht",
     will: (text, count, organization) =>

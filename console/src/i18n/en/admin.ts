@@ -46,9 +46,9 @@ export const admin = {
     hitRate: "Hit rate",
     hits: (hits: string, misses: string) => `hits: ${hits}, misses: ${misses}`,
     entries: "Entries",
-    flush: "Empty",
-    flushAll: "Empty the cache",
-    flushTitle: "Empty the cache?",
+    flush: "Empty the cache",
+    flushAll: "Empty the whole cache",
+    flushTitle: "Empty the whole cache?",
     flushConsequence:
       "The responses to all organisations are deleted. The next requests are slower until they are computed again. Counters and rate limits stay.",
     flushTitleOf: (name: string) => `Empty the cache of ${name}?`,

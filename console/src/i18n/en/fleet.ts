@@ -13,6 +13,7 @@ export const fleet = {
     add: "Add plants",
     addNamed: (name: string) => `Add ${name}`,
     isMember: "in the group",
+    inFleet: "Show in the fleet",
     remove: "Remove",
     more: "Show more",
     addSelected: (text: string, count: number) =>

@@ -3,6 +3,7 @@ export const people = {
     title: "People",
     members: "Members",
     noMembers: "There are no members yet. Invite the first one below.",
+    superAdmin: "You are no member: as a SuperAdmin, you have every right in every organisation.",
     noneFound: "No member matches this search.",
     search: "Search name or address",
     name: "Name",
@@ -68,7 +69,7 @@ export const people = {
     testSent: "A test message is on its way.",
     phone: "Text messages",
     phoneHelp: "Text messages (SMS) are sent to one number; without it none can be sent, nor a test.",
-    phoneNumber: "Phone number, with the code of the country",
+    phoneNumber: "Phone number, with the country code",
     noPhone: "Remove the number",
     quietHours: "Quiet hours",
     quietHelp: (severities: string) =>
@@ -80,9 +81,10 @@ export const people = {
     sessions: "Sessions",
     browser: "Browser",
     unknownBrowser: "Unknown",
+    browserOn: (browser: string, system: string) => `${browser} on ${system}`,
     address: "Address",
     lastUsed: "Last used",
-    current: "this one",
+    current: "this session",
     end: "End",
   },
 };

@@ -156,8 +156,9 @@ export const plants = {
     link: "Import",
     steps: ["File", "What will happen", "Result"],
     file: "CSV file",
-    columns:
-      "The first row names the columns: name, serialNumber and type are required; authMethod, externalPlantId, templateId, metadata, latitude, longitude, tag and timeZone may be left out.",
+    columns: "The first row of the file names its columns.",
+    required: "Required",
+    exampleValue: "Example",
     example: "Save an example",
     preview: "What will happen",
     will: (text: string, count: number, organization: string) =>
