@@ -33,7 +33,7 @@ export function FleetScreen() {
           </Link>
         )}
         {mayAct(user, organization, "ORG_ADMIN") && (
-          <Link to="/o/$slug/plants/new" params={{ slug }} className="button">
+          <Link to="/o/$slug/plants/new" params={{ slug }} className="button primary">
             {texts.newPlant.link}
           </Link>
         )}

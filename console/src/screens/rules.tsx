@@ -47,7 +47,7 @@ export function RulesScreen() {
         {mayChange && (
           <>
             <Saved change={change} />
-            <Link to="/o/$slug/rules/new" params={{ slug }} className="button">
+            <Link to="/o/$slug/rules/new" params={{ slug }} className="button primary">
               {texts.rules.add}
             </Link>
           </>
