@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { DeviceTemplate } from "./devices";
-import { templateFor } from "./template-choice";
+import { nameAmong, templateFor } from "./template-choice";
 
 function template(name: string, signals: DeviceTemplate["signals"], version = 1): DeviceTemplate {
   return { id: `${name} ${version}`, name, version, signals } as DeviceTemplate;
@@ -34,4 +34,13 @@ test("of several versions the highest is chosen, and of several names none", () 
   const next = template("Battery", battery.signals, 2);
   expect(templateFor(["soc"], [battery, next])?.template).toBe(next);
   expect(templateFor(["soc"], [battery, next, template("Other", battery.signals)])).toBeNull();
+});
+
+test("a template of which there are several versions has its version in its name", () => {
+  const templates = [battery, inverter, template("Battery", [], 2)];
+  expect(templates.map((one) => nameAmong(one, templates, (version) => `version ${version}`))).toEqual([
+    "Battery, version 1",
+    "Inverter",
+    "Battery, version 2",
+  ]);
 });

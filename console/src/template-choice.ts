@@ -7,6 +7,8 @@ export interface TemplateChoice {
   unread: string[];
 }
 
+type NamedTemplate = Pick<DeviceTemplate, "name" | "version">;
+
 /** Return those of a device's fields that no signal of the template reads: their values are not stored. */
 export function unreadBy(template: DeviceTemplate, fields: readonly string[]): string[] {
   const known = fieldsOf(template);
@@ -26,6 +28,16 @@ export function templateFor(fields: readonly string[], templates: readonly Devic
   const isRival = ({ template, unread }: TemplateChoice) =>
     unread.length === best?.unread.length && template.name !== best.template.name;
   return best === undefined || others.some(isRival) ? null : best;
+}
+
+/** Return the name of one of these templates, with its version if another one has the same name. */
+export function nameAmong(
+  { name, version }: NamedTemplate,
+  templates: readonly NamedTemplate[],
+  textOf: (version: number) => string,
+): string {
+  const isOnly = templates.every((other) => other.name !== name || other.version === version);
+  return isOnly ? name : `${name}, ${textOf(version)}`;
 }
 
 function fieldsOf({ signals }: DeviceTemplate): Set<string> {

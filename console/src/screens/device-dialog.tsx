@@ -1,8 +1,15 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { apiOf, dataOf } from "../api/client";
-import { type SubDevice, type SubDeviceChanges, subDeviceChanges, templatesQuery } from "../devices";
+import {
+  type DeviceTemplate,
+  type SubDevice,
+  type SubDeviceChanges,
+  subDeviceChanges,
+  templatesQuery,
+} from "../devices";
 import { useTexts } from "../i18n";
+import { nameAmong } from "../template-choice";
 import { Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
 import { Field } from "../ui/fields";
@@ -20,6 +27,8 @@ export function DeviceDialog({ device, onClose }: { device: SubDevice; onClose: 
     const params = { path: { plantId, externalId } };
     return dataOf(apiOf(organizationId).PATCH("/api/v1/plants/{plantId}/sub-devices/{externalId}", { params, body }));
   };
+  const current = templates.data?.find(({ id }) => id === templateId);
+  const nameOf = (template: DeviceTemplate) => nameAmong(template, templates.data ?? [], texts.templates.version);
   const save = useSaving(organizationId, send, onClose);
   return (
     <Dialog title={texts.admin.changeNamed(shown.name)} onClose={onClose} isKept={save.isPending}>
@@ -36,13 +45,13 @@ export function DeviceDialog({ device, onClose }: { device: SubDevice; onClose: 
           <select name="templateId" defaultValue={templateId ?? ""}>
             {/* The list may be older than the template that the device has, or not loaded yet. */}
             <option value={templateId ?? ""}>
-              {templates.data?.find(({ id }) => id === templateId)?.name ?? templateId ?? texts.devices.noTemplate}
+              {current ? nameOf(current) : (templateId ?? texts.devices.noTemplate)}
             </option>
             {templates.data
               ?.filter(({ id, type }) => type === shown.type && id !== templateId)
-              .map(({ id, name }) => (
-                <option key={id} value={id}>
-                  {name}
+              .map((template) => (
+                <option key={template.id} value={template.id}>
+                  {nameOf(template)}
                 </option>
               ))}
           </select>

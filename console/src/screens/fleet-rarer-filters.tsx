@@ -3,6 +3,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { allGroupsQuery } from "../groups";
 import { useTexts } from "../i18n";
 import { type FleetSearch, LIFECYCLES } from "../searches/fleet";
+import { nameAmong } from "../template-choice";
 import { templatesOfAllLevelsQuery } from "../templates";
 import { Failure } from "../ui/failure";
 import { CheckField, FilterField } from "../ui/fields";
@@ -29,7 +30,10 @@ export function FleetRarerFilters() {
       />
       <RecordField
         label={texts.templates.template}
-        records={templates.data}
+        records={templates.data?.map((one) => ({
+          id: one.id,
+          name: nameAmong(one, templates.data, texts.templates.version),
+        }))}
         id={templateId}
         onChoose={(chosen) => filter({ templateId: chosen })}
       />

@@ -3,6 +3,7 @@ import { useState } from "react";
 import { apiOf, dataOf } from "../api/client";
 import { useTexts } from "../i18n";
 import { type Plant, type PlantChanges, plantChanges } from "../plants";
+import { nameAmong } from "../template-choice";
 import { templatesOfAllLevelsQuery } from "../templates";
 import { Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
@@ -58,12 +59,16 @@ export function PlantDialog({ plant, onClose }: Props) {
           <select name="templateId" defaultValue={shown.templateId ?? ""}>
             <option value="">{texts.devices.noTemplate}</option>
             {/* The list may be older than the template that the plant has, or not loaded yet. */}
-            {shown.template && <option value={shown.template.id}>{shown.template.name}</option>}
+            {shown.template && (
+              <option value={shown.template.id}>
+                {nameAmong(shown.template, templates.data ?? [], texts.templates.version)}
+              </option>
+            )}
             {templates.data
               ?.filter(({ id, level }) => level === "PLANT" && id !== shown.templateId)
-              .map(({ id, name }) => (
-                <option key={id} value={id}>
-                  {name}
+              .map((template) => (
+                <option key={template.id} value={template.id}>
+                  {nameAmong(template, templates.data, texts.templates.version)}
                 </option>
               ))}
           </select>

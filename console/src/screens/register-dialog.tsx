@@ -3,7 +3,7 @@ import { useState } from "react";
 import { DEVICE_TYPES, type DeviceType, templatesQuery } from "../devices";
 import { useTexts } from "../i18n";
 import { useRegistration } from "../registration";
-import { templateFor, unreadBy } from "../template-choice";
+import { nameAmong, templateFor, unreadBy } from "../template-choice";
 import { Dialog } from "../ui/dialog";
 import { Failure } from "../ui/failure";
 import { Field, SelectField } from "../ui/fields";
@@ -53,9 +53,9 @@ export function RegisterDialog({ organizationId, plantId, externalId, fields, on
           {texts.devices.template}
           <select value={templateId} onChange={(event) => setChosenId(event.target.value)}>
             <option value="">{texts.devices.noTemplate}</option>
-            {templates.data?.map(({ id, name }) => (
-              <option key={id} value={id}>
-                {name}
+            {templates.data?.map((one) => (
+              <option key={one.id} value={one.id}>
+                {nameAmong(one, templates.data, texts.templates.version)}
               </option>
             ))}
           </select>

@@ -4,7 +4,7 @@ import type { DeviceTemplate } from "../devices";
 import { count } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { useRegistration } from "../registration";
-import { templateFor } from "../template-choice";
+import { nameAmong, templateFor } from "../template-choice";
 import { Failure } from "../ui/failure";
 
 interface Props {
@@ -35,7 +35,7 @@ export function UnknownDevice({ organizationId, plantId, device, templates, mayR
             disabled={register.isPending}
             onClick={() => register.mutate({ externalId, name: externalId, template: choice.template })}
           >
-            {texts.devices.registerAs(externalId, choice.template.name)}
+            {texts.devices.registerAs(externalId, nameAmong(choice.template, templates, texts.templates.version))}
           </button>
         )}
         {mayRegister && (
