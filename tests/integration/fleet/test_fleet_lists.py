@@ -387,7 +387,10 @@ def assert_totals_are_sums(plants: Sequence[Made], found: FleetSummary, first: M
     assert [power.pv_kw, power.battery_kw, power.grid_kw, power.load_kw] == [
         sums([one.power[name] for one in fresh if one.power]) for name in POWERS
     ]
-    assert (power.fresh_plants, power.stale_plants) == (len(fresh), number(lambda one: one.measured and not one.fresh))
+    assert (power.fresh_plants, power.stale_plants) == (
+        len(fresh),
+        number(lambda one: one.measured and not one.fresh and one.lifecycle is not Lifecycle.DECOMMISSIONED),
+    )
     assert (found.storage.stored_kwh, found.storage.usable_kwh, found.storage.plants) == (
         sum((one.soc or 0) / 100 * (one.capacity or 0) for one in stored),
         sum(one.capacity or 0 for one in stored),

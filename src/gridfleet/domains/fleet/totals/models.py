@@ -39,7 +39,8 @@ class FleetAlerts(msgspec.Struct, frozen=True):
 class FleetPowerNow(msgspec.Struct, frozen=True, rename="camel"):
     """Sums of the powers of `fresh_plants` in kW; None if none of them reports it.
 
-    `stale_plants` are not in the sums: their last reported power is old, or they are not ONLINE.
+    `stale_plants` are not in the sums: their last reported power is old, or they are not ONLINE. Decommissioned plants are
+    left out.
     """
 
     pv_kw: float | None

@@ -116,6 +116,7 @@ async def summary(db: Connection, org: OrgScope, alerts: FleetAlerts, before: Fl
 
 def _summary(as_of: datetime, groups: Sequence[_Group], alerts: FleetAlerts, before: FleetEnergy | None) -> FleetSummary:
     fresh = [one for one in groups if one.fresh]
+    in_use = [one for one in groups if one.lifecycle_status != Lifecycle.DECOMMISSIONED]
     of_today = [one for one in groups if one.of_today]
     pv, battery, grid, load = (_total(fresh, name) for name in _POWERS)
     stored, usable = (_total(fresh, name) or 0.0 for name in ("stored_kwh", "usable_kwh"))
@@ -123,11 +124,7 @@ def _summary(as_of: datetime, groups: Sequence[_Group], alerts: FleetAlerts, bef
     return FleetSummary(
         sum(one.plants for one in groups),
         FleetStatuses(*(sum(one.plants for one in groups if one.status == status) for status in PlantStatus)),
-        sum(
-            one.plants
-            for one in groups
-            if one.status == PlantStatus.OFFLINE and one.lifecycle_status != Lifecycle.DECOMMISSIONED
-        ),
+        sum(one.plants for one in in_use if one.status == PlantStatus.OFFLINE),
         FleetLifecycles(*(sum(one.plants for one in groups if one.lifecycle_status == status) for status in Lifecycle)),
         alerts,
         FleetPowerNow(
@@ -136,7 +133,7 @@ def _summary(as_of: datetime, groups: Sequence[_Group], alerts: FleetAlerts, bef
             grid,
             load,
             sum(one.plants for one in fresh),
-            sum(one.measured for one in groups if not one.fresh),
+            sum(one.measured for one in in_use if not one.fresh),
         ),
         FleetStorage(stored, usable, sum(one.storages for one in fresh)),
         energy_today,
