@@ -37,6 +37,6 @@ test.each(["en-US", "en-GB", "de"])("midnight in %s is 00:00", (locale) => {
 });
 
 test("a date is that of UTC", () => {
-  expect(date("2026-11-23T23:30:00+01:00", "en-GB")).toBe("23 Nov 2026");
-  expect(date("2026-11-23T23:30:00-01:00", "de")).toBe("24.11.2026");
+  expect(date("2026-11-23T23:30:00+01:00", "UTC", "en-GB")).toBe("23 Nov 2026");
+  expect(date("2026-11-23T22:30:00-01:00", "Europe/Berlin", "de")).toBe("24.11.2026");
 });

@@ -71,9 +71,9 @@ export function dateTime(time: string, timeZone: string, locale: string): string
   }).format(new Date(time));
 }
 
-/** Return a date in UTC: `23 Nov 2026`. */
-export function date(time: string, locale: string): string {
-  return new Intl.DateTimeFormat(locale, { timeZone: "UTC", dateStyle: "medium" }).format(new Date(time));
+/** Return a date in a zone: `23 Nov 2026`. */
+export function date(time: string, timeZone: string, locale: string): string {
+  return new Intl.DateTimeFormat(locale, { timeZone, dateStyle: "medium" }).format(new Date(time));
 }
 
 /** Return the time of day in a zone with seconds: `09:15:02`. */

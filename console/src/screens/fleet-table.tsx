@@ -182,8 +182,8 @@ function Row({ plant, index, now, organization, isSelected, onSelect, measure }:
       </td>
       <td>
         <Age time={plant.lastSeenAt} now={now} timeZone={timeZone} short />
-        <time className="fine" dateTime={plant.createdAt} title={dateTime(plant.createdAt, "UTC", locale)}>
-          {date(plant.createdAt, locale)}
+        <time className="fine" dateTime={plant.createdAt} title={dateTime(plant.createdAt, timeZone, locale)}>
+          {date(plant.createdAt, timeZone, locale)}
         </time>
       </td>
       <td className="states">
