@@ -2,6 +2,7 @@
 
 import csv
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,7 +40,8 @@ def exported(page: Page, folder: Path) -> list[dict[str, str]]:
     assert download.value.suggested_filename == "plants.csv"
     file = folder / "plants.csv"
     download.value.save_as(file)
-    with file.open(encoding="utf-8", newline="") as text:
+    assert file.read_bytes().startswith(BOM_UTF8)  # without it, spreadsheets garble the names
+    with file.open(encoding="utf-8-sig", newline="") as text:
         rows = csv.DictReader(text)
         assert rows.fieldnames == HEADINGS
         return list(rows)

@@ -112,7 +112,7 @@ def test_a_chart_is_zoomed_by_drawing_and_shared_by_its_link(watched: Watched, p
     expect(page.get_by_text("Averages of 5 minutes;")).to_be_visible()
     with page.expect_download() as saved:
         page.get_by_role("button", name="Export as CSV").click()
-    rows = list(csv.DictReader(saved.value.path().read_text().splitlines()))
+    rows = list(csv.DictReader(saved.value.path().read_text("utf-8-sig").splitlines()))
     assert 10 <= len(rows) <= 14
     assert any(float(row["load_power (kW) average"] or 0) > 0 for row in rows)
     page.get_by_label("Averages of").select_option("Automatic")

@@ -404,7 +404,7 @@ def test_a_link_keeps_the_time_zone_in_which_times_are_shown(
     expect(page.get_by_text("Times in UTC.")).to_be_visible()
     with page.expect_download() as saved:
         page.get_by_role("button", name="Export as CSV").click()
-    rows = list(csv.DictReader(saved.value.path().read_text().splitlines()))
+    rows = list(csv.DictReader(saved.value.path().read_text("utf-8-sig").splitlines()))
     assert rows[0]["time (UTC)"] == "2026-03-28 23:00:00"
     page.locator("summary").filter(has_text="28 Mar 2026, 23:00:00 UTC").click()
     expect(page.get_by_label("From (UTC)")).to_have_value("2026-03-28T23:00")
