@@ -3,7 +3,8 @@ import { getRouteApi, useNavigate, useSearch } from "@tanstack/react-router";
 import { Suspense, useState } from "react";
 import { apiOf, dataOf } from "../api/client";
 import { actionsOf, type DeviceTemplate, type SubDevice, subDevicesQuery, templatesQuery } from "../devices";
-import { useTexts } from "../i18n";
+import { count } from "../format/quantities";
+import { useLocale, useTexts } from "../i18n";
 import { unregisteredQuery, useTimeZone } from "../plants";
 import { mayAct } from "../session";
 import { Age } from "../ui/age";
@@ -28,6 +29,9 @@ const plantRoute = getRouteApi("/inside/o/$slug/plants/$plantId");
 /** One array, so that nothing is computed again while the templates are read. */
 const NO_TEMPLATES: DeviceTemplate[] = [];
 
+/** A plant may name a thousand devices that are not registered. */
+const SHOWN = 20;
+
 /** The tab of a plant with its sub-devices. */
 export function PlantDevicesScreen() {
   const { plantId } = plantRoute.useParams();
@@ -37,6 +41,7 @@ export function PlantDevicesScreen() {
 /** The plant's sub-devices, their commands, and devices of its messages that wait for their registration. */
 export function PlantDevices({ plantId }: { plantId: string }) {
   const texts = useTexts();
+  const locale = useLocale();
   const now = useNow(1);
   const { user, organization } = route.useRouteContext();
   const timeZone = useTimeZone(organization, plantId);
@@ -47,6 +52,7 @@ export function PlantDevices({ plantId }: { plantId: string }) {
   const devices = useQuery({ ...subDevicesQuery(organization.id, plantId, { q, page }), refetchInterval: 10_000 });
   const unregistered = useQuery({ ...unregisteredQuery(organization.id, plantId), refetchInterval: 10_000 });
   const templates = useQuery(templatesQuery);
+  const [shown, setShown] = useState(SHOWN);
   const [registering, setRegistering] = useState<{ externalId: string; fields: string[] } | null>(null);
   const [commanding, setCommanding] = useState<SubDevice | null>(null);
   const [changing, setChanging] = useState<SubDevice | null>(null);
@@ -56,7 +62,7 @@ export function PlantDevices({ plantId }: { plantId: string }) {
   return (
     <>
       <Failure error={devices.error ?? unregistered.error ?? templates.error} />
-      {unregistered.data?.map((device) => (
+      {unregistered.data?.slice(0, shown).map((device) => (
         <UnknownDevice
           key={device.externalId}
           organizationId={organization.id}
@@ -67,6 +73,14 @@ export function PlantDevices({ plantId }: { plantId: string }) {
           onChoose={() => setRegistering(device)}
         />
       ))}
+      {unregistered.data !== undefined && unregistered.data.length > shown && (
+        <div className="toolbar">
+          <button type="button" onClick={() => setShown(shown + SHOWN)}>
+            {texts.groups.more}
+          </button>
+          <span className="fine">{texts.import.more(count(unregistered.data.length - shown, locale))}</span>
+        </div>
+      )}
       <Section
         title={texts.devices.title}
         tools={
