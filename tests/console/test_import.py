@@ -66,7 +66,9 @@ def test_errors_are_shown_by_row_and_valid_rows_are_registered(
         route.continue_()
 
     page.route("**/plants/import*", send_late)
+    expect(preview).to_contain_text("If a row has an error, none is registered")
     preview.get_by_label("Register the valid rows even if others have errors").check()
+    expect(preview).not_to_contain_text("none is registered")
     preview.get_by_role("button", name="Register").click()
     expect(page.get_by_text("1 plant was registered.")).to_be_visible()
     expect(page.get_by_text("2 rows were not.")).to_be_visible()
@@ -98,6 +100,10 @@ def test_a_wrong_header_is_refused_and_another_file_chosen(
     page.get_by_role("button", name="Register").click()
     expect(page.get_by_text("1 plant was registered.")).to_be_visible()
     assert names(database_url, member.slugs[0]) == ["Barn"]
+    watched.check_width(390)
+    page.get_by_role("button", name="Another file").click()
+    expect(page.get_by_label("CSV file")).to_be_enabled()
+    expect(page.get_by_role("button", name="Register")).to_have_count(0)
 
 
 def test_a_corrected_file_is_read_again(

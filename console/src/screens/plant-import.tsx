@@ -99,7 +99,7 @@ export function ImportScreen() {
           <RowErrors error={register.error} rows={file?.rows ?? []} />
         </>
       ) : (
-        <Result report={register.data} rows={file?.rows ?? []} />
+        <Result report={register.data} rows={file?.rows ?? []} onAnother={() => choose(null)} />
       )}
     </>
   );
@@ -152,13 +152,17 @@ function Preview({ file, isPending, onRegister }: PreviewProps) {
   const texts = useTexts();
   const locale = useLocale();
   const { organization } = route.useRouteContext();
+  const [isSkipping, setSkipping] = useState(false);
   if (file.rows === null) return <p className="hint">{texts.import.notUtf8}</p>;
   const [header = [], ...rows] = file.rows;
   const filled = rows.flatMap((row, index) => (row.some((cell) => cell.trim() !== "") ? [{ index, row }] : []));
   if (filled.length === 0) return <p className="hint">{texts.import.noRows}</p>;
   return (
     <Section title={texts.import.preview} isCard>
-      <p>{texts.import.will(count(filled.length, locale), filled.length, organization.name)}</p>
+      <p>
+        {texts.import.will(count(filled.length, locale), filled.length, organization.name)}
+        {filled.length > 1 && !isSkipping && ` ${texts.import.allOrNone}`}
+      </p>
       <Table headings={header.map((name, index) => ({ label: `${index + 1} ${name}`, content: name }))}>
         {filled.slice(0, PREVIEWED).map(({ index: number, row }) => (
           <tr key={number}>
@@ -171,8 +175,10 @@ function Preview({ file, isPending, onRegister }: PreviewProps) {
       {filled.length > PREVIEWED && (
         <p className="fine">{texts.import.more(count(filled.length - PREVIEWED, locale))}</p>
       )}
-      <Form onSubmit={(values) => onRegister(values.has("skipInvalid"))}>
-        <CheckField name="skipInvalid">{texts.import.skip}</CheckField>
+      <Form onSubmit={() => onRegister(isSkipping)}>
+        <CheckField checked={isSkipping} onChange={({ target }) => setSkipping(target.checked)}>
+          {texts.import.skip}
+        </CheckField>
         <Buttons action={isPending ? texts.import.running : texts.import.register} disabled={isPending} />
       </Form>
     </Section>
@@ -237,7 +243,7 @@ function ErrorTable({ errors, rows }: { errors: RowError[]; rows: string[][] }) 
 }
 
 /** What was registered, and which rows were not. */
-function Result({ report, rows }: { report: Report; rows: string[][] }) {
+function Result({ report, rows, onAnother }: { report: Report; rows: string[][]; onAnother: () => void }) {
   const texts = useTexts();
   const locale = useLocale();
   const { slug } = route.useParams();
@@ -282,6 +288,9 @@ function Result({ report, rows }: { report: Report; rows: string[][] }) {
         <Link to="/o/$slug/fleet" params={{ slug }} className="button">
           {texts.toFleet}
         </Link>
+        <button type="button" onClick={onAnother}>
+          {texts.import.another}
+        </button>
       </div>
     </>
   );

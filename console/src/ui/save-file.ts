@@ -6,7 +6,9 @@ const MARK = "\uFEFF";
 
 /** Let the browser save a text as a file. */
 export function saveFile(name: string, text: string): void {
-  const address = URL.createObjectURL(new Blob([name.endsWith(".csv") ? MARK + text : text], { type: "application/octet-stream" }));
+  const address = URL.createObjectURL(
+    new Blob([name.endsWith(".csv") ? MARK + text : text], { type: "application/octet-stream" }),
+  );
   const link = document.createElement("a");
   link.href = address;
   link.download = name;

@@ -165,8 +165,9 @@ export const plants: typeof english = {
     preview: "Was geschieht",
     will: (text, count, organization) =>
       count === 1
-        ? `Eine Anlage wird in ${organization} angelegt. Ist ihre Zeile falsch, wird nichts angelegt.`
-        : `${text} Anlagen werden in ${organization} angelegt. Ist eine Zeile falsch, wird nichts angelegt, und alle Fehler werden gezeigt.`,
+        ? `Eine Anlage wird in ${organization} angelegt, wenn ihre Zeile keinen Fehler hat.`
+        : `${text} Anlagen werden in ${organization} angelegt.`,
+    allOrNone: "Ist eine Zeile falsch, wird nichts angelegt, und alle Fehler werden gezeigt.",
     more: (text) => `und ${text} weitere`,
     notUtf8: "Die Datei ist kein Text in UTF-8. Tabellenprogramme speichern ihn als „CSV UTF-8“.",
     noRows: "Die Datei hat keine Zeilen unter ihrer Kopfzeile.",
@@ -184,6 +185,7 @@ export const plants: typeof english = {
     registered: "Angelegte Anlagen",
     next: "Sie haben noch keine Zugangsdaten: Jede Anlage braucht ihr eigenes Paket, bevor sie sich anmelden kann.",
     hint: "Mehrere Anlagen auf einmal:",
+    another: "Weitere Datei",
   },
   history: {
     range: "Zeitraum",

@@ -164,7 +164,8 @@ export const plants = {
     will: (text: string, count: number, organization: string) =>
       count === 1
         ? `One plant is registered in ${organization}, unless its row has an error.`
-        : `${text} plants are registered in ${organization}. If a row has an error, none is registered, and all errors are shown.`,
+        : `${text} plants are registered in ${organization}.`,
+    allOrNone: "If a row has an error, none is registered, and all errors are shown.",
     more: (text: string) => `and ${text} more`,
     notUtf8: "The file is not text in UTF-8. Spreadsheets save it as “CSV UTF-8”.",
     noRows: "The file has no rows below its header.",
@@ -183,6 +184,7 @@ export const plants = {
     registered: "Registered plants",
     next: "They have no credentials yet: each plant needs its own package before it can log in.",
     hint: "Several plants at once:",
+    another: "Another file",
   },
   history: {
     range: "Time range",
