@@ -6,10 +6,10 @@ const groups = [
   // What every page needs. Chunks that `main` waits for would wait for it, if it were in this one.
   { name: "core", tags: ["$initial" as const], test: /\/node_modules\/|\/src\/(?!main\.tsx)/, priority: 1 },
   // What many screens share. Not the charts, whose library is as large as everything else here, and not what only alerts, groups,
-  // templates, registrations, keys, lists with a filter by time or pages of administrators need.
+  // templates, registrations, keys, pages of one record, lists with a filter by time or pages of administrators need.
   {
     name: "shared",
-    test: /\/console\/src\/(?!(ui\/(chart|copy|time-f)|format\/(gaps|thinned)|screens\/for-|(admin|alert-texts|groups|metrics|people|signals)\.ts))/,
+    test: /\/console\/src\/(?!(ui\/(chart|copy|sub-page|time-f)|format\/(gaps|thinned)|screens\/for-|(admin|alert-texts|groups|metrics|people|signals|template-choice)\.ts))/,
     minShareCount: 4,
   },
   // What the charts of a plant share.
