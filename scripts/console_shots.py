@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import httpx
+import psycopg
 from playwright.sync_api import Page, expect, sync_playwright
 
+from gridfleet.kernel.ids import new_id
 from support.clients.watched_page import open_browser
 from support.servers.running_stack import RunningStack
 
@@ -46,11 +48,13 @@ VIEWS = {
     "german-phone": View(390, locale="de-DE"),
 }
 RULES = (
-    # One of these holds at any time of day.
-    ("High state of charge", "soc", "GT", 50, "WARNING"),
-    ("Low state of charge", "soc", "LT", 51, "INFO"),
+    # The frequency of the simulated grid is lower now and then at any time of day, and some cabinet is always humid.
+    ("Low grid frequency", "frequency", "LT", 49.98, "INFO"),
+    ("Humid cabinet", "humidity", "GT", 55, "WARNING"),
     ("Battery too warm", "BAT1.temperature", "GT", 45, "CRITICAL"),
+    ("Low state of charge", "soc", "LT", 12, "WARNING"),
 )
+MEMBERS = (("Anna Novak", "ORG_ADMIN"), ("Jonas Weber", "OPERATOR"), ("Lucia Rossi", "OPERATOR"), ("Piet de Vries", "VIEWER"))
 SIMULATION = (
     "--plants",
     "12",
@@ -152,8 +156,24 @@ def log_in(page: Page, stack: RunningStack) -> None:
     page.wait_for_url(lambda url: "/fleet" in url)
 
 
+def add_members(stack: RunningStack) -> None:
+    """Add members, who cannot log in, to the organisation: an invitation is accepted by a link in a mail."""
+    with psycopg.connect(stack.database_url) as db:
+        for name, role in MEMBERS:
+            user, email = new_id(), f"{name.split()[0].lower()}@example.com"
+            db.execute(
+                "INSERT INTO user_account (id, email, name, password_hash) VALUES (%s, %s, %s, 'none')", (user, email, name)
+            )
+            db.execute(
+                "INSERT INTO membership (id, organization_id, user_id, role)"
+                " SELECT %s, id, %s, %s FROM organization WHERE slug = %s",
+                (new_id(), user, role, SLUG),
+            )
+
+
 def add_content(stack: RunningStack, plant_id: str) -> Shown:
-    """Add a group, a partner's key and alert rules, and wait until one of the rules has raised an alert."""
+    """Add members, a group, a partner's key and alert rules, and wait until one of the rules has raised an alert."""
+    add_members(stack)
     with httpx.Client(base_url=f"{stack.base_url}/api/v1", timeout=60) as http:
         login = http.post("/auth/login", json={"email": stack.admin_email, "password": stack.admin_password}).json()
         http.headers["authorization"] = f"Bearer {login['access_token']}"
@@ -167,6 +187,7 @@ def add_content(stack: RunningStack, plant_id: str) -> Shown:
         http.post(f"/plant-groups/{group}/plants", json={"plantIds": [plant_id]}).raise_for_status()
         key = {"name": "Harbour Trading", "partnerId": "harbour-trading", "scopes": KEY_SCOPES}
         http.post("/partner/api-keys", json=key).raise_for_status()
+        http.post("/invitations", json={"email": "maria@example.com", "role": "VIEWER"}).raise_for_status()
         for name, metric, condition, threshold, severity in RULES:
             rule = create("/alert-rules", name=name, metric=metric, condition=condition, threshold=threshold, severity=severity)
         for _ in range(600):

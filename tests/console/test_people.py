@@ -289,7 +289,9 @@ def test_own_name_password_and_notifications_are_changed(watched: Watched, admin
     expect(notifications.get_by_role("status")).to_have_text("Saved")
     page.reload()
     expect(box).to_be_checked(checked=not before)
-    expect(page.get_by_role("region", name="Sessions").get_by_role("row", name="Chrome on Linux").get_by_text("this session")).to_be_visible()
+    expect(
+        page.get_by_role("region", name="Sessions").get_by_role("row", name="Chrome on Linux").get_by_text("this session")
+    ).to_be_visible()
     watched.check_accessibility()
 
     watched.allowed.append("status of 400")
