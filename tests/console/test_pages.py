@@ -68,6 +68,7 @@ def test_pages_are_accessible_and_fit(watched: Watched, user: User, colours: str
     user().log_in(page)
     expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
     page.get_by_text("Vera Viewer").click()
+    expect(page.get_by_role("button", name="Log out")).to_be_visible()
     watched.check_accessibility()
     watched.check_width(width)
 

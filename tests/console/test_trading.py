@@ -292,6 +292,7 @@ def test_viewers_read_sites_and_change_nothing(watched: Watched, user: Callable[
         assert row is not None
         add_site(db, UUID(str(row[0])), "Hall")
     viewer.log_in(page)
+    page.get_by_role("button", name="Menu", exact=True).click()
     page.get_by_role("link", name="Trading", exact=True).click()
     expect(page.get_by_role("status").filter(has_text="1 site")).to_be_visible()  # the fleet has a link to the plant, too
     page.get_by_role("link", name="Hall").click()

@@ -42,7 +42,7 @@ export function overlay(marks: readonly Mark[], levels: readonly Level[]): uPlot
     hooks: {
       init: (plot) => {
         for (const { kind, time, label, severity, isLabelled } of marks) {
-          const element = add(plot, `event ${kind} ${severity}`, label);
+          const element = add(plot, `event ${kind} ${severity ?? ""}`, label);
           if (isLabelled) element.textContent = label;
           place.push(() => {
             // The axis ends with the start of the last bucket; what happened in it is shown at the edge.

@@ -106,7 +106,7 @@ export function PlantTrouble({ slug, plant }: { slug: string; plant: FleetPlant 
       {worstAlert && (
         <Link to="/o/$slug/plants/$plantId/alerts" params={params}>
           <AlertState severity={worstAlert} />{" "}
-          {openAlerts > 1 && <span className="fine">{texts.alerts.count(count(openAlerts, locale), openAlerts)}</span>}
+          <span className="fine">{texts.alerts.count(count(openAlerts, locale), openAlerts)}</span>
         </Link>
       )}
       {lastRefusedAt && (
