@@ -9,11 +9,11 @@ const groups = [
   // templates, registrations, keys, pages of one record, lists with a filter by time or pages of administrators need.
   {
     name: "shared",
-    test: /\/console\/src\/(?!(ui\/(chart|copy|sub-page|time-f)|format\/(gaps|thinned)|screens\/for-|(admin|alert-texts|groups|metrics|people|signals|template-choice)\.ts))/,
+    test: /\/console\/src\/(?!(ui\/(chart|copy|save-file|sub-page|time-f)|format\/(gaps|thinned)|screens\/for-|(admin|alert-texts|groups|metrics|people|signals|template-choice)\.ts))/,
     minShareCount: 4,
   },
   // What the charts of a plant share.
-  { name: "charts", test: /\/console\/src\/(csv|ui\/(time-zone-choice|signed-number))\./ },
+  { name: "charts", test: /\/console\/src\/ui\/(time-zone-choice|signed-number)\./ },
 ];
 
 export default defineConfig({

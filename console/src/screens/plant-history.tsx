@@ -1,7 +1,6 @@
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { Suspense, useMemo, useState } from "react";
-import { columnsCsv } from "../csv";
 import { totalsOf } from "../format/thinned";
 import { dateTime } from "../format/times";
 import { localText, parseLocal } from "../format/zones";
@@ -23,10 +22,9 @@ import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
 import { CheckField, SelectField } from "../ui/fields";
 import { Buttons, Form } from "../ui/form";
-import { lazyPart } from "../ui/lazy-part";
+import { lazyPart, loadAnew } from "../ui/lazy-part";
 import { useNow } from "../ui/now";
 import { Picker } from "../ui/picker";
-import { saveFile } from "../ui/save-file";
 import { SignedNumber } from "../ui/signed-number";
 import { Legend } from "../ui/swatch";
 import { TimeFields } from "../ui/time-fields";
@@ -71,6 +69,12 @@ export function PlantHistoryScreen() {
     ...columnsQuery(organization.id, plantId, metrics, range, bucket === undefined ? { points: POINTS } : { bucket }),
     placeholderData: keepPreviousData,
   });
+  const save = useMutation({
+    mutationFn: async (shown: Columns) => {
+      const { saveColumns } = await import("../history-csv").catch(loadAnew);
+      saveColumns(plantId, shown, timeZone);
+    },
+  });
   const drawn = useMemo(() => columns.data && drawnColumns(columns.data), [columns.data]);
   // Without metrics nothing is requested, and the query keeps what it had before.
   const isShown = metrics.length > 0;
@@ -87,7 +91,7 @@ export function PlantHistoryScreen() {
           onChoose={(last) => showTimes({ last })}
         />
         <RangePicker
-          // Another range has other times in the fields.
+          // Another range closes it.
           key={`${search.from} ${search.to} ${timeZone}`}
           range={range}
           isChosen={search.from !== undefined}
@@ -140,12 +144,12 @@ export function PlantHistoryScreen() {
           onChoose={(chosen) => navigate({ search: (before) => ({ ...before, timeZone: chosen }) })}
         />
         {isShown && columns.data && columns.data.times.length > 0 && (
-          <button type="button" onClick={() => saveFile(`${plantId}.csv`, columnsCsv(columns.data, timeZone))}>
+          <button type="button" onClick={() => save.mutate(columns.data)}>
             {texts.history.save}
           </button>
         )}
       </div>
-      <Failure error={latest.error ?? columns.error} />
+      <Failure error={latest.error ?? columns.error ?? save.error} />
       {latest.data && !isShown && (
         <div className="card empty">
           <h2>{latest.data.length === 0 ? texts.plant.noValues : texts.history.noMetric}</h2>
@@ -192,9 +196,6 @@ interface RangePickerProps {
 function RangePicker({ range, isChosen, timeZone, onChoose }: RangePickerProps) {
   const texts = useTexts();
   const locale = useLocale();
-  const [from, setFrom] = useState(localText(timeZone, Date.parse(range.from)));
-  const [to, setTo] = useState(localText(timeZone, Date.parse(range.to)));
-  const [start, end] = [parseLocal(timeZone, from, range.from), parseLocal(timeZone, to, range.to)];
   return (
     <Picker
       label={
@@ -203,17 +204,28 @@ function RangePicker({ range, isChosen, timeZone, onChoose }: RangePickerProps) 
           : texts.history.other
       }
     >
-      <Form
-        className="panel"
-        onSubmit={() => {
-          if (start === undefined || end === undefined || start >= end) return;
-          onChoose({ from: new Date(start).toISOString(), to: new Date(end).toISOString() });
-        }}
-      >
-        <TimeFields timeZone={timeZone} from={from} to={to} start={start} required onFrom={setFrom} onTo={setTo} />
-        <Buttons action={texts.history.show} disabled={false} />
-      </Form>
+      <RangeForm range={range} timeZone={timeZone} onChoose={onChoose} />
     </Picker>
+  );
+}
+
+/** The fields of the picker: they begin with what is shown when it is opened. */
+function RangeForm({ range, timeZone, onChoose }: Omit<RangePickerProps, "isChosen">) {
+  const texts = useTexts();
+  const [from, setFrom] = useState(localText(timeZone, Date.parse(range.from)));
+  const [to, setTo] = useState(localText(timeZone, Date.parse(range.to)));
+  const [start, end] = [parseLocal(timeZone, from, range.from), parseLocal(timeZone, to, range.to)];
+  return (
+    <Form
+      className="panel"
+      onSubmit={() => {
+        if (start === undefined || end === undefined || start >= end) return;
+        onChoose({ from: new Date(start).toISOString(), to: new Date(end).toISOString() });
+      }}
+    >
+      <TimeFields timeZone={timeZone} from={from} to={to} start={start} required onFrom={setFrom} onTo={setTo} />
+      <Buttons action={texts.history.show} disabled={false} />
+    </Form>
   );
 }
 
