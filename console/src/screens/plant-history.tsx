@@ -16,7 +16,7 @@ import {
   type Range,
   useTimeZone,
 } from "../plants";
-import { fittingBuckets, type HistorySearch, LAST, rangeOf } from "../searches/history";
+import { fittingBuckets, type HistorySearch, LAST, offeredMetrics, rangeOf } from "../searches/history";
 import { Chart } from "../ui/chart";
 import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
@@ -102,7 +102,7 @@ export function PlantHistoryScreen() {
           <fieldset>
             <legend className="hidden">{texts.history.choose}</legend>
             <p className="fine">{texts.history.most(MOST_METRICS, MOST_UNITS)}</p>
-            {(latest.data ?? []).map(({ metric, unit }) => {
+            {offeredMetrics(latest.data ?? [], metrics).map(({ metric, unit }) => {
               const isChosen = metrics.includes(metric);
               const isFull = metrics.length >= MOST_METRICS || (units.size >= MOST_UNITS && !units.has(unit ?? ""));
               return (

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { fittingBuckets, historySearch, rangeOf } from "./history";
+import { fittingBuckets, historySearch, offeredMetrics, rangeOf } from "./history";
 
 const NOW = Date.parse("2026-11-23T08:00:01Z");
 
@@ -36,4 +36,9 @@ test("the widths that are offered give at least two buckets and at most 40,000 v
   expect(fittingBuckets(day, 4)).not.toContain("1 day");
   expect(fittingBuckets(day, 5)[0]).toBe("30 seconds");
   expect(fittingBuckets({ ...day, to: "2036-11-01T00:00:00Z" }, 6)[0]).toBe("1 day");
+});
+
+test("a chosen metric that the plant no longer reports can be unchosen", () => {
+  const soc = { metric: "BAT1.soc", unit: "%" };
+  expect(offeredMetrics([soc], ["BAT1.soc", "BAT2.soc"])).toEqual([soc, { metric: "BAT2.soc", unit: null }]);
 });

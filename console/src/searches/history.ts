@@ -60,6 +60,12 @@ export function historySearch(search: Record<string, unknown>): HistorySearch {
   return { last: LAST.find((one) => one === search.last) ?? "24h", from: undefined, to: undefined, ...chosen };
 }
 
+/** Return what can be chosen: what a plant reports, and chosen metrics that it does not, such as those of an old link. */
+export function offeredMetrics<T extends { metric: string }>(reported: readonly T[], chosen: readonly string[]) {
+  const missing = chosen.filter((one) => reported.every(({ metric }) => metric !== one));
+  return [...reported, ...missing.map((metric) => ({ metric, unit: null }))];
+}
+
 /** Return the range of a search at a time. The last hours end with the minute, so that an answer can be reused within it. */
 export function rangeOf(search: HistorySearch, now: number): Range {
   if (search.from !== undefined && search.to !== undefined) return { from: search.from, to: search.to };
