@@ -181,24 +181,22 @@ def wear(seed: int) -> float:
 def initial_state(design: PlantDesign, time_ms: int) -> PlantState:
     """Return the state of a plant after some time of operation: batteries half full, counters above zero.
 
-    Production and the cycles of batteries follow from the wear, so that a battery has lost what it loses in so many cycles.
+    Production and the cycles of batteries follow from the wear, so that a battery has lost what it loses in so many cycles. The
+    site has used a half of what it produced.
     """
     worn = wear(design.seed)
-    hours = 500 + 3_000 * worn
+    produced = tuple(int(pv.peak_w * (500 + 3_000 * worn)) * _HOUR_MS for pv in design.pvs)
 
     def cycled(battery: Battery) -> BatteryState:
         charged = int((50 + 450 * worn) * (battery.ceiling_wms - battery.floor_wms))
         return BatteryState(battery.capacity_wms // 2, charged, charged * battery.efficiency**2 // 1_000_000)
 
-    def history(stream: int) -> int:
-        return int((1_000 + 20_000 * _random(design.seed, stream, 0)) * WMS_PER_KWH)
-
     return PlantState(
         time_ms,
-        tuple(int(pv.peak_w * hours) * _HOUR_MS for pv in design.pvs),
+        produced,
         tuple(cycled(battery) for battery in design.batteries),
-        history(70),
-        history(71),
+        int((1_000 + 20_000 * _random(design.seed, 70, 0)) * WMS_PER_KWH),
+        sum(produced) // 2,
     )
 
 
