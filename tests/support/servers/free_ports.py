@@ -79,7 +79,8 @@ def free_port_range(count: int) -> int:
         with contextlib.ExitStack() as probes, contextlib.suppress(OSError):
             for port in range(first, first + count):
                 probes.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return first
+            if all(_lock(port) for port in range(first + 1, first + count)):
+                return first
 
 
 def settings_at(home: Path, **changes: Any) -> Settings:
