@@ -1,6 +1,7 @@
 import { expect, test, vi } from "vitest";
 import { sharedName } from "./alert-texts";
 import type { DeviceTemplate } from "./devices";
+import { de } from "./i18n/de";
 import { en } from "./i18n/en";
 
 // It reads the language of the browser.
@@ -25,6 +26,10 @@ const TEMPLATES = [
   { level: "SUB_DEVICE", signals: [{ key: "active_power", label: "Active power", role: "pv_power" }] },
 ] as unknown as DeviceTemplate[];
 
+const HUMIDITY = [
+  { level: "SUB_DEVICE", signals: [{ key: "humidity", label: "Relative humidity" }] },
+] as unknown as DeviceTemplate[];
+
 test.each([
   ["soc", true, "State of charge"],
   ["soc", false, "State of charge"],
@@ -36,5 +41,10 @@ test.each([
   ["temperature", true, "temperature"],
   ["BAT1.unknown", true, "BAT1: unknown"],
 ])("%s, of the plant itself: %s, is %s", (metric, isOfPlant, name) => {
-  expect(sharedName(metric, TEMPLATES, en.templates.roles, isOfPlant)).toBe(name);
+  expect(sharedName(metric, TEMPLATES, en.templates, isOfPlant)).toBe(name);
+});
+
+test("labels of the system templates are in the user's language", () => {
+  expect(sharedName("BAT1.temperature", TEMPLATES, de.templates, false)).toBe("BAT1: Temperatur");
+  expect(sharedName("CAB1.humidity", HUMIDITY, de.templates, false)).toBe("CAB1: Relative Luftfeuchte");
 });

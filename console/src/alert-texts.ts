@@ -16,7 +16,7 @@ import { signalsOf, templatesOfAllLevelsQuery } from "./templates";
 export function sharedName(
   metric: string,
   templates: readonly DeviceTemplate[],
-  roles: Readonly<Record<SignalRole, string>>,
+  texts: { roles: Readonly<Record<SignalRole, string>>; labelOf: (label: string) => string },
   isOfPlant: boolean,
 ): string {
   const [device, key] = partsOf(metric);
@@ -25,8 +25,9 @@ export function sharedName(
     .filter((one) => level === undefined || one.level === level)
     .flatMap((one) => signalsOf(one).filter((signal) => signal.key === key));
   const role = only(signals.map((signal) => signal.role));
-  const label = role === undefined ? only(signals.map((signal) => signal.label)) : roles[role];
-  return `${device && `${device}: `}${label ?? key}`;
+  const label = only(signals.map((signal) => signal.label));
+  const name = role === undefined ? label && texts.labelOf(label) : texts.roles[role];
+  return `${device && `${device}: `}${name ?? key}`;
 }
 
 /** Return the value that all have; undefined if they differ. */
@@ -36,9 +37,9 @@ function only<T>(values: readonly T[]): T | undefined {
 
 /** Return a function that names metrics; it returns keys until the templates are loaded. */
 export function useSharedNames(): (metric: string, isOfPlant: boolean) => string {
-  const { roles } = useTexts().templates;
+  const { templates } = useTexts();
   const { data = [] } = useQuery(templatesOfAllLevelsQuery);
-  return (metric, isOfPlant) => sharedName(metric, data, roles, isOfPlant);
+  return (metric, isOfPlant) => sharedName(metric, data, templates, isOfPlant);
 }
 
 /** Return a function that says what raised an alert: `State of charge 9.5 %, below 10 %`. */

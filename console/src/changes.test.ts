@@ -52,7 +52,7 @@ test("ids are names, or are left out", () => {
 test("values of a service are words", () => {
   expect(shown("plant.created", { name: "TOKEN", authMethod: "MTLS" }, "de")).toEqual([
     "Name: TOKEN",
-    "Anmeldung: Zertifikat (MTLS)",
+    "Anmeldung: Zertifikat (mTLS)",
   ]);
   expect(shown("user.notifications_changed", { changed: ["phone", "paint"] })).toEqual([
     "Changed: Phone number; paint",

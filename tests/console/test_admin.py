@@ -131,7 +131,7 @@ def test_the_health_of_the_service_names_what_fails(watched: Watched, super_admi
     service = page.get_by_role("region", name="Service")
     expect(service.get_by_role("status")).to_contain_text("Does not work")
     expect(service.get_by_role("row").filter(has_text="Broker")).to_contain_text("Cannot be reached")
-    expect(service.get_by_role("row").filter(has_text="Schema of the database")).to_contain_text("Fine")
+    expect(service.get_by_role("row").filter(has_text="Schema of the database")).to_contain_text("OK")
     watched.check_accessibility()
     # What was found before says nothing about a service that does not answer.
     watched.allowed.append("ERR_FAILED")

@@ -265,7 +265,7 @@ def test_who_gets_no_notifications_reads_it(watched: Watched, user: User, role: 
     member.log_in(watched.page, f"/console/o/{member.slugs[0]}/me")
     notifications = watched.page.get_by_role("region", name="Notifications", exact=True)
     expect(notifications.get_by_text("those of organisations in which you are operator or administrator")).to_be_visible()
-    expect(notifications.get_by_text("No alert notifies you now")).to_have_count(0 if is_notified else 1)
+    expect(notifications.get_by_text("You receive no alerts now")).to_have_count(0 if is_notified else 1)
     watched.check_accessibility()
 
 

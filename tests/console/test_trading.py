@@ -220,7 +220,7 @@ def test_a_site_shows_its_schedule_then_and_now_its_power_and_its_commands(
     expect(refused).to_contain_text("The command exceeds the limits of the site.")
     watched.check_accessibility()
     log.get_by_label("Command").select_option("Limits or fallback")
-    expect(log).to_contain_text("No partner has sent such a command.")
+    expect(log).to_contain_text("No partner has sent a command of this kind.")
     log.get_by_label("Command").select_option("All")
 
     # Two hours ago, by the clocks of the plant.

@@ -52,7 +52,7 @@ export const alerts: typeof english = {
     threshold: "Schwelle",
     unit: "Einheit",
     metricHint: "Wählen Sie eine, oder geben Sie einen Schlüssel ein",
-    unitHint: "Beider Schwellen; leer: wie die Werte",
+    unitHint: "Einheit beider Schwellen. Leer: die der Messgröße",
     clearHint: "Kein weiterer Alarm der Messgröße, bevor sie diesen Wert hat",
     forSeconds: "Muss gelten für, Sekunden",
     cooldown: "Sperrzeit, Minuten",

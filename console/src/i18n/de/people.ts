@@ -31,7 +31,7 @@ export const people: typeof english = {
     title: "Änderungen",
     subject: "Was geändert wurde",
     none: "Nichts wurde geändert.",
-    time: (zone) => `Zeit (${zone})`,
+    time: (zone) => `Zeit (${zone.replace("/", "/\u200b")})`,
     event: "Ereignis",
     details: "Einzelheiten",
     actor: "Von",
@@ -70,7 +70,7 @@ export const people: typeof english = {
     notifications: "Benachrichtigungen",
     notificationsHelp:
       "Welche Alarme an Sie gemeldet werden, und wie: aus Organisationen, in denen Sie Betreiber oder Administrator sind.",
-    notNotified: "Zurzeit benachrichtigt Sie kein Alarm: Sie sind in keiner Organisation Betreiber oder Administrator.",
+    notNotified: "Sie erhalten zurzeit keine Alarme: Sie sind in keiner Organisation Betreiber oder Administrator.",
     channel: "Weg",
     channels: { email: "E-Mail", push: "Push", sms: "SMS" },
     test: "Test senden",

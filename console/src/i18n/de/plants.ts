@@ -74,7 +74,7 @@ export const plants: typeof english = {
   },
   credentials: {
     method: "Anmeldung",
-    methods: { MTLS: "Zertifikat (MTLS)", TOKEN: "Token", PASSWORD: "Passwort" },
+    methods: { MTLS: "Zertifikat (mTLS)", TOKEN: "Token", PASSWORD: "Passwort" },
     lifecycle: "Zustand",
     expires: "Zertifikat läuft ab",
     fingerprint: "Fingerabdruck (SHA-256)",
@@ -141,7 +141,7 @@ export const plants: typeof english = {
     type: "Art",
     types: { GATEWAY: "Gateway", CONTROLLER: "Steuerung", SENSOR: "Sensor", ACTUATOR: "Aktor" },
     timeZone: "Zeitzone",
-    zoneOfOrganization: "Die der Organisation",
+    zoneOfOrganization: "Wie in der Organisation",
     register: "Anlegen",
     devicesHelp:
       "Registrieren Sie die Geräte, deren Werte die Anlage sendet. Das geht auch später: Nicht registrierte Geräte ihrer Nachrichten werden gezeigt.",
@@ -203,7 +203,7 @@ export const plants: typeof english = {
     noMetricHelp: "Wählen Sie mindestens eine Messgröße, um ihr Diagramm zu sehen.",
     chart: (metrics) => `Diagramm von ${metrics.join(", ")} über die Zeit`,
     bucket: (width, zone) =>
-      `Mittelwerte über ${width}; das Band reicht vom kleinsten zum größten Wert. Zeiten in ${zone}. Ziehen vergrößert.`,
+      `Mittelwerte über ${width}; das Band reicht vom kleinsten zum größten Wert. Zeiten in ${zone}. Zum Vergrößern ziehen.`,
     daysOfUtc: "In jeder Zeitzone beginnt jeder dieser Tage um Mitternacht UTC.",
     width: "Mittelwerte über",
     automatic: "Automatisch",
@@ -295,7 +295,7 @@ export const plants: typeof english = {
       SIGNATURE_INVALID: {
         title: "Die Signatur ist falsch",
         action:
-          "Vergleichen Sie das Geheimnis: Es wurde vielleicht erneuert oder gehört zu einer anderen Anlage. Signiert sein müssen genau die gesendeten Bytes.",
+          "Vergleichen Sie das Geheimnis: Es wurde vielleicht erneuert oder gehört zu einer anderen Anlage. Signiert werden müssen genau die gesendeten Bytes.",
       },
       TIMESTAMP_OUT_OF_WINDOW: {
         title: "Die Uhr der Anlage geht falsch",

@@ -16,7 +16,7 @@ export const trading: typeof english = {
     expires: "Gültig bis (UTC); ohne Angabe: bis zum Widerruf",
     lastUsed: "Zuletzt benutzt",
     validUntil: "Gültig bis",
-    noEnd: "ohne Ende",
+    noEnd: "unbefristet",
     expired: "abgelaufen",
     create: "Erstellen",
     created: (name) => `Schlüssel von ${name}`,
@@ -107,7 +107,7 @@ export const trading: typeof english = {
     pause: "Pause",
     present: "Von Partnern gesetzt",
     byPartners: "Partner ändern dies mit Befehlen über den Broker.",
-    unlimited: (set) => (set === 0 ? "Keine Grenze ist gesetzt." : "Weitere Grenzen sind nicht gesetzt."),
+    unlimited: (set) => (set === 0 ? "Es ist keine Grenze gesetzt." : "Weitere Grenzen sind nicht gesetzt."),
     open: "Befehle ohne Bestätigung der Anlage",
     limits: {
       import: "Höchster Bezug",
@@ -142,7 +142,7 @@ export const trading: typeof english = {
         quarters === 0
           ? "In keiner Viertelstunde wurde Leistung angefordert und auch gemessen, daher gibt es keine Summen."
           : `Summen ${quarters === 1 ? "der Viertelstunde, in der" : `der ${quarters} Viertelstunden, in denen`} Leistung angefordert und auch gemessen wurde.`
-      } Im Diagramm ist Leistung aus dem Netz positiv. Zeiten in ${zone}. Ziehen vergrößert.`,
+      } Im Diagramm ist Leistung aus dem Netz positiv. Zeiten in ${zone}. Zum Vergrößern ziehen.`,
     noOrder: "Kein Partner hat in dieser Zeit Leistung angefordert.",
     quarters: "Werte je Viertelstunde",
     log: "Befehle der Partner",

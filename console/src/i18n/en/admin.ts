@@ -33,12 +33,12 @@ export const admin = {
     service: "Service",
     notRevealed:
       "This service shows its checks on its own machine only: run gridfleet doctor there, or read its metrics. That you see this page means that it answers.",
-    healthy: "Works",
+    healthy: "Working",
     unhealthy: "Does not work",
     check: "Check",
     result: "Result",
     checks: { database: "Database", broker: "Broker", cache: "Cache", migrations: "Schema of the database" },
-    results: { ok: "Fine", unavailable: "Cannot be reached", timeout: "Too slow", behind: "Older than this version" },
+    results: { ok: "OK", unavailable: "Cannot be reached", timeout: "Too slow", behind: "Older than this version" },
     doctor: "One process answers here. On the machine, gridfleet doctor checks everything and says what to do.",
     cache: "Cache",
     cacheHelp:

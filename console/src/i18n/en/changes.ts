@@ -47,7 +47,7 @@ export const changes = {
     "plant.created": "Plant registered",
     "plant.changed": "Plant changed",
     "plant.moved": "Plant moved to another organisation",
-    "plant.provisioned": "Credentials made",
+    "plant.provisioned": "Credentials issued",
     "plant.package_downloaded": "Credentials saved as a file",
     "plant.token_issued": "Login token issued",
     "plant.token_renewed": "Plant has fetched a new login token",

@@ -72,7 +72,7 @@ export const plants = {
   },
   credentials: {
     method: "Login",
-    methods: { MTLS: "Certificate (MTLS)", TOKEN: "Token", PASSWORD: "Password" },
+    methods: { MTLS: "Certificate (mTLS)", TOKEN: "Token", PASSWORD: "Password" },
     lifecycle: "State",
     expires: "Certificate expires",
     fingerprint: "Fingerprint (SHA-256)",
@@ -137,7 +137,7 @@ export const plants = {
     type: "Type",
     types: { GATEWAY: "Gateway", CONTROLLER: "Controller", SENSOR: "Sensor", ACTUATOR: "Actuator" },
     timeZone: "Time zone",
-    zoneOfOrganization: "That of the organisation",
+    zoneOfOrganization: "Same as the organisation",
     register: "Register",
     devicesHelp:
       "Register the devices whose values the plant sends. You can also do this later: devices in its messages that are not registered are shown.",

@@ -14,7 +14,7 @@ export const trading = {
     expires: "Valid until (UTC); none: until it is revoked",
     lastUsed: "Last used",
     validUntil: "Valid until",
-    noEnd: "no end",
+    noEnd: "no expiry",
     expired: "expired",
     create: "Create",
     created: (name: string) => `Key of ${name}`,
@@ -158,7 +158,7 @@ export const trading = {
     received: "Received",
     outcome: "Outcome",
     refused: "Refused",
-    noCommands: "No partner has sent such a command.",
+    noCommands: "No partner has sent a command of this kind.",
     reasons: {
       MALFORMED: "The message cannot be read.",
       SIGNATURE_MISSING: "The signature is missing.",
