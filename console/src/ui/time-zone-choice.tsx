@@ -16,6 +16,7 @@ export function TimeZoneChoice({ plantZone, chosen, onChoose }: Props) {
   const labels = { [browserZone]: texts.history.browserZone(browserZone), UTC: "UTC" };
   return (
     <SelectField
+      className="long"
       label={texts.history.timesIn}
       values={zones}
       labels={Object.fromEntries(zones.map((zone) => [zone, labels[zone] ?? zone]))}
