@@ -1,9 +1,8 @@
 import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { Suspense, useMemo, useState } from "react";
+import { Suspense, useMemo } from "react";
 import { totalsOf } from "../format/thinned";
 import { dateTime } from "../format/times";
-import { localText, parseLocal } from "../format/zones";
 import { useLocale, useTexts } from "../i18n";
 import { type MetricName, useMetricNames } from "../metrics";
 import {
@@ -21,17 +20,16 @@ import { Chart } from "../ui/chart";
 import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
 import { CheckField, SelectField } from "../ui/fields";
-import { Buttons, Form } from "../ui/form";
 import { lazyPart, loadAnew } from "../ui/lazy-part";
 import { useNow } from "../ui/now";
 import { Picker } from "../ui/picker";
 import { SignedNumber } from "../ui/signed-number";
 import { Legend } from "../ui/swatch";
-import { TimeFields } from "../ui/time-fields";
 import { TimeZoneChoice } from "../ui/time-zone-choice";
 import { usePlantEvents } from "./plant-events";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/history");
+const RangeForm = lazyPart(async () => (await import("./range-form")).RangeForm);
 const EventList = lazyPart(async () => (await import("./plant-event-list")).EventList);
 const POINTS = 600;
 const MOST_METRICS = 6;
@@ -204,28 +202,10 @@ function RangePicker({ range, isChosen, timeZone, onChoose }: RangePickerProps) 
           : texts.history.other
       }
     >
-      <RangeForm range={range} timeZone={timeZone} onChoose={onChoose} />
+      <Suspense>
+        <RangeForm range={range} timeZone={timeZone} onChoose={onChoose} />
+      </Suspense>
     </Picker>
-  );
-}
-
-/** The fields of the picker: they begin with what is shown when it is opened. */
-function RangeForm({ range, timeZone, onChoose }: Omit<RangePickerProps, "isChosen">) {
-  const texts = useTexts();
-  const [from, setFrom] = useState(localText(timeZone, Date.parse(range.from)));
-  const [to, setTo] = useState(localText(timeZone, Date.parse(range.to)));
-  const [start, end] = [parseLocal(timeZone, from, range.from), parseLocal(timeZone, to, range.to)];
-  return (
-    <Form
-      className="panel"
-      onSubmit={() => {
-        if (start === undefined || end === undefined || start >= end) return;
-        onChoose({ from: new Date(start).toISOString(), to: new Date(end).toISOString() });
-      }}
-    >
-      <TimeFields timeZone={timeZone} from={from} to={to} start={start} required onFrom={setFrom} onTo={setTo} />
-      <Buttons action={texts.history.show} disabled={false} />
-    </Form>
   );
 }
 
