@@ -15,7 +15,7 @@ from gridfleet.api.http import Input, Metadata, S, endpoint, org_member
 from gridfleet.api.http.bodies import decode_json
 from gridfleet.api.http.inputs import read
 from gridfleet.api.plants.csv_cells import text_of
-from gridfleet.api.plants.registry import ExternalPlantId, Name, PlantPlace, SerialNumber
+from gridfleet.api.plants.registry import LONGEST_SERIAL_NUMBER, ExternalPlantId, Name, PlantPlace, SerialNumber
 from gridfleet.domains.plants.importing import complaints_about, import_plants
 from gridfleet.domains.plants.models import AuthMethod, PlantToImport, PlantType
 from gridfleet.kernel.caller import OrgRole, OrgScope
@@ -30,8 +30,6 @@ _MOST_HEADER_CHARACTERS: Final = 10_000
 _ROWS_AT_A_TIME: Final = 100
 _BYTES_AT_A_TIME: Final = 64 * 1024
 """Rows, and bytes (exceeded by up to one row), that the thread reads before the next organisation's turn."""
-_LONGEST_SERIAL_NUMBER: Final = 50
-"""Characters of a serial number that the report repeats: as many as a valid one has."""
 _THREAD: Final = FairThread("imports")
 
 
@@ -156,7 +154,8 @@ def _read_some(rows: Iterator[tuple[int, dict[str, Any]]], room: int) -> list[_R
 
 
 def _shown(serial_number: str | None) -> str | None:
-    return None if serial_number is None else serial_number[:_LONGEST_SERIAL_NUMBER]
+    # The report repeats no more than a valid one has.
+    return None if serial_number is None else serial_number[:LONGEST_SERIAL_NUMBER]
 
 
 def read_row(number: int, cells: dict[str, Any], complaints: list[str]) -> PlantToImport | None:

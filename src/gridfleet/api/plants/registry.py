@@ -1,7 +1,7 @@
 """The registry of plants. Responses combine a plant with its template; a single plant also with its groups and alerts."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Final
 from uuid import UUID
 
 from pydantic import Field
@@ -19,7 +19,9 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.pagination import Page
 
 Name = Annotated[str, Field(min_length=1, max_length=100)]
-SerialNumber = Annotated[str, Field(min_length=1, max_length=50)]
+LONGEST_SERIAL_NUMBER: Final = 50
+"""Characters."""
+SerialNumber = Annotated[str, Field(min_length=1, max_length=LONGEST_SERIAL_NUMBER)]
 ExternalPlantId = Annotated[str, Field(min_length=1, max_length=120)]
 Latitude = Annotated[float, Field(ge=-90, le=90)]
 Longitude = Annotated[float, Field(ge=-180, le=180)]
