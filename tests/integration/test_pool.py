@@ -41,6 +41,20 @@ async def test_connections_that_broke_while_idle_delay_no_caller(database_url: s
         assert time.monotonic() - began < 3
 
 
+async def test_the_connection_that_was_returned_last_is_lent_first(database_url: str) -> None:
+    async with open_database(database_url, name="pooled", size=4) as database:
+
+        async def process_id() -> int:
+            async with database.transaction() as db:
+                await db.execute("SELECT pg_sleep(0.1)")
+                return db.info.backend_pid
+
+        while database.statistics()["pool_available"] < 4:
+            await asyncio.gather(*(process_id() for _ in range(4)))
+        assert len({await process_id() for _ in range(6)}) == 1
+        assert len(set(await asyncio.gather(*(process_id() for _ in range(4))))) == 4
+
+
 async def test_attempts_that_time_out_leave_no_socket_until_the_garbage_collector_comes() -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         url = f"postgresql://gridfleet@127.0.0.1:{mute.getsockname()[1]}/x"

@@ -62,7 +62,10 @@ class TidyConnection(AsyncConnection[TupleRow]):
 
 
 class PromptPool(AsyncConnectionPool[Connection]):
-    """A pool whose waiting tasks can always be cancelled.
+    """A pool whose waiting tasks can always be cancelled, and which lends the connection that was returned last.
+
+    The others then keep few plans and table descriptions, and are the first to be closed. The parent class lends them in turn,
+    so that each takes some MiB of the server.
 
     The pool waits by `asyncio.wait_for`. Up to Python 3.11 that drops a cancellation which arrives together with the
     connection. The task would then continue after it was stopped, and a task group would wait for it without end.
@@ -76,6 +79,7 @@ class PromptPool(AsyncConnectionPool[Connection]):
         """
         task = asyncio.current_task()
         before = task.cancelling() if task else 0
+        self._pool.rotate(1)  # the parent class appends what is returned, and takes from the other end
         connection = await super().getconn(timeout)
         if task and task.cancelling() > before:
             await self.putconn(connection)
