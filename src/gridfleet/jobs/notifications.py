@@ -13,7 +13,7 @@ __all__ = ["deliver_notifications"]
 
 
 async def deliver_notifications(settings: Settings, database: Database) -> None:
-    """Deliver queued notifications until cancelled. Raises when the database connection is lost."""
+    """Deliver queued notifications until cancelled."""
     sms_url, expo_token = settings.sms_url, settings.expo_access_token
     expo = ExpoPush(settings.expo_url, expo_token.get_secret_value() if expo_token else None)
     await NotificationWorker(

@@ -15,6 +15,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Message as MessageHandler
 from aiosmtpd.smtp import SMTP, Envelope, Session
+from psycopg.errors import QueryCanceled
 
 from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.channels.email import EmailChannel
@@ -29,7 +30,7 @@ from gridfleet.domains.notifications.queue import NotificationContent
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
-from gridfleet.kernel.db import Database
+from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.mail.delivery import SmtpDelivery
 from gridfleet.kernel.pagination import Paging
@@ -505,6 +506,28 @@ async def test_a_gateway_that_hangs_holds_up_its_own_channel_alone(database: Dat
         (Channel.PUSH, NotificationStatus.SENT),
         (Channel.SMS, NotificationStatus.PENDING),
     }
+
+
+async def test_a_statement_that_fails_holds_up_its_own_channel_alone(
+    database: Database, expo: ExpoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    organization = await add_organization(database)
+    await add_staff(database, organization.id, OrgRole.ORG_ADMIN, token=TOKEN)
+    next_due, failed = store.next_due, asyncio.Event()
+
+    async def failing(db: Connection, channel: Channel) -> float | None:
+        if channel is Channel.EMAIL:
+            failed.set()
+            raise QueryCanceled("canceling statement due to statement timeout")
+        return await next_due(db, channel)
+
+    monkeypatch.setattr(store, "next_due", failing)
+    async with delivering(database, expo):
+        async with asyncio.timeout(10):
+            await failed.wait()
+        await asyncio.sleep(0.2)
+        await queue(database, organization.id, Channel.PUSH)
+        await until(database, settled)
 
 
 @pytest.mark.parametrize("piece", [b" ", b" " * 65536])

@@ -9,7 +9,6 @@ import hashlib
 import math
 import re
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +17,7 @@ from uuid import UUID
 from gridfleet.kernel.caller import Caller, OrgScope, PlatformScope
 from gridfleet.kernel.db import Connection, idempotency
 from gridfleet.kernel.errors import TooManyRequests, ValidationFailed
+from gridfleet.kernel.hourly import HourlyAmounts
 from gridfleet.kernel.security.keyring import Keyring
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ _KEY: Final = re.compile(r"[!-~]{1,255}")
 _LONGEST_SCOPE_BYTES: Final = 1_000
 """A longer one is replaced by its digest: an entry of the index may have 2,704 bytes."""
 _MOST_BYTES_AN_HOUR: Final = 64 * 1024 * 1024
-_HOUR_SECONDS: Final = 3_600
 
 
 class KeptBytes:
@@ -37,9 +36,7 @@ class KeptBytes:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` returns monotonic seconds."""
-        self._clock = clock
-        self._hour = 0
-        self._bytes = Counter[str]()
+        self._bytes = HourlyAmounts[str](clock)
 
     def add(self, owner: str, size: int) -> None:
         """Count a response of `size` bytes.
@@ -47,13 +44,9 @@ class KeptBytes:
         Raises:
             TooManyRequests: The owner has no room for it in this hour.
         """
-        now = self._clock()
-        if (hour := int(now // _HOUR_SECONDS)) != self._hour:
-            self._hour = hour
-            self._bytes.clear()
-        if self._bytes[owner] + size > _MOST_BYTES_AN_HOUR:
-            raise TooManyRequests(math.ceil((hour + 1) * _HOUR_SECONDS - now))
-        self._bytes[owner] += size
+        if self._bytes.of(owner) + size > _MOST_BYTES_AN_HOUR:
+            raise TooManyRequests(math.ceil(self._bytes.seconds_left()))
+        self._bytes.add(owner, size)
 
 
 def key_of(call: "Call") -> str | None:

@@ -23,6 +23,7 @@ from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.db.notifications import listen
 from gridfleet.kernel.due_work import repeat_when_due
 from gridfleet.kernel.isolation import is_poison, isolate, reason_of
+from gridfleet.kernel.tasks import supervise
 
 __all__ = ["MAX_TEXTS_A_DAY", "MAX_TRIES", "SEND_SECONDS", "NotificationWorker"]
 
@@ -80,22 +81,28 @@ class NotificationWorker:
         """The organisation whose turn was the last one in each channel."""
 
     async def run(self) -> None:
-        """Deliver until cancelled. Raises when the database is lost."""
-        works: list[tuple[Callable[[], Awaitable[None]], Callable[[Connection], Awaitable[float | None]]]] = [
-            (partial(self._work_off, channel), partial(store.next_due, channel=channel)) for channel in self._senders
+        """Deliver until cancelled."""
+        works: list[tuple[str, Callable[[], Awaitable[None]], Callable[[Connection], Awaitable[float | None]]]] = [
+            (f"{channel.lower()} notifications", partial(self._work_off, channel), partial(store.next_due, channel=channel))
+            for channel in self._senders
         ]
-        works.append((self._fetch_receipts, store.next_receipt_due))
+        works.append(("push receipts", self._fetch_receipts, store.next_receipt_due))
         wakes = [asyncio.Event() for _ in works]
 
         def wake_all() -> None:
             for wake in wakes:
                 wake.set()
 
+        async def wait_for_changes() -> None:
+            await listen(self._database.url, ["notification_due"], wake_all, lambda channel, payload: wake_all())
+
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(listen(self._database.url, ["notification_due"], wake_all, lambda channel, payload: wake_all()))
-            for (work, next_due), wake in zip(works, wakes, strict=True):
-                # Each channel waits for itself, so a gateway that hangs delays only its own deliveries.
-                tasks.create_task(repeat_when_due(self._database, wake, work, next_due))
+            tasks.create_task(supervise("notification listener", wait_for_changes))
+            for (name, work, next_due), wake in zip(works, wakes, strict=True):
+                # Each channel waits and fails for itself, so a gateway that hangs, or a statement that takes too long, delays
+                # only its own deliveries.
+                run = partial(repeat_when_due, self._database, wake, work, next_due)
+                tasks.create_task(supervise(name, run))
 
     async def _work_off(self, channel: Channel) -> None:
         sender = self._senders[channel]

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -11,14 +12,27 @@ from gridfleet.domains.notifications.models import Channel, Severity
 from gridfleet.domains.notifications.recipients import store
 from gridfleet.domains.notifications.recipients.store import AddressKey
 from gridfleet.kernel.cause import current_cause
-from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db import Connection, after_commit
+from gridfleet.kernel.hourly import HourlyAmounts
 
-__all__ = ["MOST_AT_ONCE", "Notification", "NotificationContent", "notify_each"]
+__all__ = ["MOST_AN_HOUR", "MOST_AT_ONCE", "Notification", "NotificationContent", "notify_each"]
 
 log = structlog.get_logger(__name__)
 
 MOST_AT_ONCE: Final = 10_000
 """The most deliveries of an organisation in one transaction and channel: ingest raises alerts while all plants wait."""
+
+MOST_AN_HOUR: Final[Mapping[Channel, int]] = {Channel.PUSH: 20_000, Channel.EMAIL: 2_000, Channel.SMS: 2_000}
+"""The most deliveries of an organisation in an hour, in each process: the log, the mail relay and their disk serve all.
+
+INFO and WARNING have half of it, so that they do not use up the hour of the more severe. Transactions at the same time may
+exceed it, each once by what it queues.
+"""
+_LESS_SEVERE: Final = (Severity.INFO, Severity.WARNING)
+
+_Recipients = tuple[UUID, Channel]
+
+_queued_in_hour: Final = HourlyAmounts[_Recipients]()
 
 
 class NotificationContent(NamedTuple):
@@ -45,7 +59,8 @@ class Notification(NamedTuple):
 async def notify_each(db: Connection, notifications: Sequence[Notification]) -> int:
     """Queue each notification for its organisation's ORG_ADMINs and OPERATORs, by the channels that they want for its severity.
 
-    Of each organisation and channel, the first notifications that have at most `MOST_AT_ONCE` deliveries together.
+    Of each organisation and channel, the first notifications that have at most `MOST_AT_ONCE` deliveries together, and
+    `MOST_AN_HOUR` with those of earlier transactions.
 
     Returns the number of deliveries.
     """
@@ -54,37 +69,46 @@ async def notify_each(db: Connection, notifications: Sequence[Notification]) -> 
     count = 0
     addresses = await store.count_addresses(db, list({notification.organization_id for notification in notifications}))
     for channel in Channel:
-        if due := _with_room(channel, notifications, addresses):
+        if due := _with_room(db, channel, notifications, addresses):
             rows = [
-                store.NotificationRow(one.organization_id, *one.content, one.cause or current_cause(), one.severity)
-                for one in due
+                store.NotificationRow(one.organization_id, *one.content, one.cause or current_cause(), one.severity, most)
+                for one, most in due
             ]
-            count += await store.queue_for_members(db, channel, rows, MOST_AT_ONCE)
+            count += await store.queue_for_members(db, channel, rows)
     return count
 
 
 def _with_room(
-    channel: Channel, notifications: Sequence[Notification], addresses: Mapping[AddressKey, int]
-) -> list[Notification]:
-    """Return the notifications that are queued for a channel: those that have recipients and room."""
-    found: list[Notification] = []
+    db: Connection, channel: Channel, notifications: Sequence[Notification], addresses: Mapping[AddressKey, int]
+) -> list[tuple[Notification, int]]:
+    """Return the notifications that are queued for a channel, those that have recipients and room, with their most addresses.
+
+    Their deliveries are counted in the hour if the transaction commits: ingest repeats a batch that fails.
+    """
+    found: list[tuple[Notification, int]] = []
     queued: Counter[UUID] = Counter()
     left_out: Counter[UUID] = Counter()
     most: dict[UUID, int] = {}
+    cut: set[UUID] = set()
     for notification in notifications:
         organization_id = notification.organization_id
         count = addresses.get((organization_id, channel, notification.severity), 0)
         if channel not in notification.channels or not count:
             continue
         most[organization_id] = max(count, most.get(organization_id, 0))
-        # The first is queued in any case, for as many addresses as there is room for.
-        if left_out[organization_id] or (queued[organization_id] and queued[organization_id] + count > MOST_AT_ONCE):
+        room = _room(organization_id, channel, notification.severity) - queued[organization_id]
+        if left_out[organization_id] or room <= 0 or (queued[organization_id] and count > room):
             left_out[organization_id] += 1
-        else:
-            queued[organization_id] += count
-            found.append(notification)
+            continue
+        if count > room:  # the first is queued for as many addresses as there is room for
+            cut.add(organization_id)
+        found.append((notification, room if count > room else MOST_AT_ONCE))
+        queued[organization_id] += min(count, room)
+    for organization_id, count in queued.items():
+        if count:
+            after_commit(db, partial(_queued_in_hour.add, (organization_id, channel), count))
     for organization_id, count in most.items():
-        if count > MOST_AT_ONCE or left_out[organization_id]:
+        if organization_id in cut or left_out[organization_id]:
             log.warning(
                 "too many notifications",
                 organization_id=str(organization_id),
@@ -93,3 +117,9 @@ def _with_room(
                 left_out=left_out[organization_id],
             )
     return found
+
+
+def _room(organization_id: UUID, channel: Channel, severity: Severity | None) -> int:
+    """Return how many deliveries of a severity the organisation may queue in a transaction that begins now."""
+    most = MOST_AN_HOUR[channel] // (2 if severity in _LESS_SEVERE else 1)
+    return min(MOST_AT_ONCE, most - _queued_in_hour.of((organization_id, channel)))

@@ -42,7 +42,7 @@ _ADDRESSES: Final = {
 
 
 class NotificationRow(NamedTuple):
-    """A notification for an organisation, as it is stored."""
+    """A notification for an organisation, as it is stored, for at most `most` addresses."""
 
     organization_id: UUID
     subject: str
@@ -50,6 +50,7 @@ class NotificationRow(NamedTuple):
     metadata: dict[str, Any]
     cause: dict[str, str] | None
     severity: Severity | None
+    most: int
 
 
 AddressKey = tuple[UUID, Channel, Severity | None]
@@ -76,22 +77,22 @@ async def count_addresses(db: Connection, organization_ids: Sequence[UUID]) -> d
     return found
 
 
-async def queue_for_members(db: Connection, channel: Channel, notifications: Sequence[NotificationRow], most: int) -> int:
+async def queue_for_members(db: Connection, channel: Channel, notifications: Sequence[NotificationRow]) -> int:
     """Insert PENDING deliveries of each notification for the addresses of its organisation's ORG_ADMINs and OPERATORs who chose
-    its severity for this channel, at most `most` addresses.
+    its severity for this channel.
 
     Returns how many were inserted.
     """
     cursor = await db.execute(
         f"{_MEMBERS},"
-        " notification AS (SELECT * FROM unnest(%b::uuid[], %b::text[], %b::text[], %b::jsonb[], %b::jsonb[], %b::text[])"
-        " WITH ORDINALITY AS n (organization_id, subject, body, metadata, cause, severity, position)),"
+        " notification AS (SELECT * FROM unnest(%b::uuid[], %b::text[], %b::text[], %b::jsonb[], %b::jsonb[], %b::text[],"
+        " %b::bigint[]) WITH ORDINALITY AS n (organization_id, subject, body, metadata, cause, severity, most, position)),"
         " numbered AS (SELECT *, row_number() OVER (PARTITION BY organization_id ORDER BY user_id) AS number"
         f" FROM ({_ADDRESSES[channel]}) AS a)"
         " INSERT INTO notification_log (id, user_id, channel, address, subject, body, metadata, cause)"
         " SELECT gen_random_uuid(), a.user_id, %b::text, a.address, n.subject, n.body, n.metadata, n.cause"
         " FROM notification n JOIN numbered AS a USING (organization_id)"
-        f" WHERE (n.severity IS NULL OR n.severity = ANY ({_SEVERITIES[channel]})) AND a.number <= %b::bigint"
+        f" WHERE (n.severity IS NULL OR n.severity = ANY ({_SEVERITIES[channel]})) AND a.number <= n.most"
         " ORDER BY n.position",
         (
             list({notification.organization_id for notification in notifications}),
@@ -101,8 +102,8 @@ async def queue_for_members(db: Connection, channel: Channel, notifications: Seq
             [Jsonb(notification.metadata) for notification in notifications],
             [notification.cause and Jsonb(notification.cause) for notification in notifications],
             [notification.severity for notification in notifications],
+            [notification.most for notification in notifications],
             channel,
-            most,
         ),
     )
     return cursor.rowcount

@@ -1,0 +1,41 @@
+"""Amounts counted in the present hour, for limits that each process keeps for itself."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, TypeVar
+
+__all__ = ["HourlyAmounts"]
+
+_HOUR_SECONDS: Final = 3_600
+
+_Owner = TypeVar("_Owner", bound=Hashable)
+
+
+class HourlyAmounts(Generic[_Owner]):
+    """What this process has counted in the present hour, by owner. An hour begins at any time, the same for all owners."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` returns monotonic seconds."""
+        self._clock = clock
+        self._hour = 0
+        self._amounts = Counter[_Owner]()
+
+    def of(self, owner: _Owner) -> int:
+        """Return the amount of an owner."""
+        self._begin_hour()
+        return self._amounts[owner]
+
+    def add(self, owner: _Owner, amount: int) -> None:
+        """Count an amount of an owner."""
+        self._begin_hour()
+        self._amounts[owner] += amount
+
+    def seconds_left(self) -> float:
+        """Return the seconds until the next hour begins."""
+        return _HOUR_SECONDS - self._clock() % _HOUR_SECONDS
+
+    def _begin_hour(self) -> None:
+        if (hour := int(self._clock() // _HOUR_SECONDS)) != self._hour:
+            self._hour = hour
+            self._amounts.clear()
