@@ -453,6 +453,60 @@ async def test_a_user_gets_a_hundred_text_messages_a_day(database: Database, exp
     assert len([path for path in paths if "420987654321" in path]) == 1
 
 
+async def texted(database: Database, expo: ExpoServer) -> list[str | None]:
+    """The errors of all text messages after their delivery, in order; None of a sent one."""
+    with sms_gateway() as (url, _):
+        async with delivering(database, expo, sms=url):
+            found = await until(database, settled)
+    return sorted((log.error for log in found), key=str)
+
+
+async def test_users_with_the_same_number_share_its_limit(
+    database: Database, expo: ExpoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No user confirms a number, and an administrator invites any number of users."""
+    monkeypatch.setattr("gridfleet.domains.notifications.delivery.MAX_TEXTS_A_DAY", 3)
+    first, second = await add_organization(database), await add_organization(database)
+    for organization in (first, second):
+        await add_staff(database, organization.id, OrgRole.OPERATOR, phone="+420123456789")
+    for organization in (first, second, first):
+        await queue(database, organization.id, Channel.SMS)
+    assert await texted(database, expo) == [None] * 3
+    await queue(database, second.id, Channel.SMS)
+    assert await texted(database, expo) == [None] * 3 + ["too many text messages within a day"]
+
+
+async def test_users_with_the_same_number_share_its_limit_in_one_claim(
+    database: Database, expo: ExpoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridfleet.domains.notifications.delivery.MAX_TEXTS_A_DAY", 3)
+    organization = await add_organization(database)
+    for _ in range(2):
+        await add_staff(database, organization.id, OrgRole.OPERATOR, phone="+420123456789")
+    for _ in range(2):
+        await queue(database, organization.id, Channel.SMS)
+    assert await texted(database, expo) == [None] * 3 + ["too many text messages within a day"]
+
+
+@pytest.mark.parametrize("is_sent_before", [True, False])
+async def test_the_users_of_an_organisation_share_its_limit(
+    database: Database, expo: ExpoServer, monkeypatch: pytest.MonkeyPatch, is_sent_before: bool
+) -> None:
+    monkeypatch.setattr("gridfleet.domains.notifications.delivery.MAX_TEXTS_A_DAY_OF_ORGANIZATION", 3)
+    organization, other = await add_organization(database), await add_organization(database)
+    for number in range(2):
+        await add_staff(database, organization.id, OrgRole.OPERATOR, phone=f"+42012345678{number}")
+    await add_staff(database, other.id, OrgRole.OPERATOR, phone="+420987654321")
+    content = NotificationContent("Low battery", "", {"organizationId": str(organization.id)})
+    for _ in range(2):
+        async with database.transaction() as db:
+            await notify_members(db, organization.id, [Channel.SMS], content)
+        if is_sent_before:
+            await texted(database, expo)
+    await queue(database, other.id, Channel.SMS)
+    assert await texted(database, expo) == [None] * 4 + ["too many text messages within a day"]
+
+
 async def test_a_token_belongs_to_the_user_who_registered_it_last_and_only_that_user_deletes_it(database: Database) -> None:
     first, second = await add_user(database), await add_user(database)
     async with database.transaction() as db:

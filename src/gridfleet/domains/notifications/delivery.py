@@ -1,6 +1,7 @@
 """Delivery of queued notifications, with retries, and the receipts of push messages."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,7 +14,7 @@ from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.notifications import store
 from gridfleet.domains.notifications.channels.outcome import Outcome, Sender
 from gridfleet.domains.notifications.channels.push import DEVICE_NOT_REGISTERED, ExpoPush
-from gridfleet.domains.notifications.models import Channel, Outgoing
+from gridfleet.domains.notifications.models import Channel, Outgoing, TextOwner
 from gridfleet.domains.notifications.push_tokens import store as push_tokens
 from gridfleet.domains.notifications.quiet_hours import quiet_until
 from gridfleet.kernel import metrics
@@ -25,7 +26,7 @@ from gridfleet.kernel.due_work import repeat_when_due
 from gridfleet.kernel.isolation import is_poison, isolate, reason_of
 from gridfleet.kernel.tasks import supervise
 
-__all__ = ["MAX_TEXTS_A_DAY", "MAX_TRIES", "SEND_SECONDS", "NotificationWorker"]
+__all__ = ["MAX_TEXTS_A_DAY", "MAX_TEXTS_A_DAY_OF_ORGANIZATION", "MAX_TRIES", "SEND_SECONDS", "NotificationWorker"]
 
 log = structlog.get_logger(__name__)
 
@@ -37,10 +38,13 @@ _LEASE: Final = timedelta(seconds=90)
 """When a process is killed while it sends, another process can claim the delivery after this time."""
 _RECEIPTS_AT_ONCE: Final = 300
 MAX_TEXTS_A_DAY: Final = 100
-"""Maximum text messages to a user within 24 hours: each costs money, and reaches a number that no user has confirmed.
+"""Maximum text messages to a user, and to a number, within 24 hours.
 
-Several processes that send to one user at the same time may exceed it by a few.
+Each costs money, and reaches a number that no user has confirmed and that several users may have set. Several processes that
+send to one user at the same time may exceed it by a few.
 """
+MAX_TEXTS_A_DAY_OF_ORGANIZATION: Final = 1_000
+"""Maximum text messages about alerts of an organisation within 24 hours: its administrators invite any number of users."""
 _TOO_MANY_TEXTS: Final = Outcome("too many text messages within a day", final=True)
 _UNWANTED: Final = Outcome(
     "the user is no longer an ORG_ADMIN or OPERATOR of the organisation, no longer has this address, or does not want it",
@@ -135,15 +139,32 @@ class NotificationWorker:
         return [one for one in deliveries if one.id not in held]
 
     async def _refuse_texts(self, deliveries: Sequence[Outgoing]) -> dict[UUID, Outcome]:
-        """Return an outcome for each text message beyond `MAX_TEXTS_A_DAY` of its user."""
+        """Return an outcome for each text message beyond the limits of its user, number and organisation."""
+        most = {
+            TextOwner.USER: MAX_TEXTS_A_DAY,
+            TextOwner.NUMBER: MAX_TEXTS_A_DAY,
+            TextOwner.ORGANIZATION: MAX_TEXTS_A_DAY_OF_ORGANIZATION,
+        }
+        keys = {one.id: self._text_keys(one) for one in deliveries}
+        sent: Counter[tuple[TextOwner, str]] = Counter()
         async with self._database.transaction() as db:
-            sent = await store.count_texts(db, {one.user_id for one in deliveries}, timedelta(days=1), MAX_TEXTS_A_DAY)
+            for owner, limit in most.items():
+                known = {of[owner] for of in keys.values() if owner in of}
+                found = await store.count_texts(db, owner, known, timedelta(days=1), limit)
+                sent.update({(owner, key): count for key, count in found.items()})
         refused = {}
-        for one in deliveries:
-            if sent[one.user_id] >= MAX_TEXTS_A_DAY:
-                refused[one.id] = _TOO_MANY_TEXTS
-            sent[one.user_id] += 1
+        for delivery_id, of in keys.items():
+            if any(sent[key] >= most[key[0]] for key in of.items()):
+                refused[delivery_id] = _TOO_MANY_TEXTS
+            else:
+                sent.update(of.items())
         return refused
+
+    @staticmethod
+    def _text_keys(delivery: Outgoing) -> dict[TextOwner, str]:
+        keys = {TextOwner.USER: str(delivery.user_id), TextOwner.NUMBER: delivery.address}
+        # Test messages have no organisation, and a limit of their own.
+        return {**keys, TextOwner.ORGANIZATION: delivery.organization} if delivery.organization else keys
 
     @staticmethod
     def _quiet_until(delivery: Outgoing, now: datetime) -> datetime | None:

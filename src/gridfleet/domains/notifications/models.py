@@ -21,6 +21,7 @@ __all__ = [
     "PushToken",
     "QuietHours",
     "Severity",
+    "TextOwner",
 ]
 
 
@@ -42,6 +43,14 @@ class NotificationStatus(StrEnum):
     PENDING = "PENDING"
     SENT = "SENT"
     FAILED = "FAILED"
+
+
+class TextOwner(StrEnum):
+    """What has a limit of text messages."""
+
+    USER = "USER"
+    NUMBER = "NUMBER"
+    ORGANIZATION = "ORGANIZATION"
 
 
 class QuietHours(msgspec.Struct, frozen=True, rename={"start": "from", "end": "to", "time_zone": "timeZone"}):

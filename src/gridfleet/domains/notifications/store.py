@@ -15,6 +15,7 @@ from gridfleet.domains.notifications.models import (
     NotificationPreferences,
     Outgoing,
     QuietHours,
+    TextOwner,
 )
 from gridfleet.domains.notifications.recipients.store import RECIPIENT
 from gridfleet.kernel.db import Connection
@@ -84,6 +85,12 @@ def _preferences(user_id: UUID | None, **row: Any) -> NotificationPreferences:
 
 # As in the index `notification_log_turns`.
 _ORGANIZATION: Final = "coalesce(metadata->>'organizationId', '')"
+# As in the indexes `notification_log_texts`, `notification_log_texts_to` and `notification_log_texts_for`.
+_TEXT_OWNERS: Final = {
+    TextOwner.USER: "user_id = o.key::uuid",
+    TextOwner.NUMBER: "address = o.key",
+    TextOwner.ORGANIZATION: "metadata->>'organizationId' = o.key",
+}
 _WAITING: Final = "notification_log WHERE channel = %(channel)s AND due_at IS NOT NULL"
 
 
@@ -112,12 +119,13 @@ async def claim(db: Connection, channel: Channel, most: int, lease: timedelta, a
     return await cursor.fetchall()
 
 
-async def count_texts(db: Connection, user_ids: Collection[UUID], period: timedelta, most: int) -> dict[UUID, int]:
-    """Return the number of text messages sent to each user within `period`, at most `most`."""
+async def count_texts(db: Connection, owner: TextOwner, keys: Collection[str], period: timedelta, most: int) -> dict[str, int]:
+    """Return the number of text messages sent to or for each of `keys` within `period`, at most `most`."""
     cursor = await db.execute(
-        "SELECT u.id, (SELECT count(*) FROM (SELECT FROM notification_log WHERE user_id = u.id AND channel = 'SMS'"
-        " AND sent_at > now() - %s LIMIT %s) AS texts) FROM unnest(%s::uuid[]) AS u (id)",
-        (period, most, list(user_ids)),
+        "SELECT o.key, (SELECT count(*) FROM (SELECT FROM notification_log"
+        f" WHERE {_TEXT_OWNERS[owner]} AND channel = 'SMS' AND sent_at > now() - %s LIMIT %s) AS texts)"
+        " FROM unnest(%s::text[]) AS o (key)",
+        (period, most, list(keys)),
     )
     return dict(await cursor.fetchall())
 
