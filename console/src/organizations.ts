@@ -1,6 +1,7 @@
 import { type QueryClient, queryOptions } from "@tanstack/react-query";
 import { notFound } from "@tanstack/react-router";
 import { api, dataOf } from "./api/client";
+import { knownZone } from "./searches/values";
 import type { SessionOrganization, SessionUser } from "./session";
 
 const MOST = 100;
@@ -36,7 +37,7 @@ export async function firstOrganization(
 }
 
 /**
- * Return the organisation with this slug.
+ * Return the organisation with this slug, with a time zone that the browser knows.
  *
  * @throws NotFound The user is no member of it, or it does not exist: the console shows both alike, as the service does.
  */
@@ -46,12 +47,12 @@ export async function findOrganization(
   slug: string,
 ): Promise<SessionOrganization> {
   const isWanted = (one: SessionOrganization) => one.slug === slug;
-  const own = user.organizations.find(isWanted);
-  if (own) return own;
-  if (!user.isSuperAdmin) throw notFound();
-  const known = (await queryClient.ensureQueryData(allOrganizations)).find(isWanted);
-  // An organisation that was just created may be missing in the list.
-  const found = known ?? (await queryClient.fetchQuery(allOrganizations)).find(isWanted);
+  let found = user.organizations.find(isWanted);
+  if (!found && user.isSuperAdmin) {
+    found = (await queryClient.ensureQueryData(allOrganizations)).find(isWanted);
+    // An organisation that was just created may be missing in the list.
+    found ??= (await queryClient.fetchQuery(allOrganizations)).find(isWanted);
+  }
   if (!found) throw notFound();
-  return found;
+  return { ...found, timeZone: knownZone(found.timeZone) };
 }

@@ -2,6 +2,7 @@ import { keepPreviousData, queryOptions, useQuery } from "@tanstack/react-query"
 import { apiOf, dataOf } from "./api/client";
 import type { components } from "./api/schema";
 import { fieldText } from "./form-data";
+import { knownZone } from "./searches/values";
 import type { SessionOrganization } from "./session";
 
 export type Plant = components["schemas"]["PlantDetailed"];
@@ -19,7 +20,12 @@ export function plantQuery(organizationId: string, id: string, key = "plant") {
 }
 
 /** Return the time zone in which a plant's times are shown; that of the organisation for lists of all plants. */
-export function useTimeZone({ id, timeZone }: SessionOrganization, plantId: string | undefined): string {
+export function useTimeZone(organization: SessionOrganization, plantId: string | undefined): string {
+  return knownZone(useStoredZone(organization, plantId));
+}
+
+/** Return the time zone that is stored for a plant, which the browser may not know. */
+export function useStoredZone({ id, timeZone }: SessionOrganization, plantId: string | undefined): string {
   const plant = useQuery({ ...plantQuery(id, plantId ?? ""), enabled: plantId !== undefined });
   return plant.data?.effectiveTimeZone ?? timeZone;
 }

@@ -6,6 +6,7 @@ import { mayBeMade } from "../api/error";
 import { dateTime, until } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import { type Plant, plantQuery } from "../plants";
+import { knownZone } from "../searches/values";
 import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { CopyButton } from "../ui/copy-field";
@@ -53,7 +54,7 @@ function Facts({ plant }: { plant: Plant }) {
   const texts = useTexts();
   const locale = useLocale();
   const now = useNow(1);
-  const zone = plant.effectiveTimeZone;
+  const zone = knownZone(plant.effectiveTimeZone);
   const { certificateExpiresAt, certificateFingerprint, secretRotatedAt, lastAuthFailureAt } = plant;
   return (
     <dl className="card details">
@@ -107,7 +108,9 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
       close();
       onSecrets({
         title: texts.credentials.newSecret,
-        explanation: texts.credentials.oldUntil(dateTime(previousValidUntil, plant.effectiveTimeZone, locale)),
+        explanation: texts.credentials.oldUntil(
+          dateTime(previousValidUntil, knownZone(plant.effectiveTimeZone), locale),
+        ),
         values: { [texts.credentials.secret]: hmacSecret },
       });
       return reload();
@@ -130,7 +133,7 @@ function Actions({ plant, onSecrets }: { plant: Plant; onSecrets: (secrets: Secr
     onSuccess: ({ token: issued, expiresAt }) =>
       onSecrets({
         title: texts.credentials.newToken,
-        explanation: texts.credentials.validUntil(dateTime(expiresAt, plant.effectiveTimeZone, locale)),
+        explanation: texts.credentials.validUntil(dateTime(expiresAt, knownZone(plant.effectiveTimeZone), locale)),
         values: { [texts.credentials.token]: issued },
       }),
   });

@@ -13,9 +13,10 @@ import {
   MOST_UNITS,
   type Point,
   type Range,
-  useTimeZone,
+  useStoredZone,
 } from "../plants";
 import { fittingBuckets, type HistorySearch, LAST, offeredMetrics, rangeOf } from "../searches/history";
+import { knownZone } from "../searches/values";
 import { Chart } from "../ui/chart";
 import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
@@ -48,9 +49,9 @@ export function PlantHistoryScreen() {
   const now = useNow(60);
   const { organization } = route.useRouteContext();
   const { plantId } = route.useParams();
-  const plantZone = useTimeZone(organization, plantId);
+  const plantZone = useStoredZone(organization, plantId);
   const search = route.useSearch();
-  const timeZone = search.timeZone ?? plantZone;
+  const timeZone = search.timeZone ?? knownZone(plantZone);
   const navigate = route.useNavigate();
   const latest = useQuery(latestQuery(organization.id, plantId));
   const nameOf = useMetricNames(organization.id, plantId, texts.templates.labelOf);

@@ -4,6 +4,7 @@ import { ApiError } from "../api/error";
 import { fleetPlantQuery } from "../fleet";
 import { useTexts } from "../i18n";
 import { plantQuery } from "../plants";
+import { knownZone } from "../searches/values";
 import { mayAct } from "../session";
 import { Age } from "../ui/age";
 import { Failure } from "../ui/failure";
@@ -65,7 +66,7 @@ export function PlantFrame() {
             <span>{plant.data.serialNumber}</span>
             <span>
               {texts.fleet.lastSeen}:{" "}
-              <Age time={plant.data.lastSeenAt} now={now} timeZone={plant.data.effectiveTimeZone} />
+              <Age time={plant.data.lastSeenAt} now={now} timeZone={knownZone(plant.data.effectiveTimeZone)} />
             </span>
           </p>
         )}

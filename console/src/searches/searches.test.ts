@@ -136,6 +136,10 @@ test.each([
 test.each([
   ["Europe/Berlin", "Europe/Berlin"],
   ["europe/berlin", "Europe/Berlin"],
+  ["Asia/Kolkata", "Asia/Kolkata"],
+  ["Asia/Calcutta", "Asia/Calcutta"],
+  ["asia/kolkata", "Asia/Calcutta"],
+  ["US/Eastern", "US/Eastern"],
   ["UTC", "UTC"],
   ["Mars/Base", undefined],
   ["+01:00", undefined],

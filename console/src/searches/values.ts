@@ -41,10 +41,27 @@ export function zoneOf(value: unknown): string | undefined {
   // An offset such as +01:00 is a zone for browsers only.
   if (typeof value !== "string" || !/^[a-z]/i.test(value)) return undefined;
   try {
-    return new Intl.DateTimeFormat("en", { timeZone: value }).resolvedOptions().timeZone;
+    const zone = nameOf(value);
+    // Browsers have former names: Asia/Calcutta for Asia/Kolkata. A name without a capital is none that the service knows.
+    return /[A-Z]/.test(value) && zone.toLowerCase() !== value.toLowerCase() ? value : zone;
   } catch {
     return undefined;
   }
+}
+
+/** Return a stored time zone; UTC if the browser, which may be older than the zone, does not know it. */
+export function knownZone(stored: string): string {
+  return zoneOf(stored) ?? "UTC";
+}
+
+/** Return whether both names are those of one time zone. The browser must know them. */
+export function isSameZone(one: string, other: string): boolean {
+  return nameOf(one) === nameOf(other);
+}
+
+/** Return the browser's name of a time zone. */
+function nameOf(timeZone: string): string {
+  return new Intl.DateTimeFormat("en", { timeZone }).resolvedOptions().timeZone;
 }
 
 /**

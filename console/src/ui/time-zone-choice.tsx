@@ -1,7 +1,9 @@
 import { useTexts } from "../i18n";
+import { isSameZone, knownZone, zoneOf } from "../searches/values";
 import { SelectField } from "./fields";
 
 interface Props {
+  /** As it is stored; the browser may not know it. */
   plantZone: string;
   /** undefined: that of the plant. */
   chosen: string | undefined;
@@ -12,7 +14,11 @@ interface Props {
 export function TimeZoneChoice({ plantZone, chosen, onChoose }: Props) {
   const texts = useTexts();
   const browserZone = new Intl.DateTimeFormat().resolvedOptions().timeZone;
-  const zones = [...new Set(["UTC", browserZone, chosen ?? plantZone])].filter((zone) => zone !== plantZone);
+  const ownZone = knownZone(plantZone);
+  // A zone that has several names is offered once.
+  const zones = ["UTC", browserZone, chosen ?? ownZone].filter(
+    (zone, index, all) => !isSameZone(zone, ownZone) && all.findIndex((one) => isSameZone(one, zone)) === index,
+  );
   const labels = { [browserZone]: texts.history.browserZone(browserZone), UTC: "UTC" };
   return (
     <SelectField
@@ -20,10 +26,12 @@ export function TimeZoneChoice({ plantZone, chosen, onChoose }: Props) {
       label={texts.history.timesIn}
       values={zones}
       labels={Object.fromEntries(zones.map((zone) => [zone, labels[zone] ?? zone]))}
-      value={chosen === undefined || chosen === plantZone ? "" : chosen}
+      value={zones.find((zone) => chosen !== undefined && isSameZone(zone, chosen)) ?? ""}
       onChange={({ target }) => onChoose(target.value || undefined)}
     >
-      <option value="">{texts.history.plantZone(plantZone)}</option>
+      <option value="">
+        {zoneOf(plantZone) ? texts.history.plantZone(plantZone) : texts.history.unknownZone(plantZone)}
+      </option>
     </SelectField>
   );
 }
