@@ -104,7 +104,10 @@ export interface Range {
   to: string;
 }
 
-/** Averages, minima and maxima of metrics in buckets of a width, or of one that the service chooses: at most `points`. */
+/**
+ * Averages, minima and maxima of metrics in buckets of a width, or of one that the service chooses: at most `points`. With the range,
+ * which is the former one while another one is loaded.
+ */
 export function columnsQuery(
   organizationId: string,
   plantId: string,
@@ -114,13 +117,15 @@ export function columnsQuery(
 ) {
   return queryOptions({
     queryKey: [organizationId, "columns", plantId, metrics, range, width],
-    queryFn: ({ signal }) =>
-      dataOf(
+    queryFn: async ({ signal }) => ({
+      ...(await dataOf(
         apiOf(organizationId).GET("/api/v1/telemetry/columns", {
           params: { query: { plantId, metrics, ...range, ...width } },
           signal,
         }),
-      ),
+      )),
+      range,
+    }),
     enabled: metrics.length > 0,
   });
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { thinned } from "./thinned";
+import { meanIn, thinned } from "./thinned";
 
 const chart = (count: number, value: (index: number) => number | null) => {
   const values = Array.from({ length: count }, (_, index) => value(index));
@@ -41,4 +41,17 @@ test("merged neighbours are missing only if all of them are", () => {
     2_000,
   );
   expect(columns[0]?.average.slice(0, 3)).toEqual([null, 2, 4.5]);
+});
+
+const RANGE = { from: "2026-11-23T00:55:00.000Z", to: "2026-11-23T02:00:00.000Z" };
+const HOURS = ["2026-11-23T00:00:00.000Z", "2026-11-23T01:00:00.000Z"];
+
+test("a bucket counts in the mean of a range by how long it is in the range", () => {
+  expect(meanIn(RANGE, HOURS, 3_600_000, [100, 0])).toBeCloseTo(500 / 65);
+  expect(meanIn({ ...RANGE, to: "2026-11-23T01:05:00.000Z" }, HOURS, 3_600_000, [100, 0])).toBe(50);
+});
+
+test("buckets without a value do not count in the mean of a range", () => {
+  expect(meanIn(RANGE, HOURS, 3_600_000, [100, null])).toBe(100);
+  expect(meanIn(RANGE, HOURS, 3_600_000, [null, null])).toBeUndefined();
 });

@@ -1,4 +1,4 @@
-import type { Columns } from "../plants";
+import type { Columns, Range } from "../plants";
 
 type Values = Columns["columns"][number]["average"];
 
@@ -21,6 +21,27 @@ export function totalsOf(values: Values, start = 0, end = values.length): Totals
     if (value > greatest) greatest = value;
   }
   return count === 0 ? undefined : { mean: sum / count, least, greatest };
+}
+
+/**
+ * Return the mean of a range from the averages of its buckets; undefined if all are missing. A bucket that begins before the range
+ * or ends after it counts less.
+ *
+ * @param times Starts of the buckets.
+ * @param width Milliseconds of a bucket.
+ */
+export function meanIn({ from, to }: Range, times: string[], width: number, averages: Values): number | undefined {
+  const [start, end] = [Date.parse(from), Date.parse(to)];
+  let [sum, total] = [0, 0];
+  for (const [index, time] of times.entries()) {
+    const average = averages[index] as number | null;
+    if (average === null) continue;
+    const begin = Date.parse(time);
+    const weight = Math.min(begin + width, end) - Math.max(begin, start);
+    sum += average * weight;
+    total += weight;
+  }
+  return total === 0 ? undefined : sum / total;
 }
 
 /**

@@ -1,7 +1,7 @@
 import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { Suspense, useMemo } from "react";
-import { totalsOf } from "../format/thinned";
+import { meanIn, totalsOf } from "../format/thinned";
 import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import { type MetricName, useMetricNames } from "../metrics";
@@ -15,7 +15,7 @@ import {
   type Range,
   useStoredZone,
 } from "../plants";
-import { fittingBuckets, type HistorySearch, LAST, offeredMetrics, rangeOf } from "../searches/history";
+import { fittingBuckets, type HistorySearch, LAST, offeredMetrics, rangeOf, WIDTHS } from "../searches/history";
 import { knownZone } from "../searches/values";
 import { Chart } from "../ui/chart";
 import { Choices } from "../ui/choices";
@@ -211,7 +211,7 @@ function RangePicker({ range, isChosen, timeZone, onChoose }: RangePickerProps) 
 }
 
 interface SummaryProps {
-  columns: Columns;
+  columns: Columns & { range: Range };
   /** Those that the chart shows. */
   drawn: Columns;
   nameOf: (metric: string) => MetricName;
@@ -220,6 +220,7 @@ interface SummaryProps {
 /** What the chart shows, in numbers: also for readers who cannot see it. Metrics that it does not show have no colour. */
 function Summary({ columns, drawn, nameOf }: SummaryProps) {
   const texts = useTexts();
+  const { range, times, bucket } = columns;
   return (
     <table>
       <thead>
@@ -237,7 +238,11 @@ function Summary({ columns, drawn, nameOf }: SummaryProps) {
           const { metric, unit } = column;
           const index = drawn.columns.indexOf(column);
           const name = nameOf(metric);
-          const totals = [totalsOf(column.min)?.least, totalsOf(column.average)?.mean, totalsOf(column.max)?.greatest];
+          const totals = [
+            totalsOf(column.min)?.least,
+            meanIn(range, times, WIDTHS[bucket], column.average),
+            totalsOf(column.max)?.greatest,
+          ];
           return (
             <tr key={`${metric} ${unit}`}>
               <th scope="row" title={metric}>

@@ -14,7 +14,8 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-const WIDTHS: Record<Bucket, number> = {
+/** Milliseconds of each. */
+export const WIDTHS: Record<Bucket, number> = {
   "10 seconds": 10 * SECOND,
   "30 seconds": 30 * SECOND,
   "1 minute": MINUTE,
