@@ -35,6 +35,11 @@ export function metricName(
   return { device: device?.name ?? externalId, label: labelOf(signal?.label ?? key), signal };
 }
 
+/** Return the name of a metric in one line, with that of its device unless it is one of the plant itself. */
+export function fullName({ device, label }: MetricName): string {
+  return device === "" ? label : `${device}: ${label}`;
+}
+
 /**
  * Return a function that names the metrics of a plant.
  *

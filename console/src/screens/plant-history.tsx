@@ -4,7 +4,7 @@ import { Suspense, useMemo } from "react";
 import { meanIn, totalsOf } from "../format/thinned";
 import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
-import { type MetricName, useMetricNames } from "../metrics";
+import { fullName, type MetricName, useMetricNames } from "../metrics";
 import {
   type Columns,
   columnsQuery,
@@ -15,12 +15,12 @@ import {
   type Range,
   useStoredZone,
 } from "../plants";
-import { fittingBuckets, type HistorySearch, LAST, offeredMetrics, rangeOf, WIDTHS } from "../searches/history";
+import { fittingBuckets, type HistorySearch, LAST, rangeOf, WIDTHS } from "../searches/history";
 import { knownZone } from "../searches/values";
 import { Chart } from "../ui/chart";
 import { Choices } from "../ui/choices";
 import { Failure } from "../ui/failure";
-import { CheckField, SelectField } from "../ui/fields";
+import { SelectField } from "../ui/fields";
 import { lazyPart, loadAnew } from "../ui/lazy-part";
 import { useNow } from "../ui/now";
 import { Picker } from "../ui/picker";
@@ -30,11 +30,11 @@ import { TimeZoneChoice } from "../ui/time-zone-choice";
 import { usePlantEvents } from "./plant-events";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/history");
+const MetricsForm = lazyPart(async () => (await import("./metrics-form")).MetricsForm);
 const RangeForm = lazyPart(async () => (await import("./range-form")).RangeForm);
 const EventList = lazyPart(async () => (await import("./plant-event-list")).EventList);
 const POINTS = 600;
-const MOST_METRICS = 6;
-/** How many powers of a role are shown before a user has chosen: together at most `MOST_METRICS`. */
+/** How many powers of a role are shown before a user has chosen: together at most six, as a chart has. */
 const FIRST = [
   ["grid_power", 1],
   ["load_power", 1],
@@ -56,9 +56,6 @@ export function PlantHistoryScreen() {
   const latest = useQuery(latestQuery(organization.id, plantId));
   const nameOf = useMetricNames(organization.id, plantId, texts.templates.labelOf);
   const metrics = search.metrics ?? firstChoice(latest.data ?? [], nameOf);
-  const units = new Set(
-    (latest.data ?? []).filter(({ metric }) => metrics.includes(metric)).map(({ unit }) => unit ?? ""),
-  );
   const range = useMemo(() => rangeOf(search, now), [search, now]);
   // A width that does not fit another range is automatic there.
   const fitting = fittingBuckets(range, metrics.length);
@@ -98,31 +95,14 @@ export function PlantHistoryScreen() {
           onChoose={showTimes}
         />
         <Picker label={texts.history.metrics(metrics.length)}>
-          <fieldset>
-            <legend className="hidden">{texts.history.choose}</legend>
-            <p className="fine">{texts.history.most(MOST_METRICS, MOST_UNITS)}</p>
-            {offeredMetrics(latest.data ?? [], metrics).map(({ metric, unit }) => {
-              const isChosen = metrics.includes(metric);
-              const isFull = metrics.length >= MOST_METRICS || (units.size >= MOST_UNITS && !units.has(unit ?? ""));
-              return (
-                <CheckField
-                  key={metric}
-                  checked={isChosen}
-                  disabled={!isChosen && isFull}
-                  onChange={() =>
-                    navigate({
-                      search: (before) => ({
-                        ...before,
-                        metrics: isChosen ? metrics.filter((one) => one !== metric) : [...metrics, metric],
-                      }),
-                    })
-                  }
-                >
-                  {textOf(nameOf(metric))} <span className="unit">{unit}</span>
-                </CheckField>
-              );
-            })}
-          </fieldset>
+          <Suspense>
+            <MetricsForm
+              latest={latest.data ?? []}
+              chosen={metrics}
+              nameOf={nameOf}
+              onChoose={(chosen) => navigate({ search: (before) => ({ ...before, metrics: chosen }) })}
+            />
+          </Suspense>
         </Picker>
         <SelectField
           label={texts.history.width}
@@ -160,7 +140,7 @@ export function PlantHistoryScreen() {
           <Chart
             columns={drawn}
             timeZone={timeZone}
-            label={texts.history.chart(drawn.columns.map(({ metric }) => textOf(nameOf(metric))))}
+            label={texts.history.chart(drawn.columns.map(({ metric }) => fullName(nameOf(metric))))}
             marks={events.marks}
             onZoom={showTimes}
           />
@@ -246,7 +226,7 @@ function Summary({ columns, drawn, nameOf }: SummaryProps) {
           return (
             <tr key={`${metric} ${unit}`}>
               <th scope="row" title={metric}>
-                <Legend index={index < 0 ? null : index}>{textOf(name)}</Legend>
+                <Legend index={index < 0 ? null : index}>{fullName(name)}</Legend>
               </th>
               {SUMMARY.map((total, place) => (
                 <td key={total} className="number">
@@ -259,11 +239,6 @@ function Summary({ columns, drawn, nameOf }: SummaryProps) {
       </tbody>
     </table>
   );
-}
-
-/** Return the name of a metric in one line, with that of its device unless it is one of the plant itself. */
-function textOf({ device, label }: MetricName): string {
-  return device === "" ? label : `${device}: ${label}`;
 }
 
 /** Return what is shown before a user has chosen: the powers of the plant by their roles; without roles, by their names. */
