@@ -212,7 +212,7 @@ function Sessions() {
             </th>
             <td>{session.ip}</td>
             <td>
-              <Age time={session.lastUsedAt} now={now} timeZone="UTC" />
+              <Age time={session.lastUsedAt} now={now} timeZone="UTC" short />
             </td>
             <td className="number">
               {session.current ? (

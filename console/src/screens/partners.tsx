@@ -88,7 +88,7 @@ function Partners() {
               )}
             </td>
             <td>
-              <Age time={key.lastUsedAt} now={now} timeZone={organization.timeZone} />
+              <Age time={key.lastUsedAt} now={now} timeZone={organization.timeZone} short />
             </td>
             <td>{key.expiresAt === null ? texts.partners.noEnd : dateTime(key.expiresAt, "UTC", locale)}</td>
             <td className="number">

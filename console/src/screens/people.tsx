@@ -214,7 +214,7 @@ function Invitations() {
             <td>{texts.role[invitation.role]}</td>
             <td>{texts.people.statuses[invitation.status]}</td>
             <td>
-              <Age time={invitation.createdAt} now={now} timeZone={organization.timeZone} />
+              <Age time={invitation.createdAt} now={now} timeZone={organization.timeZone} short />
             </td>
             <td className="number">
               {mayBeRevoked(invitation, now) && (

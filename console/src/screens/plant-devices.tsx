@@ -124,7 +124,7 @@ export function PlantDevices({ plantId }: { plantId: string }) {
                 <DeviceState status={device.status} />
               </td>
               <td>
-                <Age time={device.lastSeenAt} now={now} timeZone={timeZone} />
+                <Age time={device.lastSeenAt} now={now} timeZone={timeZone} short />
               </td>
               <td className="number">
                 {isOperator && (

@@ -97,7 +97,7 @@ function Device({ externalId, points, power, nameOf, timeZone }: DeviceProps) {
         {name}{" "}
         <span className="fine">
           {!name.includes(externalId) && `${externalId} · `}
-          <Age time={newest} now={now} timeZone={timeZone} short />
+          <Age time={newest} now={now} timeZone={timeZone} />
         </span>
       </h2>
       <table>
@@ -116,7 +116,7 @@ function Device({ externalId, points, power, nameOf, timeZone }: DeviceProps) {
                   {label}
                   {time !== newest && (
                     <span className="fine">
-                      <Age time={time} now={now} timeZone={timeZone} short />
+                      <Age time={time} now={now} timeZone={timeZone} />
                     </span>
                   )}
                 </th>

@@ -48,10 +48,10 @@ export function PlantMessagesScreen() {
               </th>
               <td className="number">{device.count}</td>
               <td>
-                <Age time={device.firstSeenAt} now={now} timeZone={timeZone} />
+                <Age time={device.firstSeenAt} now={now} timeZone={timeZone} short />
               </td>
               <td>
-                <Age time={device.lastSeenAt} now={now} timeZone={timeZone} />
+                <Age time={device.lastSeenAt} now={now} timeZone={timeZone} short />
               </td>
             </tr>
           )}

@@ -7,7 +7,7 @@ interface Props {
   /** The present in epoch milliseconds. */
   now: number;
   timeZone: string;
-  /** In tables: `7 sec. ago` instead of `7 seconds ago`. A narrow one is `vor 2 m` in German. */
+  /** In columns of tables, and only there: `7 sec. ago` instead of `7 seconds ago`. A narrow one is `vor 2 m` in German. */
   short?: boolean;
 }
 
