@@ -9,7 +9,7 @@ const groups = [
   // templates, registrations, keys, pages of one record, lists with a filter by time or pages of administrators need.
   {
     name: "shared",
-    test: /\/console\/src\/(?!(ui\/(chart|copy|save-file|sub-page|time-f)|format\/(gaps|thinned)|screens\/for-|(admin|alert-texts|groups|metrics|people|signals|template-choice)\.ts))/,
+    test: /\/console\/src\/(?!(ui\/(chart|copy|save-file|sub-page|time-f)|format\/(gaps|thinned)|screens\/for-|(admin|alert-t(exts|itle)|groups|metrics|people|signals|template-choice)\.ts))/,
     minShareCount: 4,
   },
   // What the charts of a plant share.

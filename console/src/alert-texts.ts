@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
+import { alertTitle } from "./alert-title";
 import type { Alert } from "./alerts";
 import type { DeviceTemplate } from "./devices";
-import { exact } from "./format/quantities";
 import { useLocale, useTexts } from "./i18n";
 import { partsOf } from "./metrics";
 import type { SignalRole } from "./signals";
@@ -42,17 +42,10 @@ export function useSharedNames(): (metric: string, isOfPlant: boolean) => string
   return (metric, isOfPlant) => sharedName(metric, data, templates, isOfPlant);
 }
 
-/** Return a function that says what raised an alert: `State of charge 9.5 %, below 10 %`. */
+/** Return a function that says what raised an alert, by the shared name of its metric. */
 export function useAlertTitles(): (alert: Alert) => string {
   const nameOf = useSharedNames();
   const { comparisons } = useTexts().rules;
   const locale = useLocale();
-  return ({ message, metric, value, condition, threshold, unit }) => {
-    // Of an earlier release, which kept only the message.
-    if (condition === null || threshold === null) return message;
-    // Six digits, as in the message, unless these do not show the difference.
-    const rounded = Math.abs(value) < 1e5 ? Number(value.toPrecision(6)) : Math.round(value);
-    const measured = exact(rounded === threshold ? value : rounded, unit, locale);
-    return `${nameOf(metric, true)} ${measured}, ${comparisons[condition]} ${exact(threshold, unit, locale)}`;
-  };
+  return (alert) => alertTitle(alert, nameOf(alert.metric, true), comparisons, locale);
 }

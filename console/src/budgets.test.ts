@@ -7,8 +7,6 @@ const BUDGET_OF_SCREEN = 30_000;
 
 /** A part that the fleet's page always loads, after its rows. */
 const OF_FLEET = "screens/fleet-unregistered.tsx";
-/** A part that a plant's history always loads, after its chart. */
-const OF_HISTORY = "screens/plant-event-list.tsx";
 
 let chunks: Rolldown.OutputChunk[];
 let sizes: Map<string, number>;
@@ -35,8 +33,7 @@ test("what each screen adds is within its budget", () => {
     if (screen === undefined) continue;
     // Those of a plant, and those of administrators, are within a frame of their own.
     const frame = screen.replace(/(plant|admin)-.+\./, "$1.");
-    const parts = screen === "screens/plant-history.tsx" ? [OF_HISTORY] : [];
-    added.push([screen, total(scriptsOf(frame, screen, ...parts), fleet)]);
+    added.push([screen, total(scriptsOf(frame, screen), fleet)]);
   }
   expect(added.length).toBeGreaterThan(30);
   expect(added.filter(([, size]) => size > BUDGET_OF_SCREEN)).toEqual([]);

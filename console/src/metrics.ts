@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { useCallback } from "react";
 import { type DeviceTemplate, type SubDevice, subDevicesQuery } from "./devices";
 import { plantQuery } from "./plants";
 import type { Signal, SignalRole } from "./signals";
@@ -53,8 +54,11 @@ export function useMetricNames(
   const plant = useQuery(plantQuery(organizationId, plantId));
   const devices = useQuery(subDevicesQuery(organizationId, plantId));
   const templates = useQuery(templatesOfAllLevelsQuery);
-  return (metric) =>
-    metricName(metric, plant.data?.templateId ?? null, devices.data?.data ?? [], templates.data ?? [], labelOf);
+  const templateId = plant.data?.templateId ?? null;
+  return useCallback(
+    (metric) => metricName(metric, templateId, devices.data?.data ?? [], templates.data ?? [], labelOf),
+    [templateId, devices.data, templates.data, labelOf],
+  );
 }
 
 /** Return a value as a word if its signal has one for it: the symbol of a number, yes or no for a bit; null if not. */

@@ -242,8 +242,8 @@ def test_the_history_marks_alerts_and_commands(watched: Watched, user: User, dat
     viewer.log_in(page, f"/console/o/{slug}/plants/{plant_id}/history?last=24h&metrics={METRICS_OF_BATTERY}")
     events = page.get_by_role("region", name="Alerts and commands")
     # The newest first.
-    expect(events.get_by_role("rowheader")).to_have_text(["Command BAT1: stop", "Barn is low"])
-    expect(page.locator(".event.alert")).to_have_attribute("title", re.compile("Barn is low$"))
+    expect(events.get_by_role("rowheader")).to_have_text(["Command BAT1: stop", "BAT1: soc 5\u00a0%, below 10\u00a0%"])
+    expect(page.locator(".event.alert")).to_have_attribute("title", re.compile("BAT1: soc 5.%, below 10.%$"))
     expect(page.locator(".event.command")).to_have_attribute("title", re.compile("BAT1: stop$"))
     places = [page.locator(f".event.{kind}").bounding_box() for kind in ("alert", "command")]
     chart = page.get_by_role("img", name=re.compile("^Chart of BAT1: soc, ")).bounding_box()

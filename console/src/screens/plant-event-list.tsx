@@ -14,12 +14,12 @@ export function EventList({ events, timeZone }: { events: PlantEvents; timeZone:
   const texts = useTexts();
   const { slug } = getRouteApi("/inside/o/$slug").useParams();
   const rows: { id: string; time: string; what: ReactNode; state: ReactNode }[] = [
-    ...events.alerts.map(({ id, measuredAt, message, severity, status }) => ({
+    ...events.alerts.map(({ id, measuredAt, title, severity, status }) => ({
       id,
       time: measuredAt,
       what: (
         <Link to="/o/$slug/alerts/$alertId" params={{ slug, alertId: id }}>
-          {message}
+          {title}
         </Link>
       ),
       state: (

@@ -27,12 +27,12 @@ import { Picker } from "../ui/picker";
 import { SignedNumber } from "../ui/signed-number";
 import { Legend } from "../ui/swatch";
 import { TimeZoneChoice } from "../ui/time-zone-choice";
+import { EventList } from "./plant-event-list";
 import { usePlantEvents } from "./plant-events";
 
 const route = getRouteApi("/inside/o/$slug/plants/$plantId/history");
 const MetricsForm = lazyPart(async () => (await import("./metrics-form")).MetricsForm);
 const RangeForm = lazyPart(async () => (await import("./range-form")).RangeForm);
-const EventList = lazyPart(async () => (await import("./plant-event-list")).EventList);
 const POINTS = 600;
 /** How many powers of a role are shown before a user has chosen: together at most six, as a chart has. */
 const FIRST = [
@@ -60,7 +60,7 @@ export function PlantHistoryScreen() {
   // A width that does not fit another range is automatic there.
   const fitting = fittingBuckets(range, metrics.length);
   const bucket = fitting.find((one) => one === search.bucket);
-  const events = usePlantEvents(organization.id, plantId, range, timeZone);
+  const events = usePlantEvents(organization.id, plantId, range, timeZone, nameOf);
   const columns = useQuery({
     ...columnsQuery(organization.id, plantId, metrics, range, bucket === undefined ? { points: POINTS } : { bucket }),
     placeholderData: keepPreviousData,
