@@ -41,7 +41,7 @@ export function zoneOf(value: unknown): string | undefined {
   // An offset such as +01:00 is a zone for browsers only.
   if (typeof value !== "string" || !/^[a-z]/i.test(value)) return undefined;
   try {
-    const zone = nameOf(value);
+    const zone = nameOfZone(value);
     // Browsers have former names: Asia/Calcutta for Asia/Kolkata. A name without a capital is none that the service knows.
     return /[A-Z]/.test(value) && zone.toLowerCase() !== value.toLowerCase() ? value : zone;
   } catch {
@@ -54,13 +54,8 @@ export function knownZone(stored: string): string {
   return zoneOf(stored) ?? "UTC";
 }
 
-/** Return whether both names are those of one time zone. The browser must know them. */
-export function isSameZone(one: string, other: string): boolean {
-  return nameOf(one) === nameOf(other);
-}
-
-/** Return the browser's name of a time zone. */
-function nameOf(timeZone: string): string {
+/** Return the browser's name of a time zone that it knows; without one, that of its own. */
+export function nameOfZone(timeZone?: string): string {
   return new Intl.DateTimeFormat("en", { timeZone }).resolvedOptions().timeZone;
 }
 

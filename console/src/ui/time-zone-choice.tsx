@@ -1,5 +1,5 @@
 import { useTexts } from "../i18n";
-import { isSameZone, knownZone, zoneOf } from "../searches/values";
+import { knownZone, nameOfZone, zoneOf } from "../searches/values";
 import { SelectField } from "./fields";
 
 interface Props {
@@ -13,20 +13,19 @@ interface Props {
 /** The time zone of a page: that of the plant, UTC, that of this browser, or another one that a link names. */
 export function TimeZoneChoice({ plantZone, chosen, onChoose }: Props) {
   const texts = useTexts();
-  const browserZone = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const browserZone = nameOfZone();
   const ownZone = knownZone(plantZone);
-  // A zone that has several names is offered once.
-  const zones = ["UTC", browserZone, chosen ?? ownZone].filter(
-    (zone, index, all) => !isSameZone(zone, ownZone) && all.findIndex((one) => isSameZone(one, zone)) === index,
-  );
-  const labels = { [browserZone]: texts.history.browserZone(browserZone), UTC: "UTC" };
+  const shown = chosen ?? ownZone;
+  // By the browser's names, so that a zone that has several is offered once.
+  const zones = new Map(["UTC", browserZone, shown].map((zone) => [nameOfZone(zone), zone]));
+  zones.delete(nameOfZone(ownZone));
   return (
     <SelectField
       className="long"
       label={texts.history.timesIn}
-      values={zones}
-      labels={Object.fromEntries(zones.map((zone) => [zone, labels[zone] ?? zone]))}
-      value={zones.find((zone) => chosen !== undefined && isSameZone(zone, chosen)) ?? ""}
+      values={[...zones.keys()]}
+      labels={Object.fromEntries([...zones, [browserZone, texts.history.browserZone(browserZone)], ["UTC", "UTC"]])}
+      value={zones.has(nameOfZone(shown)) ? nameOfZone(shown) : ""}
       onChange={({ target }) => onChoose(target.value || undefined)}
     >
       <option value="">

@@ -209,7 +209,7 @@ export const plants: typeof english = {
     automatic: "Automatisch",
     timesIn: "Zeiten in",
     plantZone: (zone) => `Zeitzone der Anlage (${zone})`,
-    unknownZone: (zone) => `UTC: dieser Browser kennt ${zone}, die Zeitzone der Anlage, nicht`,
+    unknownZone: (zone) => `UTC: dieser Browser kennt ${zone} nicht`,
     browserZone: (zone) => `Zeitzone dieses Browsers (${zone})`,
     widths: {
       "10 seconds": "10 Sekunden",

@@ -208,7 +208,7 @@ export const plants = {
     automatic: "Automatic",
     timesIn: "Times in",
     plantZone: (zone: string) => `The plant's zone (${zone})`,
-    unknownZone: (zone: string) => `UTC: this browser does not know ${zone}, the plant's zone`,
+    unknownZone: (zone: string) => `UTC: this browser does not know ${zone}`,
     browserZone: (zone: string) => `This browser's zone (${zone})`,
     widths: {
       "10 seconds": "10 seconds",
