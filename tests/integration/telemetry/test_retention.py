@@ -401,6 +401,24 @@ async def test_an_organisation_that_keeps_everything_holds_up_no_other(database:
     assert await apply_retention(database, Days(1_000_000, 1_000_000, 1_000_000), utc_now())
 
 
+async def test_a_reader_of_frames_holds_up_no_other_table(database: Database) -> None:
+    """The drop of a partition waits 5 s for the readers of its table. It ended the job, for every organisation."""
+    plant = await RecordedPlant.create(database)
+    await record(plant, 30)
+    await roll_up(database)
+    source = await plant.source(None)
+    with capture_logs() as lines:
+        async with database.transaction() as db:
+            await db.execute("SELECT FROM telemetry_frame LIMIT 1")
+            assert await apply_retention(database, DEPLOYMENT, utc_now())
+    assert await partitions(database, "telemetry_minute") == 0
+    assert await count(database, "telemetry_frame", source, TODAY) == 288
+    [warning] = [one for one in lines if one["log_level"] == "warning"]
+    assert (warning["event"], warning["table"]) == ("partitions not dropped: their table is in use", "telemetry_frame")
+    assert await apply_retention(database, DEPLOYMENT, utc_now())
+    assert await count(database, "telemetry_frame", source, TODAY) == 0
+
+
 @pytest.mark.parametrize(("days_ago", "width"), [(5, MINUTE), (15, MINUTE), (30, 15 * MINUTE), (70, 60 * MINUTE)])
 async def test_a_sub_devices_range_has_the_narrowest_buckets_that_are_kept(
     database: Database, days_ago: int, width: timedelta

@@ -243,6 +243,42 @@ async def test_a_response_that_would_be_too_large_is_refused(fleet: Fleet, monke
     assert answer["details"] == ["from: ask for a shorter range, or for wider buckets"]
 
 
+async def with_flats(plant: RecordedPlant, first: int, count: int, read_at: datetime) -> None:
+    """Register meters that have sent a single reading."""
+    async with plant.database.transaction() as db:
+        await db.execute(
+            "INSERT INTO sub_device (id, organization_id, plant_id, external_id, name, type)"
+            " SELECT gen_random_uuid(), %s, %s, 'FLAT' || n, 'Flat', 'METER' FROM generate_series(%s::int, %s::int) AS n",
+            (plant.organization_id, plant.id, first, first + count - 1),
+        )
+    for number in range(first, first + count):
+        await plant.write(f"FLAT{number}", IN_KWH[:1], {read_at: (float(number),)})
+
+
+async def test_a_response_for_which_too_many_buckets_would_be_computed_is_refused(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Buckets that are left out do not count as readings. Those of thousands of meters took minutes in one transaction."""
+    plant = await metered(fleet)
+    path = f"/trading/plants/{plant.id}/meters?{HOUR}"
+    monkeypatch.setattr("gridfleet.domains.trading.metering.MOST_ROWS", 12)
+    await with_flats(plant, 1, 3, START + timedelta(minutes=7))
+    status, rows = await fleet.call("GET", path)
+    assert (status, len(rows)) == (200, 12), "five meters of twelve buckets each"
+    await with_flats(plant, 4, 1, START + timedelta(minutes=7))
+    status, answer = await fleet.call("GET", path)
+    assert (status, answer["code"]) == (400, "BAD_REQUEST")
+    assert answer["details"] == ["from: ask for a shorter range, or for wider buckets"]
+
+
+async def test_meters_without_a_reading_in_the_range_are_not_read(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = await metered(fleet)
+    monkeypatch.setattr("gridfleet.domains.trading.metering.MOST_ROWS", 12)
+    await with_flats(plant, 1, 10, START - timedelta(minutes=1))
+    status, rows = await fleet.call("GET", f"/trading/plants/{plant.id}/meters?{HOUR}")
+    assert (status, [row["meter_id"] for row in rows]) == (200, ["GRID"] * 12)
+
+
 async def test_other_requests_continue_while_readings_of_each_second_are_counted(fleet: Fleet) -> None:
     plant = await metered(fleet)
     day = START - timedelta(days=1)

@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.telemetry.energy.arithmetic import limited
-from gridfleet.domains.telemetry.energy.metering import MeteredEnergy, metered_energy, metered_rows
+from gridfleet.domains.telemetry.energy.metering import MeteredEnergy, TooManyReadings, metered_energy, metered_rows
 from gridfleet.domains.trading.esm.client import EsmClient, EsmFailed
 from gridfleet.domains.trading.esm.messages import EsmReading
 from gridfleet.domains.trading.models import MeterRow
@@ -120,20 +120,20 @@ async def own_meters(
 
     Raises:
         PlantNotFound: There is no such plant.
-        ValidationFailed: There are more than `MOST_ROWS` readings.
+        ValidationFailed: There are more than `MOST_ROWS` readings, or many more buckets.
     """
     width, interval = timedelta(minutes=bucket_minutes), _plain(bucket_minutes)
 
     def row_of(one: MeteredEnergy) -> MeterRow:
         return MeterRow(one.start, plant_id, one.external_id, interval, one.energy)
 
-    rows = await metered_rows(metered_energy(db, org, plant_id, start, end, width), row_of, MOST_ROWS)
-    if rows is None:
+    try:
+        return await metered_rows(metered_energy(db, org, plant_id, start, end, width, most=MOST_ROWS), row_of)
+    except TooManyReadings:
         raise ValidationFailed(
             f"The response would have more than {MOST_ROWS:,} readings.",
             ["from: ask for a shorter range, or for wider buckets"],
-        )
-    return rows
+        ) from None
 
 
 def _plain(minutes: float) -> float:

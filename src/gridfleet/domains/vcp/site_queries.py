@@ -11,7 +11,7 @@ from gridfleet.domains.device_templates.roles import GRID_DEVICE
 from gridfleet.domains.plants.commands.listing.powers import applied_powers
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.registry import get_plant
-from gridfleet.domains.telemetry.energy.metering import MeteredEnergy, metered_energy, metered_rows
+from gridfleet.domains.telemetry.energy.metering import MeteredEnergy, TooManyReadings, metered_energy, metered_rows
 from gridfleet.domains.trading.plans import accepted_before
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.adherence import PowerOrder, compared, orders_of, quarters_between, rounded
@@ -121,7 +121,8 @@ async def list_meter_readings(
 
     Raises:
         Forbidden: the site does not exist or the caller may not see it.
-        ValidationFailed: the span is empty or longer than 48 hours, or there are more than `MOST_READINGS` readings.
+        ValidationFailed: the span is empty or longer than 48 hours, or there are more than `MOST_READINGS` readings, or many
+            more buckets.
     """
     _check_span(start, end)
     await _site(db, org, plant_id)
@@ -129,13 +130,12 @@ async def list_meter_readings(
     def reading_of(quarter: MeteredEnergy) -> MeterReading:
         return MeterReading(quarter.start, plant_id, quarter.external_id, _QUARTER // _MINUTE, quarter.energy)
 
-    quarters = metered_energy(db, org, plant_id, start, end, _QUARTER)
-    readings = await metered_rows(quarters, reading_of, MOST_READINGS)
-    if readings is None:
+    try:
+        return await metered_rows(metered_energy(db, org, plant_id, start, end, _QUARTER, most=MOST_READINGS), reading_of)
+    except TooManyReadings:
         raise ValidationFailed(
             f"The response would have more than {MOST_READINGS:,} readings.", ["from: ask for a shorter range"]
-        )
-    return readings
+        ) from None
 
 
 async def list_sites(db: Connection, org: OrgScope, wanted: SiteFilter, paging: Paging, now: datetime) -> Page[SiteOverview]:

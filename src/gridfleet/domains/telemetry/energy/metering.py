@@ -26,7 +26,7 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import measurable
 from gridfleet.kernel.db import Connection
 
-__all__ = ["MeteredEnergy", "energy_between", "metered_energy", "metered_rows"]
+__all__ = ["MeteredEnergy", "TooManyReadings", "energy_between", "metered_energy", "metered_rows"]
 
 Row = TypeVar("Row")
 
@@ -42,6 +42,17 @@ _MARGIN: Final = 3
 
 The first and the last boundary may each lie in a gap. The reading beyond it shows whether the one at its end was misread.
 """
+
+_WORK: Final = 5
+"""How many buckets are computed at most for each reading that a response may have.
+
+Buckets are also computed where the readings are too far apart, and left out: those of five minutes of a meter that is read each
+quarter of an hour, beside meters that are read each minute. Thousands of meters that send a reading a day would take minutes.
+"""
+
+
+class TooManyReadings(Exception):
+    """There are more readings than the caller takes, or many more buckets."""
 
 
 class MeteredEnergy(NamedTuple):
@@ -69,6 +80,7 @@ async def metered_energy(
     width: timedelta,
     *,
     meter: str | None = None,
+    most: int | None = None,
 ) -> AsyncIterator[MeteredEnergy]:
     """Yield every meter's whole buckets between `start` and `end`, aligned to the epoch, by meter.
 
@@ -77,46 +89,60 @@ async def metered_energy(
 
     Args:
         meter: The external id of the only meter to read; None reads all.
+        most: The most readings.
 
     Raises:
         PlantNotFound: There is no such plant.
+        TooManyReadings: There are more than `most`, or so many more buckets that no bucket is computed.
     """
-    wanted = await external_ids(db, org, plant_id, DeviceType.METER)
-    sources: dict[str, list[LayoutSource]] = {}
-    named = None if meter is None else [meter]
-    for source in await plant_sources(db, org, plant_id, external_ids=named, keys=list(_SIGNS)):
-        if source.external_id in wanted:
-            sources.setdefault(source.external_id, []).append(source)
+    start, end = _whole_buckets(*measurable(start, end), width)
+    sources = await _sources(db, org, plant_id, start, meter)
+    if most is not None and sum(map(len, sources.values())) * ((end - start) // width) > _WORK * most:
+        raise TooManyReadings
+    count = 0
     for external_id in sorted(sources):
         known: set[datetime] = set()
         for source in sources[external_id]:
-            async for moment, energy in _energy_of(db, org, source, *measurable(start, end), width):
-                if moment not in known:
-                    known.add(moment)
-                    yield MeteredEnergy(moment, external_id, energy)
+            async for moment, energy in _energy_of(db, org, source, start, end, width):
+                if moment in known:
+                    continue
+                known.add(moment)
+                count += 1
+                if most is not None and count > most:
+                    raise TooManyReadings
+                yield MeteredEnergy(moment, external_id, energy)
 
 
-async def metered_rows(
-    readings: AsyncIterator[MeteredEnergy], row_of: Callable[[MeteredEnergy], Row], most: int
-) -> list[Row] | None:
-    """Return a row for each reading of `metered_energy`, by time, then meter; None if there are more than `most`.
+async def metered_rows(readings: AsyncIterator[MeteredEnergy], row_of: Callable[[MeteredEnergy], Row]) -> list[Row]:
+    """Return a row for each reading of `metered_energy`, by time, then meter.
 
     They are grouped by time while they are read. All other requests would wait while all of them are sorted.
     """
-    rows, count = defaultdict[datetime, list[Row]](list), 0
+    rows = defaultdict[datetime, list[Row]](list)
     async for one in readings:
-        count += 1
-        if count > most:
-            return None
         rows[one.start].append(row_of(one))
     return [row for time in sorted(rows) for row in rows[time]]
+
+
+async def _sources(
+    db: Connection, org: OrgScope, plant_id: UUID, start: datetime, meter: str | None
+) -> dict[str, list[LayoutSource]]:
+    """Return the sources of meters with a value of a counter from `start` on, by external id. Others have no bucket then."""
+    wanted = await external_ids(db, org, plant_id, DeviceType.METER)
+    named = None if meter is None else [meter]
+    found = await plant_sources(db, org, plant_id, external_ids=named, keys=list(_SIGNS))
+    reporting = await store.reporting_since(db, org, [source.id for source in found], list(_SIGNS), start)
+    sources: dict[str, list[LayoutSource]] = {}
+    for source in found:
+        if source.external_id in wanted and source.id in reporting:
+            sources.setdefault(source.external_id, []).append(source)
+    return sources
 
 
 async def _energy_of(
     db: Connection, org: OrgScope, source: LayoutSource, start: datetime, end: datetime, width: timedelta
 ) -> AsyncIterator[tuple[datetime, float]]:
-    """Yield the start and the energy of each bucket of one source, read in parts."""
-    start, end = _whole_buckets(start, end, width)
+    """Yield the start and the energy of each bucket of one source, read in parts. The range is one of whole buckets."""
     # A template may declare a counter that the meter does not have.
     counters = await store.reported(db, org, source.id, list(_SIGNS))
     last_steps: dict[str, _Last] = {}

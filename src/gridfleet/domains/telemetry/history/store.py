@@ -193,6 +193,20 @@ def _layout(
     )
 
 
+async def reporting_since(
+    db: Connection, org: OrgScope, source_ids: Sequence[int], metrics: Sequence[str], since: datetime
+) -> set[int]:
+    """Return those of the sources of which one of the metrics has a value of `since` or later."""
+    cursor = await db.execute(
+        "SELECT s.id FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
+        " JOIN telemetry_layout l ON l.id = t.layout_id WHERE s.id = ANY(%s) AND s.organization_id = %s AND EXISTS (SELECT"
+        " FROM unnest(l.metrics, t.vals, t.times) AS m (key, value, at)"
+        " WHERE m.key = ANY(%s) AND m.value IS NOT NULL AND coalesce(m.at, t.time) >= %s)",
+        (list(source_ids), org.organization_id, list(metrics), since),
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
 async def reported(db: Connection, org: OrgScope, source_id: int, metrics: Sequence[str]) -> list[ReportedRow]:
     """Return those of the metrics that have ever had a value in a frame of the source."""
     cursor = db.cursor(row_factory=class_row(_PlaceRow))

@@ -12,6 +12,7 @@ from typing import Final
 from uuid import UUID
 
 import structlog
+from psycopg.errors import LockNotAvailable
 
 from gridfleet.domains.telemetry.clocks import is_clock_behind
 from gridfleet.domains.telemetry.retention import store
@@ -95,8 +96,23 @@ async def _remove(database: Database, kept: Kept, without_sources: datetime) -> 
     async with database.transaction() as db:
         partitions = await store.partitions(db, kept)
         start = await store.earliest_start(db, kept) or without_sources
-    names = [name for name, first in partitions if _end(kept, first) <= start]
-    for name in names:
+    try:
+        await _drop(database, kept, partitions, start)
+    except LockNotAvailable:
+        # The next run tries again. Not this one for the next partition: ingest waits behind each try, for up to 5 s.
+        log.warning("partitions not dropped: their table is in use", table=kept.table)
+    async with database.transaction() as db:
+        later = await store.sources_that_start_later(db, kept, start)
+    by_start: dict[datetime, list[int]] = {}
+    for source_id, own_start in later:
+        by_start.setdefault(own_start, []).append(source_id)
+    for own_start, sources in by_start.items():
+        await _delete(database, kept, sources, own_start)
+
+
+async def _drop(database: Database, kept: Kept, partitions: Sequence[tuple[str, date]], start: datetime) -> None:
+    """Drop the partitions that end at `start` or before. Raises LockNotAvailable if a transaction reads the table for long."""
+    for name in [name for name, first in partitions if _end(kept, first) <= start]:
         async with database.transaction() as db:
             await store.drop_partition(db, name)
         log.info("partition dropped", table=name)
@@ -105,13 +121,6 @@ async def _remove(database: Database, kept: Kept, without_sources: datetime) -> 
             dropped = await store.drop_chunks(db, kept, start)
         if dropped:
             log.info("chunks dropped", table=kept.table, chunks=dropped)
-    async with database.transaction() as db:
-        later = await store.sources_that_start_later(db, kept, start)
-    by_start: dict[datetime, list[int]] = {}
-    for source_id, own_start in later:
-        by_start.setdefault(own_start, []).append(source_id)
-    for own_start, sources in by_start.items():
-        await _delete(database, kept, sources, own_start)
 
 
 async def _delete(database: Database, kept: Kept, sources: Sequence[int], start: datetime) -> None:
