@@ -11,8 +11,9 @@ __all__ = ["END", "MAX_BLOCKS", "START", "TimeBlock", "complaints_about_blocks"]
 MAX_BLOCKS: Final = 96
 """The number of quarter-hours in a day."""
 
-START: Final = "^([01][0-9]|2[0-3]):[0-5][0-9]$"
-END: Final = "^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
+# In Python, $ also matches before a line feed at the end. JavaScript, which reads the published schema, has no \Z.
+START: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9](?!\n)$"
+END: Final = r"^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)(?!\n)$"
 
 Start = Annotated[str, msgspec.Meta(pattern=START)]
 End = Annotated[str, msgspec.Meta(pattern=END)]

@@ -220,6 +220,12 @@ async def test_tokens_that_are_none(client: EsmClient, stand_in: StandIn, fault:
     assert (error.result_code, error.status) == ("ESM_UNAVAILABLE", None), "not the plant's fault"
 
 
+async def test_a_token_that_no_header_can_contain_is_named(client: EsmClient, stand_in: StandIn) -> None:
+    stand_in.token_faults.append(says(200, b'{"access_token": "abc\\n"}'))
+    error = await failure(client.config(access_to(stand_in), "P1"))
+    assert error.text.startswith("The ESM issued no token. The ESM's response is not valid")
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_redirects_are_not_followed(client: EsmClient, stand_in: StandIn, status: int) -> None:
     with esm_stand_in() as elsewhere:

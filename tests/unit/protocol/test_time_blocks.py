@@ -79,6 +79,14 @@ def test_what_is_right(changes: dict[str, Any]) -> None:
     assert complaints([{**GOOD, **changes}]) == []
 
 
+@pytest.mark.parametrize("name", ["from", "to"])
+def test_a_time_from_an_esm_ends_with_its_minutes(name: str) -> None:
+    """Bodies of the API are trimmed; records of an ESM are not."""
+    assert msgspec.convert(GOOD, TimeBlock).end == "09:30"
+    with pytest.raises(msgspec.ValidationError, match="regex"):
+        msgspec.convert({**GOOD, name: f"{GOOD[name]}\n"}, TimeBlock)
+
+
 @pytest.mark.parametrize("name", GOOD)
 def test_every_member_is_needed(name: str) -> None:
     assert complaints([{key: value for key, value in GOOD.items() if key != name}]) == [f"timeConfigs.0.{name}: is required"]

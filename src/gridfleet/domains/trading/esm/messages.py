@@ -29,7 +29,7 @@ Word = Annotated[str, msgspec.Meta(min_length=1, max_length=120, pattern=_STORAB
 class EsmToken(msgspec.Struct, frozen=True):
     """A bearer token; `expires_in` in seconds."""
 
-    access_token: Annotated[str, msgspec.Meta(min_length=1, max_length=8_192, pattern="^[!-~]+$")]
+    access_token: Annotated[str, msgspec.Meta(min_length=1, max_length=8_192, pattern=r"^[!-~]+\Z")]
     expires_in: float = 3600.0
 
 
