@@ -161,6 +161,20 @@ async def test_the_token_provider_is_asked_again_when_a_token_was_refused(plant:
     assert [type(problem) for problem in problems] == [TokenUnavailable, NotAuthorized]
 
 
+async def test_a_token_that_is_no_jwt_does_not_end_the_connection(plant: Any, tmp_path: Path) -> None:
+    tokens = iter(["a.\u00fc.c", str(plant.password)])
+
+    async def provider() -> str:
+        return next(tokens)
+
+    problems: list[PlantClientError] = []
+    async with PlantClient(
+        plant.package("TOKEN"), queue_path=tmp_path / "q", token_provider=provider, on_problem=problems.append, options=QUICK
+    ) as client:
+        await client.wait_connected(20)
+    assert [type(problem) for problem in problems] == [NotAuthorized]
+
+
 def test_a_token_plant_needs_a_provider(plant: Any, tmp_path: Path) -> None:
     with pytest.raises(PackageError, match="tokenUrl"):
         PlantClient(plant.package("TOKEN"), queue_path=tmp_path / "q")

@@ -1,7 +1,6 @@
 """The MQTT token of a TOKEN plant: requested when needed, cached until it expires."""
 
 import base64
-import binascii
 import ssl
 import time
 from collections.abc import Awaitable, Callable
@@ -160,5 +159,5 @@ def _expiry(token: str) -> float:
     try:
         claims = token.split(".")[1]
         return msgspec.json.decode(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)), type=_Claims).exp
-    except (IndexError, binascii.Error, msgspec.DecodeError):
+    except (IndexError, ValueError, msgspec.DecodeError):
         return 0
