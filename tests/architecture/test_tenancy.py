@@ -111,8 +111,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "plants/credentials/signing_keys": ("the service signs for all plants", "load_signing_keys"),
     "plants/refused_messages/store": (
         "ingest records what any plant sent wrongly",
-        "insert_refused delete_old_refused newest_surplus delete_surplus record_unregistered_devices delete_old_devices"
-        " plants_with_surplus_devices delete_surplus_devices",
+        "insert_refused delete_early_refused delete_old_refused newest_surplus delete_surplus record_unregistered_devices"
+        " delete_old_devices plants_with_surplus_devices delete_surplus_devices",
     ),
     "plants/refused_messages/records": (
         "ingest records what any plant sent wrongly",

@@ -3,17 +3,22 @@
 from datetime import timedelta
 from uuid import UUID
 
-from gridfleet.domains.plants.refused_messages.models import UnregisteredSeen
+from gridfleet.domains.plants.refused_messages.models import RefusedMessage, UnregisteredSeen
 from gridfleet.domains.plants.refused_messages.records import (
+    list_refused_messages,
+    record_refused_messages,
     record_unregistered_devices,
     trim_refused_messages,
     trim_unregistered_devices,
 )
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, limit_statements
+from gridfleet.kernel.ids import new_id
+from gridfleet.kernel.pagination import Paging
+from gridfleet.protocol.envelope import RefusalReason
 from support.builders.accounts import add_organization
 from support.builders.large_changes import end_large_changes
-from support.builders.telemetry_records import add_plant
+from support.builders.telemetry_records import add_plant, member
 
 
 async def refuse(database: Database, plant_id: UUID, *seconds_ago: int) -> None:
@@ -57,6 +62,30 @@ async def test_a_flood_is_trimmed_in_many_statements(database: Database) -> None
 
     for plant in plants:
         assert await kept(database, plant) == list(range(1_000))
+
+
+async def test_refusals_after_a_clock_that_was_ahead_are_listed(database: Database) -> None:
+    """Those of the next day counted as newer, so those of the present were not stored, or were deleted first."""
+    organization = await add_organization(database)
+    plant = await add_plant(database, organization.id)
+    await refuse(database, plant, *range(-86_400, -85_400))
+    message = RefusedMessage(new_id(), utc_now(), "", RefusalReason.MALFORMED, "-", None, 1)
+    async with database.transaction() as db:
+        await record_refused_messages(db, [(plant, message)])
+    assert await trim_refused_messages(database) == 1_000
+    async with database.transaction() as db:
+        page = await list_refused_messages(db, member(organization.id), plant, Paging())
+    assert [one.id for one in page.data] == [message.id]
+
+
+async def test_refusals_are_limited_while_a_clock_is_ahead(database: Database) -> None:
+    organization = await add_organization(database)
+    plant, ahead = await add_plant(database, organization.id), utc_now() + timedelta(days=1)
+    await refuse(database, plant, *[-86_400] * 999)
+    messages = [RefusedMessage(new_id(), ahead, "", RefusalReason.MALFORMED, "-86400", None, 1) for _ in range(2)]
+    async with database.transaction() as db:
+        await record_refused_messages(db, [(plant, message) for message in messages])
+    assert len(await kept(database, plant)) == 1_000
 
 
 async def test_a_plant_that_invents_devices_fills_no_table(database: Database) -> None:

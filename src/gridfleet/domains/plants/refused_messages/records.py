@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 MAX_AGE: Final = timedelta(days=7)
+MAX_AHEAD: Final = timedelta(minutes=5)
+"""How far clocks of processes may differ. Messages of a later time were received while a clock was wrong."""
 MAX_PER_PLANT: Final = 1_000
 MAX_UNREGISTERED: Final = 2 * MAX_PER_PLANT
 MAX_UNREGISTERED_AGE: Final = timedelta(days=30)
@@ -42,8 +44,8 @@ async def record_refused_messages(db: Connection, messages: Sequence[tuple[UUID,
         messages: (plant, message).
     """
     if messages:
-        since = max(message.received_at for _, message in messages) - timedelta(minutes=1)
-        await store.insert_refused(db, messages, since, MAX_PER_PLANT)
+        now = max(message.received_at for _, message in messages)
+        await store.insert_refused(db, messages, now - timedelta(minutes=1), now + MAX_AHEAD, MAX_PER_PLANT)
 
 
 async def record_unregistered_devices(db: Connection, unregistered: Sequence[UnregisteredSeen]) -> None:
@@ -85,9 +87,11 @@ async def delete_unregistered_device(db: Connection, org: OrgScope, plant_id: UU
 async def trim_refused_messages(database: Database, max_per_plant: int = MAX_PER_PLANT) -> int:
     """Delete refused messages older than a week, and those beyond the newest 1,000 of a plant. Returns their number.
 
+    Those of the future, from a clock that was ahead, go first: otherwise they would be the newest.
     Runs in short transactions: one statement would take too long after a flood, and fail again each time while more arrive.
     """
-    count = await in_batches(database, partial(store.delete_old_refused, max_age=MAX_AGE))
+    count = await in_batches(database, partial(store.delete_early_refused, ahead=MAX_AHEAD))
+    count += await in_batches(database, partial(store.delete_old_refused, max_age=MAX_AGE))
     async with database.transaction() as db:
         plants = await store.newest_surplus(db, max_per_plant)
     for newest in plants:

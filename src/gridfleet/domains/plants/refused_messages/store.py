@@ -34,8 +34,10 @@ def _refused(**row: Any) -> RefusedMessage:
     return RefusedMessage(**row)
 
 
-async def insert_refused(db: Connection, messages: Iterable[tuple[UUID, RefusedMessage]], since: datetime, most: int) -> None:
-    """Insert refused messages of existing plants, until a plant has `most` that were received after `since`.
+async def insert_refused(
+    db: Connection, messages: Iterable[tuple[UUID, RefusedMessage]], since: datetime, until: datetime, most: int
+) -> None:
+    """Insert refused messages of existing plants, until a plant has `most` that were received after `since`, up to `until`.
 
     Args:
         messages: (plant, refused message).
@@ -47,15 +49,15 @@ async def insert_refused(db: Connection, messages: Iterable[tuple[UUID, RefusedM
         "WITH refused AS (SELECT r.*, row_number() OVER (PARTITION BY plant_id ORDER BY number) AS position"
         " FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::text[], %s::text[], %s::text[], %s::text[], %s::int[])"
         f" WITH ORDINALITY AS r (plant_id, {_COLUMNS}, number)),"
-        " room AS MATERIALIZED (SELECT p.id AS plant_id, p.organization_id, %s - (SELECT count(*) FROM (SELECT"
-        " FROM refused_message m WHERE m.plant_id = p.id AND m.received_at > %s LIMIT %s) lately) AS free"
+        " room AS MATERIALIZED (SELECT p.id AS plant_id, p.organization_id, %s - (SELECT count(*) FROM (SELECT FROM"
+        " refused_message m WHERE m.plant_id = p.id AND m.received_at > %s AND m.received_at <= %s LIMIT %s) lately) AS free"
         " FROM plant p WHERE p.id IN (SELECT plant_id FROM refused) ORDER BY p.id FOR KEY SHARE OF p)"
         f" INSERT INTO refused_message (plant_id, organization_id, {_COLUMNS}) SELECT plant_id, organization_id, {_COLUMNS}"
         " FROM refused JOIN room USING (plant_id) WHERE position <= free",
         (
             [plant_id for plant_id, _ in rows],
             *([getattr(message, name) for _, message in rows] for name in RefusedMessage.__struct_fields__),
-            *(most, since, most),
+            *(most, since, until, most),
         ),
     )
 
@@ -84,6 +86,16 @@ async def delete_old_refused(db: Connection, limit: int, max_age: timedelta) -> 
         "DELETE FROM refused_message WHERE id = ANY (ARRAY(SELECT id FROM refused_message WHERE received_at < now() - %s"
         " ORDER BY received_at LIMIT %s FOR UPDATE SKIP LOCKED))",
         (max_age, limit),
+    )
+    return cursor.rowcount
+
+
+async def delete_early_refused(db: Connection, limit: int, ahead: timedelta) -> int:
+    """Delete up to `limit` refused messages whose time is more than `ahead` in the future. Returns their number."""
+    cursor = await db.execute(
+        "DELETE FROM refused_message WHERE id = ANY (ARRAY(SELECT id FROM refused_message WHERE received_at > now() + %s"
+        " ORDER BY received_at LIMIT %s FOR UPDATE SKIP LOCKED))",
+        (ahead, limit),
     )
     return cursor.rowcount
 
