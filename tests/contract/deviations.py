@@ -159,7 +159,7 @@ FIELD_RULES: Final[dict[tuple[Row, str], tuple[dict[str, object], str]]] = {
         "the sandbox is asked for its plants by path",
     ),
     **{
-        (row, field): ({"minimum": 0}, "an amount")
+        (row, field): ({"minimum": 0, "maximum": 1_000_000_000}, "an amount")
         for row in (_NEW_SANDBOX_PLANT, _SANDBOX_PLANT)
         for field in ("capacityKwh", "fvePeakPowerKwp")
     },

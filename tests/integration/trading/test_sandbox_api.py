@@ -177,7 +177,8 @@ async def test_plants_that_are_refused(fleet: Fleet) -> None:
         ({"externalPlantId": "a/b"}, "externalPlantId: must fit into a URL: no slashes, and not only dots"),
         ({"externalPlantId": ".."}, "externalPlantId: must fit into a URL: no slashes, and not only dots"),
         ({"name": ""}, "name: must have 1 to 255 characters"),
-        ({"capacityKwh": -1}, "capacityKwh: must be a number >= 0"),
+        ({"capacityKwh": -1}, "capacityKwh: must be a number >= 0 and <= 1000000000"),
+        ({"fvePeakPowerKwp": 1e9 + 1}, "fvePeakPowerKwp: must be a number >= 0 and <= 1000000000"),
         ({"timeConfigs": [BLOCK, BLOCK]}, "timeConfigs.1: overlaps timeConfigs.0"),
     ]
     for changes, complaint in refused:

@@ -24,7 +24,8 @@ ExternalId = Annotated[
 ]
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 Description = Annotated[str, Field(max_length=500)]
-Amount = Annotated[float, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0, le=1_000_000_000)]
+"""At most a thousand GW or GWh. With the largest numbers, the energy of a reading would be infinite."""
 
 
 class OfOrganization(Input):
