@@ -11,6 +11,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from gridfleet.domains.device_templates.catalogue import seed_system_templates
+from gridfleet.domains.plants.commands import dispatch
+from gridfleet.domains.plants.sub_devices.models import SubDevice
+from gridfleet.domains.plants.sub_devices.registry import get_sub_device
 from gridfleet.kernel.caller import OrgRole
 from gridfleet.kernel.ids import new_id
 from support.builders.accounts import add_member, add_organization, add_user, session_of
@@ -292,3 +295,18 @@ async def test_a_command_keeps_the_id_of_the_call_that_issued_it(site: Site) -> 
     async with site.service.state.database.transaction() as db:
         rows = await (await db.execute("SELECT cause->>'request_id' FROM plant_command")).fetchall()
     assert rows == [(request_id,)]
+
+
+async def test_a_template_that_is_deleted_during_the_request_has_no_actions(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def then_deleted(*arguments: Any) -> SubDevice:
+        device = await get_sub_device(*arguments)
+        await site.sql("UPDATE sub_device SET template_id = NULL")
+        await site.sql("DELETE FROM device_template WHERE id = %s", device.template_id)
+        return device
+
+    monkeypatch.setattr(dispatch, "get_sub_device", then_deleted)
+    status, answer = await site.send("set_power", {"power_kw": 1})
+    assert (status, answer["code"]) == (400, "COMMAND_ACTION_NOT_IN_TEMPLATE")
+    assert answer["details"] == ["action: the sub-device's template was deleted in the meantime"]

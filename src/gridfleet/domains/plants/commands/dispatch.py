@@ -97,7 +97,9 @@ async def _require_active(db: Connection, org: OrgScope, plant_id: UUID) -> None
 async def _declared(db: Connection, device: SubDevice, action_name: str, params: Mapping[str, Any]) -> Action:
     if device.template_id is None:
         raise ActionNotInTemplate(details=["action: the sub-device has no template, so it has no actions"])
-    template = (await templates_by_id(db, [device.template_id]))[device.template_id]
+    template = (await templates_by_id(db, [device.template_id])).get(device.template_id)
+    if template is None:  # the sub-device has another one since it was read
+        raise ActionNotInTemplate(details=["action: the sub-device's template was deleted in the meantime"])
     action = find_action(template, action_name)
     if action is None:
         known = ", ".join(one["action"] for one in template.actions) or "none"
