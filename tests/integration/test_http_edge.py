@@ -85,6 +85,17 @@ async def test_an_organisation_has_an_hour_to_store_64_mib_of_responses(service:
     assert (await service.client.post(URL, headers=headers, json=body)).status_code == 201
 
 
+async def test_the_row_of_a_kept_response_counts_too(service: ApiService) -> None:
+    """A short response with a long key takes ten times its own size."""
+    headers = await service.super_admin()
+    user_id = (await service.client.get("/api/v1/auth/me", headers=headers)).json()["user"]["id"]
+    size = len((await service.client.post(URL, headers=headers, json=organization())).content)
+    service.state.kept_bytes.add(user_id, 64 * 1024 * 1024 - size - 700)
+    refused = await service.client.post(URL, headers={**headers, "idempotency-key": "k" * 255}, json=organization())
+    assert refused.status_code == 429
+    assert (await service.client.post(URL, headers={**headers, "idempotency-key": "k"}, json=organization())).status_code == 201
+
+
 async def test_a_malformed_key_is_refused(service: ApiService) -> None:
     for key in ("", "two words", "x" * 256):
         answer = await service.client.post(

@@ -29,6 +29,8 @@ _KEY: Final = re.compile(r"[!-~]{1,255}")
 _LONGEST_SCOPE_BYTES: Final = 1_000
 """A longer one is replaced by its digest: an entry of the index may have 2,704 bytes."""
 _MOST_BYTES_AN_HOUR: Final = 64 * 1024 * 1024
+_ROW_BYTES: Final = 200
+"""What a stored response takes besides its body and, twice, its key and scope: once in the row, once in the index."""
 
 
 class KeptBytes:
@@ -109,6 +111,6 @@ class FirstResponse:
 
     async def keep(self, db: Connection, status: int, body: bytes) -> None:
         """Store the response to this request. Raises TooManyRequests if its organisation has stored too much in this hour."""
-        self._kept_bytes.add(self._owner, len(body))
+        self._kept_bytes.add(self._owner, len(body) + 2 * (len(self._scope.encode()) + len(self._key)) + _ROW_BYTES)
         encrypted = self._keyring.encrypt(body, **self._row)
         await idempotency.keep(db, self._caller_id, self._scope, self._key, status, encrypted, self._keyring.current_version)
