@@ -140,7 +140,7 @@ def test_a_plant_is_onboarded_commanded_and_revoked(watched: Watched, tmp_path: 
     suspend, reactivate = (page.get_by_role("button", name=name, exact=True) for name in ("Suspend", "Reactivate"))
     suspend.click()
     dialog = page.get_by_role("dialog", name="Suspend Barn roof?")
-    expect(dialog).to_contain_text("It cannot log in until it is reactivated.")
+    expect(dialog).to_contain_text("What the plant sends is discarded for good until it is reactivated.")
     watched.check_accessibility()
     dialog.get_by_role("button", name="Suspend").click()
     expect(dialog).to_have_count(0)

@@ -19,7 +19,7 @@ export const inside = createRoute({
     const toLogin = redirect({ to: "/login", search: location.pathname === "/" ? {} : { next: location.href } });
     if (!hasSession()) throw toLogin;
     try {
-      return { user: await context.queryClient.ensureQueryData(sessionQuery) };
+      return { user: await context.queryClient.ensureQueryData({ ...sessionQuery, revalidateIfStale: true }) };
     } catch (error) {
       throw error instanceof ApiError && error.status === 401 ? toLogin : error;
     }

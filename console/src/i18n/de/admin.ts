@@ -19,7 +19,7 @@ export const admin: typeof english = {
       "Nur eine Organisation ohne Mitglieder, Anlagen und Schlüssel, deren Handel ausgeschaltet ist, lässt sich löschen. Ihre Einladungen enden. Das lässt sich nicht rückgängig machen.",
     slug: "Kurzname in Adressen und Queues",
     slugHelp: "Kleinbuchstaben und Ziffern, in Gruppen mit einzelnen Bindestrichen",
-    slugChange: "Ein anderer Kurzname ändert die Adressen dieser Seiten und den Benutzernamen der Partner am Broker.",
+    slugChange: "Ein anderer Kurzname ändert die Adressen dieser Seiten.",
     description: "Beschreibung",
     only: "Zeigen",
     accounts: { superAdmins: "SuperAdmins", disabled: "Gesperrt" },

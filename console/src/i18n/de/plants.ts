@@ -107,7 +107,8 @@ export const plants: typeof english = {
       "Das Geheimnis wurde vor weniger als einer Stunde gewechselt. Nach einem weiteren Wechsel wird das vorherige sofort abgelehnt: Benutzt die Anlage es noch, werden ihre Nachrichten abgelehnt, bis sie das neue hat. Das lässt sich nicht rückgängig machen.",
     newSecret: "Neues Geheimnis",
     secret: "HMAC-Geheimnis",
-    oldUntil: (time) => `Mit dem bisherigen Geheimnis signierte Nachrichten werden bis ${time} angenommen.`,
+    oldUntil: (time) =>
+      `Mit dem bisherigen Geheimnis signierte Nachrichten werden bis ${time} angenommen. Befehle brauchen das neue.`,
     renew: "Zertifikat erneuern",
     renewTitle: (name) => `Das Zertifikat von ${name} noch einmal erneuern?`,
     renewConsequence:
@@ -122,8 +123,7 @@ export const plants: typeof english = {
     validUntil: (time) => `Gültig bis ${time}.`,
     suspend: "Aussetzen",
     suspendTitle: (name) => `${name} aussetzen?`,
-    suspendConsequence:
-      "Die Verbindungen der Anlage werden getrennt. Sie kann sich nicht anmelden, bis sie wieder aktiviert wird.",
+    suspendConsequence: "Ihre Nachrichten werden verworfen, bis sie wieder aktiviert wird. Sie bleibt verbunden.",
     reactivate: "Wieder aktivieren",
     revoke: "Widerrufen",
     revokeTitle: (name) => `${name} widerrufen?`,
@@ -274,7 +274,7 @@ export const plants: typeof english = {
     first: "Zuerst gesehen",
     last: "Zuletzt gesehen",
     refused: "Abgelehnte Nachrichten",
-    noRefused: "Keine Nachricht dieser Anlage wurde abgelehnt.",
+    noRefused: "Keine Nachricht in sieben Tagen.",
     times: (count, isPage) => {
       const place = isPage ? " auf dieser Seite" : "";
       return count === 1 ? `1 Nachricht${place},` : `${count} Nachrichten${place}, die neueste`;

@@ -177,7 +177,7 @@ export const trading: typeof english = {
       SCHEDULE_INVALID: "Intervalle überschneiden sich, oder die Revision ist nicht höher.",
       DEVICE_UNKNOWN: "Dieses Gerät gibt es nicht.",
       EMERGENCY_STOP_ACTIVE: "Ein Not-Halt ist in Kraft.",
-      PLANT_REJECTED: "Die Anlage hat ihn abgelehnt.",
+      PLANT_REJECTED: "Abgelehnt, oder zu viele warten.",
     },
   },
 };

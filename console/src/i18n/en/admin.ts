@@ -17,7 +17,7 @@ export const admin = {
       "Only an organisation without members, plants and keys, whose trading is disabled, can be deleted. Its invitations end. This cannot be undone.",
     slug: "Slug: the short name in addresses and queues",
     slugHelp: "Lowercase letters and digits, in groups joined by single hyphens",
-    slugChange: "Another slug changes the addresses of these pages, and the user name of partners at the broker.",
+    slugChange: "Another slug changes the addresses of these pages.",
     description: "Description",
     only: "Show",
     accounts: { superAdmins: "SuperAdmins", disabled: "Disabled" },

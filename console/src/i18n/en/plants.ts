@@ -104,7 +104,8 @@ export const plants = {
       "The secret was rotated less than an hour ago. After another rotation, the one before is refused at once: if the plant still uses it, its messages are refused until it has the new one. This cannot be undone.",
     newSecret: "New secret",
     secret: "HMAC secret",
-    oldUntil: (time: string) => `Messages signed with the former secret are accepted until ${time}.`,
+    oldUntil: (time: string) =>
+      `Messages signed with the former secret are accepted until ${time}. Until it has the new one, the plant refuses commands.`,
     renew: "Renew the certificate",
     renewTitle: (name: string) => `Renew the certificate of ${name} again?`,
     renewConsequence:
@@ -119,7 +120,8 @@ export const plants = {
     validUntil: (time: string) => `Valid until ${time}.`,
     suspend: "Suspend",
     suspendTitle: (name: string) => `Suspend ${name}?`,
-    suspendConsequence: "The plant's connections are closed. It cannot log in until it is reactivated.",
+    suspendConsequence:
+      "What the plant sends is discarded for good until it is reactivated. It may stay connected, and gets no commands.",
     reactivate: "Reactivate",
     revoke: "Revoke",
     revokeTitle: (name: string) => `Revoke ${name}?`,
@@ -272,7 +274,7 @@ export const plants = {
     first: "First seen",
     last: "Last seen",
     refused: "Refused messages",
-    noRefused: "No message of this plant was refused.",
+    noRefused: "No message of this plant was refused in the last seven days.",
     times: (count: number, isPage: boolean) => {
       const place = isPage ? " on this page" : "";
       return count === 1 ? `1 message${place},` : `${count} messages${place}, the newest`;

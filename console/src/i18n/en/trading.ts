@@ -175,7 +175,7 @@ export const trading = {
       SCHEDULE_INVALID: "Intervals overlap, or the revision is not higher.",
       DEVICE_UNKNOWN: "There is no such device.",
       EMERGENCY_STOP_ACTIVE: "An emergency stop is in force.",
-      PLANT_REJECTED: "The plant refused it.",
+      PLANT_REJECTED: "The plant refused it, or too many commands wait for it.",
     },
   },
 };
