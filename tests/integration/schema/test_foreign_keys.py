@@ -11,8 +11,8 @@ UNINDEXED = (
     " WHERE c.contype = 'f' AND t.relnamespace = 'public'::regnamespace AND t.relname NOT LIKE 'procrastinate%'"
     " AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.conrelid AND i.indisvalid"
     # A partial index serves only if its condition excludes no row that refers to another: those where the column is null.
-    " AND (i.indpred IS NULL OR pg_get_expr(i.indpred, i.indrelid) = format('(%I IS NOT NULL)',"
-    " (SELECT attname FROM pg_attribute WHERE attrelid = c.conrelid AND attnum = i.indkey[0])))"
+    " AND (i.indpred IS NULL OR pg_get_expr(i.indpred, i.indrelid) = '(' || (SELECT quote_ident(attname) FROM pg_attribute"
+    " WHERE attrelid = c.conrelid AND attnum = i.indkey[0]) || ' IS NOT NULL)')"
     # The leading columns are those of the key, or one that is unique among the referenced rows.
     " AND ((i.indkey::smallint[])[0:cardinality(c.conkey) - 1] <@ c.conkey"
     " OR EXISTS (SELECT FROM pg_index u, unnest(c.conkey, c.confkey) AS pair (ours, theirs)"

@@ -27,14 +27,9 @@ from gridfleet.protocol import signature
 from gridfleet.protocol.envelope import Envelope
 from gridfleet.protocol.topics import Channel, routing_key_pattern, topic
 from gridfleet.sdk.plant import Package
+from support.servers.free_ports import free_ports
 
 SECRET = bytes(range(32)).hex()
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @dataclass
@@ -114,7 +109,8 @@ class Broker:
     @classmethod
     def create(cls, plants: int = 12) -> "Broker":
         folder = Path(tempfile.mkdtemp(prefix="gridfleet-mq-"))
-        ports = {name: free_port() for name in ("amqp", "mqtt", "mqtts", "dist", "epmd")}
+        names = ("amqp", "mqtt", "mqtts", "dist", "epmd")
+        ports = dict(zip(names, free_ports(len(names)), strict=True))
         authority = Authority.create()
         credentials = [
             Plant(str(uuid4()), f"pass-{number}", authority, ports["mqtt"], ports["mqtts"]) for number in range(plants)
