@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -358,6 +359,114 @@ async def test_a_mode_that_a_plant_received_before_a_power_cut_is_issued_again(s
     await site.acknowledge_newest("APPLIED")
     await site.acknowledge({}, connects=True)
     assert await site.issue_due(now=now + timedelta(seconds=180)) == 0
+
+
+async def receive_before_a_power_cut(site: PartnerSite, kind: str, **members: Any) -> UUID:
+    """Let the plant receive a partner command and connect again. Returns its id, after the service has repeated it."""
+    await site.send(kind, **members)
+    own = await site.newest()
+    await site.acknowledge({own: "RECEIVED"}, connects=True)
+    assert await site.issue_due(31) >= 1
+    assert await site.newest() != own
+    return own
+
+
+REFUSED = pytest.mark.parametrize("answer", ["REJECTED", "FAILED"])
+REPETITION = pytest.mark.parametrize("repetition", [None, "RECEIVED", "APPLIED", "REJECTED", "FAILED"])
+
+
+@REFUSED
+@REPETITION
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_mode_that_is_refused_after_it_was_issued_again_is_undone(
+    site: PartnerSite, answer: str, repetition: str | None, together: bool
+) -> None:
+    """The partner reads the refusal of its own command."""
+    own = await receive_before_a_power_cut(site, "command.mode", mode="STANDBY", expiresAt=soon(HOUR))
+    again = await site.newest()
+    second = {} if repetition is None else {again: repetition}
+    if not together:
+        await site.acknowledge(second, seconds=32)
+    await site.acknowledge({own: answer, **(second if together else {})}, seconds=33)
+    assert await override_of(site) == (None, None)
+    # A plant that has rejected the second one before is still in AUTO.
+    expected = ["STANDBY", "STANDBY"] if repetition == "REJECTED" and not together else ["STANDBY", "STANDBY", "AUTO"]
+    await site.issue_due(34)
+    assert [content["mode"] for _, content, _ in await site.commands()] == expected
+    await site.acknowledge({again: "APPLIED"}, seconds=35)
+    await site.acknowledge({await site.newest(): "APPLIED"}, seconds=36)
+    assert await site.issue_due(DAY) == 0
+
+
+@REFUSED
+async def test_a_setpoint_ends_with_a_mode_that_the_plant_applied_again_and_refused(site: PartnerSite, answer: str) -> None:
+    """The plant has dropped it. The site must not show it until its end."""
+    await site.send("command.site-setpoint", powerKw=1, durationSeconds=HOUR)
+    await site.acknowledge_newest("APPLIED")
+    own = await receive_before_a_power_cut(site, "command.mode", mode="STANDBY", expiresAt=soon(HOUR))
+    await site.acknowledge({await site.newest(): "APPLIED"}, seconds=32)
+    await site.acknowledge({own: answer}, seconds=33)
+    assert await open_at(site, 34) == ["AUTO"]
+    assert await site.site("setpoint_command_id, setpoint_ends_at") == (None, None)
+
+
+@REFUSED
+@REPETITION
+async def test_an_auto_that_is_refused_after_it_was_issued_again_leaves_the_override(
+    site: PartnerSite, answer: str, repetition: str | None
+) -> None:
+    await site.send("command.mode", mode="CHARGE", powerKw=2, expiresAt=soon(HOUR))
+    await site.acknowledge_newest("APPLIED")
+    own = await receive_before_a_power_cut(site, "command.mode", mode="AUTO")
+    if repetition is not None:
+        await site.acknowledge({await site.newest(): repetition}, seconds=32)
+    await site.acknowledge({own: answer}, seconds=33)
+    assert await override_of(site) == ("CHARGE", 2.0)
+    assert await site.issue_due(34) == 1
+    assert [content["mode"] for _, content, _ in await site.commands()] == ["CHARGE", "AUTO", "AUTO", "CHARGE"]
+
+
+@REFUSED
+@REPETITION
+async def test_a_schedule_that_is_refused_after_it_was_issued_again_is_undone(
+    site: PartnerSite, answer: str, repetition: str | None
+) -> None:
+    await site.send("schedule.set", scheduleId="s", revision=1, intervals=[step(HOUR)])
+    await site.acknowledge_newest("APPLIED")
+    own = await receive_before_a_power_cut(site, "schedule.set", scheduleId="s", revision=2, intervals=[step(2 * HOUR)])
+    if repetition is not None:
+        await site.acknowledge({await site.newest(): repetition}, seconds=32)
+    await site.acknowledge({own: answer}, seconds=33)
+    assert await site.site("schedule_revision, schedule_active") == (1, True)
+    assert await site.issue_due(34) == 1
+    assert [content["schedule"]["revision"] for _, content, _ in await site.commands()] == [1, 2, 2, 1]
+    assert await site.send("schedule.set", scheduleId="s", revision=2, intervals=[step(HOUR)]) == "ACCEPTED"
+
+
+@REFUSED
+async def test_a_first_schedule_that_is_refused_after_it_was_issued_again_can_be_sent_again(
+    site: PartnerSite, answer: str
+) -> None:
+    plan = {"scheduleId": "s", "revision": 1, "intervals": [step(HOUR)]}
+    own = await receive_before_a_power_cut(site, "schedule.set", **plan)
+    await site.acknowledge({own: answer}, seconds=33)
+    assert await site.site("schedule_id, schedule_active") == (None, False)
+    assert await site.issue_due(34) == 0
+    assert await site.send("schedule.set", **plan) == "ACCEPTED"
+
+
+@REFUSED
+async def test_a_stop_that_is_refused_after_it_was_issued_again_stays(site: PartnerSite, answer: str) -> None:
+    own = await receive_before_a_power_cut(site, "command.mode", mode="EMERGENCY_STOP")
+    await site.acknowledge({own: answer}, seconds=33)
+    assert await override_of(site) == ("EMERGENCY_STOP", None)
+    assert await site.issue_due(34) == 0, "the second one is on its way"
+
+
+async def test_a_mode_that_expires_after_it_was_issued_again_stays(site: PartnerSite) -> None:
+    await receive_before_a_power_cut(site, "command.mode", mode="STANDBY", expiresAt=soon(3 * DAY))
+    await site.expire(DAY + 1)
+    assert await override_of(site) == ("STANDBY", None)
 
 
 async def test_a_plant_that_refuses_a_mode_and_a_schedule_at_once_has_neither(site: PartnerSite) -> None:

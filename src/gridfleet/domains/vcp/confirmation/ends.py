@@ -51,7 +51,8 @@ async def apply_ends(
         applied_late: plants by the ids of the commands that they have applied, but acknowledged after the expiry.
     """
     ends = {command_id: step for command_id, step in steps.items() if step.status not in OPEN}
-    plants = await store.concerned(db, {end.plant_id for end in ends.values()}, ends, connected, applied_late)
+    refused = {one: end for one, end in ends.items() if end.status in _REFUSALS and one in partner_commands}
+    plants = await store.concerned(db, {end.plant_id for end in ends.values()}, ends, refused, connected, applied_late)
     if not plants:
         return
     rows: dict[UUID, list[Unconfirmed]] = {}
@@ -61,11 +62,11 @@ async def apply_ends(
     for site in held:
         mode = next((row for row in rows.get(site.plant_id, ()) if row.kind is Kind.MODE), None)
         changed = await _without_lost_setpoint(db, site, ends, partner_commands, _comes_again(mode, ends))
-        for row in rows.get(site.plant_id, ()):
+        for row in await _answered(db, site, rows.get(site.plant_id, ()), refused):
             if row.command_id in ends:
                 changed = await _apply(db, changed, row, ends[row.command_id], row.command_id in partner_commands)
         # After the rows: the mode that it expects must not be taken for one that has just been answered.
-        changed = await _without_refused_setpoint(db, changed, ends, partner_commands)
+        changed = await _without_refused_setpoint(db, changed, refused)
         late = [command_id for command_id, plant_id in applied_late.items() if plant_id == site.plant_id]
         if late:
             changed = await _with_late_setpoint(db, changed, late)
@@ -73,6 +74,34 @@ async def apply_ends(
             await sites.save_site(db, changed)
     if connected:
         await store.wake(db, [plant for plant in plants if plant in connected], utc_now(), _PAUSE)
+
+
+async def _answered(
+    db: Connection, site: Site, rows: Sequence[Unconfirmed], refused: Mapping[UUID, Transition]
+) -> list[Unconfirmed]:
+    """Return the rows of a site, modes first, with the partner's own command where the plant has refused that one.
+
+    The service issues a received command again when the plant connects. The plant may answer the partner's own later, even
+    after it has applied the second one. The partner reads the refusal, so its order does not stay in force.
+    """
+    found = {row.kind: row for row in rows}
+    mine = {one: end for one, end in refused.items() if end.plant_id == site.plant_id}
+    if not mine:
+        return list(rows)
+    orders = {Kind.MODE: site.override_command_id, Kind.SCHEDULE: site.schedule_command_id}
+    if site.override is None:
+        orders[Kind.MODE] = await store.repeated_auto(db, site.plant_id, mine)
+    elif site.override.mode is Mode.EMERGENCY_STOP:
+        del orders[Kind.MODE]
+    for kind, order in orders.items():
+        row = found.get(kind)
+        if order not in mine or (row is not None and row.command_id in (order, None)):
+            continue  # nothing was issued again, or it has to be yet: the plant is then asked about what holds
+        if row is None:
+            row = Unconfirmed(plant_id=site.plant_id, kind=kind, command_id=None, issued_at=mine[order].at)
+        # The plant may have executed the second one, so its mode is unknown.
+        found[kind] = replace(row, command_id=order, confirmed_mode=None)
+    return sorted(found.values(), key=lambda row: (row.kind is not Kind.MODE, row.kind))
 
 
 def _comes_again(mode: Unconfirmed | None, ends: Mapping[UUID, Transition]) -> bool:
@@ -116,25 +145,19 @@ async def _is_before_step(db: Connection, plant_id: UUID, held: HeldSetpoint, no
     return held.schedule is None and began is not None and held.issued_at < began
 
 
-async def _without_refused_setpoint(
-    db: Connection, site: Site, ends: Mapping[UUID, Transition], partner_commands: Collection[UUID]
-) -> Site:
+async def _without_refused_setpoint(db: Connection, site: Site, refused: Mapping[UUID, Transition]) -> Site:
     """Return the site without a setpoint that the service has issued again, if the plant has refused the partner's command.
 
     The partner reads the refusal. The plant may have got the second one, and drops it when it receives a mode.
     """
-    refused = {
-        command_id: end.at
-        for command_id, end in ends.items()
-        if end.plant_id == site.plant_id and end.status in _REFUSALS and command_id in partner_commands
-    }
-    if site.setpoint_command_id is None or not refused:
+    own = {command_id: end.at for command_id, end in refused.items() if end.plant_id == site.plant_id}
+    if site.setpoint_command_id is None or not own:
         return site
-    repetition = await store.find_repetition(db, site.setpoint_command_id, refused)
+    repetition = await store.find_repetition(db, site.setpoint_command_id, own)
     if repetition is None:
         return site
     if repetition.is_newest:
-        due_at = max(refused.values())
+        due_at = max(own.values())
         place = max(due_at, repetition.issued_at + A_MOMENT)
         mode = Unconfirmed(plant_id=site.plant_id, kind=Kind.MODE, command_id=None, issued_at=place, due_at=due_at)
         await store.expect(db, mode)
@@ -213,6 +236,10 @@ async def _restore_mode(db: Connection, site: Site, row: Unconfirmed, end: Trans
         # The plant ends its setpoint when it receives the mode. Behind the mode, the setpoint is issued again.
         place = row.issued_at if held is None else min(row.issued_at, held.issued_at - A_MOMENT)
         await store.expect(db, replace(row, command_id=None, issued_at=place, due_at=end.at, confirmed_mode=None))
+        if held is None and restored.override is None and restored.setpoint_command_id is not None:
+            newest = await store.setpoint_in_force(db, site.plant_id, [restored.setpoint_command_id])
+            if newest is None or newest.command_id != restored.setpoint_command_id:
+                return _with_setpoint(restored, None)  # the plant drops it when it receives the mode
     return restored
 
 

@@ -105,17 +105,24 @@ async def concerned(
     db: Connection,
     plant_ids: Collection[UUID],
     command_ids: Collection[UUID],
+    refused: Collection[UUID],
     connected: Collection[UUID],
     applied_late: Collection[UUID],
 ) -> list[UUID]:
     """Return the plants whose rows or setpoints belong to these commands, and the connected plants that `wake` concerns.
 
-    Also those whose setpoint the service has issued again, because the partner's own may be among the commands, and those that
-    have applied a setpoint among the commands `applied_late`.
+    Also those whose mode, schedule or setpoint the service has issued again, because the partner's own may be among the
+    commands, and those that have applied a setpoint among the commands `applied_late`.
+
+    Args:
+        refused: those of the commands that are partner commands and that their plants have refused.
     """
     cursor = await db.execute(
         "SELECT plant_id FROM vcp_unconfirmed WHERE plant_id = ANY(%(plants)s) AND command_id = ANY(%(commands)s)"
         " UNION SELECT plant_id FROM vcp_site WHERE plant_id = ANY(%(plants)s) AND setpoint_command_id = ANY(%(commands)s)"
+        " UNION SELECT plant_id FROM vcp_site WHERE plant_id = ANY(%(plants)s)"
+        " AND (override_command_id = ANY(%(refused)s) OR schedule_command_id = ANY(%(refused)s))"
+        " UNION SELECT plant_id FROM plant_command WHERE id = ANY(%(refused)s) AND instruction->>'mode' = 'AUTO'"
         " UNION SELECT s.plant_id FROM vcp_site s JOIN plant_command c ON c.id = s.setpoint_command_id"
         " WHERE s.plant_id = ANY(%(plants)s) AND c.requester_type = 'SYSTEM'"
         " UNION SELECT plant_id FROM vcp_unconfirmed u WHERE plant_id = ANY(%(connected)s)"
@@ -124,6 +131,7 @@ async def concerned(
         {
             "plants": list(plant_ids),
             "commands": list(command_ids),
+            "refused": list(refused),
             "connected": list(connected),
             "late": list(applied_late),
         },
@@ -282,6 +290,22 @@ async def setpoint_in_force(db: Connection, plant_id: UUID, applied_late: Collec
         {"plant": plant_id, "late": list(applied_late)},
     )
     return await cursor.fetchone()
+
+
+async def repeated_auto(db: Connection, plant_id: UUID, of: Collection[UUID]) -> UUID | None:
+    """Return the AUTO among the partner commands `of` that the service has issued again, if no later mode replaces it."""
+    cursor = await db.execute(
+        "SELECT c.id FROM plant_command c JOIN plant_command r ON r.plant_id = c.plant_id AND r.issued_at = c.issued_at"
+        " WHERE c.plant_id = %(plant)s AND c.id = ANY(%(of)s) AND c.instruction->>'mode' = 'AUTO' AND r.id > c.id"
+        " AND r.requester_type = 'SYSTEM' AND r.type = 'MODE_CHANGE' AND r.instruction->>'mode' = 'AUTO'"
+        " AND NOT EXISTS (SELECT FROM vcp_unconfirmed u WHERE u.plant_id = c.plant_id AND u.kind = 'MODE'"
+        " AND u.issued_at <> c.issued_at)"
+        " AND NOT EXISTS (SELECT FROM plant_command later WHERE later.plant_id = c.plant_id AND later.issued_at > c.issued_at"
+        " AND later.type IN ('MODE_CHANGE', 'EMERGENCY') AND later.status NOT IN ('REJECTED', 'FAILED', 'EXPIRED'))",
+        {"plant": plant_id, "of": list(of)},
+    )
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
 
 
 async def find_repetition(db: Connection, setpoint: UUID, of: Collection[UUID]) -> Repetition | None:
