@@ -8,6 +8,8 @@ from psycopg.types.json import Jsonb
 
 from gridfleet.domains.alerts.models import AlertRule, Condition, RuleChanges
 from gridfleet.domains.alerts.rules.registry import get_rule, update_rule
+from gridfleet.domains.notifications.models import Channel, Severity
+from gridfleet.domains.notifications.queue import Notification, NotificationContent, notify_each
 from gridfleet.domains.telemetry.units import converted
 from gridfleet.kernel.caller import OrgRole
 from support.builders.accounts import add_member, add_user
@@ -113,6 +115,27 @@ async def test_a_rule_without_a_conversion_raises_nothing_and_its_members_are_no
     await inverter.change(rule, unit="K", threshold=313.0)
     await inverter.say(70, 320)
     assert await inverter.messages() == ["Rule: inv.x of Plant is 320 K, above 313 K"]
+
+
+async def test_the_members_are_notified_of_a_unit_although_warnings_have_used_up_their_half_of_the_hour(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The notification is claimed once, so it would never be sent."""
+    monkeypatch.setattr("gridfleet.domains.notifications.queue.MOST_AN_HOUR", dict.fromkeys(Channel, 4))
+    inverter = await Inverter.create(bench, "°C")
+    await inverter.say(100, 20)
+    await inverter.rule(threshold=40.0, condition=Condition.GT, severity=Severity.WARNING)
+    warning = NotificationContent("warning", "body", {})
+    async with bench.database.transaction() as db:
+        assert await notify_each(db, [Notification(inverter.plant.organization_id, warning, None, Severity.WARNING)] * 4) == 2
+    await inverter.edit("K")
+    await inverter.say(90, 293)
+    assert len(await inverter.notices()) == 1
+    channels = await inverter.plant.rows(
+        "SELECT channel FROM notification_log JOIN membership USING (user_id) WHERE organization_id ="
+        " (SELECT organization_id FROM plant WHERE id = %s) AND subject LIKE 'Alert rule%%'"
+    )
+    assert channels == [("EMAIL",)], "by the channels that its recipients want for the rule's severity"
 
 
 async def test_a_rule_that_is_older_than_its_first_value_takes_that_values_unit(bench: Bench) -> None:

@@ -25,8 +25,8 @@ MOST_AT_ONCE: Final = 10_000
 MOST_AN_HOUR: Final[Mapping[Channel, int]] = {Channel.PUSH: 20_000, Channel.EMAIL: 2_000, Channel.SMS: 2_000}
 """The most deliveries of an organisation in an hour, in each process: the log, the mail relay and their disk serve all.
 
-INFO and WARNING have half of it, so that they do not use up the hour of the more severe. Transactions at the same time may
-exceed it, each once by what it queues.
+INFO and WARNING have half of it, so that they do not use up the hour of the more severe, and of what is sent only once.
+Transactions at the same time may exceed it, each once by what it queues.
 """
 _LESS_SEVERE: Final = (Severity.INFO, Severity.WARNING)
 
@@ -47,6 +47,7 @@ class Notification(NamedTuple):
     """A notification for an organisation.
 
     Without a `cause`, its cause is the current one. Without a `severity`, every user gets it, by each of `channels`.
+    `is_sent_once`: nothing reports the same later, so it may use the whole hour regardless of its severity.
     """
 
     organization_id: UUID
@@ -54,6 +55,7 @@ class Notification(NamedTuple):
     cause: dict[str, str] | None
     severity: Severity | None
     channels: Sequence[Channel] = tuple(Channel)
+    is_sent_once: bool = False
 
 
 async def notify_each(db: Connection, notifications: Sequence[Notification]) -> int:
@@ -96,7 +98,7 @@ def _with_room(
         if channel not in notification.channels or not count:
             continue
         most[organization_id] = max(count, most.get(organization_id, 0))
-        room = _room(organization_id, channel, notification.severity) - queued[organization_id]
+        room = _room(notification, channel) - queued[organization_id]
         if left_out[organization_id] or room <= 0 or (queued[organization_id] and count > room):
             left_out[organization_id] += 1
             continue
@@ -119,7 +121,8 @@ def _with_room(
     return found
 
 
-def _room(organization_id: UUID, channel: Channel, severity: Severity | None) -> int:
-    """Return how many deliveries of a severity the organisation may queue in a transaction that begins now."""
-    most = MOST_AN_HOUR[channel] // (2 if severity in _LESS_SEVERE else 1)
-    return min(MOST_AT_ONCE, most - _queued_in_hour.of((organization_id, channel)))
+def _room(notification: Notification, channel: Channel) -> int:
+    """Return how many deliveries the notification's organisation may queue in a transaction that begins now."""
+    has_half = notification.severity in _LESS_SEVERE and not notification.is_sent_once
+    queued = _queued_in_hour.of((notification.organization_id, channel))
+    return min(MOST_AT_ONCE, MOST_AN_HOUR[channel] // (2 if has_half else 1) - queued)

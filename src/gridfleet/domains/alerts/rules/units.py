@@ -65,5 +65,5 @@ async def report_unfit(db: Connection, unfit: Iterable[Watch]) -> None:
                 "severity": rule.severity.value,
             },
         )
-        notifications.append(Notification(rule.organization_id, content, None, rule.severity))
+        notifications.append(Notification(rule.organization_id, content, None, rule.severity, is_sent_once=True))
     await notify_each(db, notifications)
