@@ -74,6 +74,7 @@ async def _serve(settings: Settings, shared_ports: bool) -> None:
                 "http": partial(serve, state, shared_ports=shared_ports),
                 "access": partial(state.access.keep_listening, state.database),
                 "idle connections": state.database.keep_reading,
+                "idle reserved connections": state.reserved.keep_reading,
                 **({"replica": replica.keep_measuring} if replica is not None else {}),
                 **_metrics(settings, "serve", databases, listen=shared_ports),
             },
