@@ -1,6 +1,7 @@
 """History on a real database: what is asked for, in order, whatever layouts and pages it is spread over."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ from gridfleet.domains.telemetry.history import buckets, queries, raw, series
 from gridfleet.domains.telemetry.history.formats import PointWriter, TextFormat
 from gridfleet.domains.telemetry.history.models import Bucket, HistoryQuery, TelemetryPoint
 from gridfleet.domains.telemetry.history.queries import open_history
+from gridfleet.domains.telemetry.history.values import store
 from gridfleet.domains.telemetry.rollups.recomputation import roll_up
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Database
@@ -239,6 +241,42 @@ async def test_sparse_values_are_read_in_few_pages(
 
     assert brief(found) == [(time, metric, values[0]) for time, values in frames.items() for metric in sorted(metrics)]
     assert len(reads) <= 11
+
+
+@pytest.mark.parametrize("devices", [[None], ["D1", "SILENT"]])
+async def test_a_count_that_needs_too_many_statements_is_refused(
+    plant: RecordedPlant, monkeypatch: pytest.MonkeyPatch, devices: list[str | None]
+) -> None:
+    """Frequent frames of few values: the count before a JSON answer took hours, in one transaction."""
+    read: list[int] = []
+
+    async def recorded(db: Any, source_id: int, *more: Any) -> Any:
+        read.append(source_id)
+        return await wide_buckets(db, source_id, *more)
+
+    wide_buckets = store.wide_buckets
+    monkeypatch.setattr(store, "wide_buckets", recorded)
+    monkeypatch.setattr(buckets, "PAGE_POINTS", 200)
+    monkeypatch.setattr(buckets, "MOST_STATEMENTS", 1_000, raising=False)
+    monkeypatch.setattr(queries, "MAX_POINTS", 2_500)
+    metrics = [f"m{number}" for number in range(50 // len(devices))]
+    for device in devices:
+        if device is not None:
+            await plant.add_device(device)
+    rest = [None] * (len(metrics) - 1)
+    await plant.write(devices[0], metrics, {DAY + n * MINUTE: [1.0, *rest] for n in range(600)})
+    if len(devices) > 1:
+        await plant.write(devices[1], metrics, {DAY - HOUR: [1.0, *rest]})
+
+    query = HistoryQuery(plant.id, DAY, DAY + 600 * MINUTE, bucket=Bucket.MINUTE)
+    with pytest.raises(TooManyPoints, match="take too long to count") as refusal:
+        await text(plant.database, plant.org, query, capped=True)
+
+    assert refusal.value.details == ["bucket: ask for 15 minutes"]
+    assert len(read) <= 40
+    wider = replace(query, bucket=Bucket.QUARTER_HOUR)
+    answer = msgspec.json.decode(await text(plant.database, plant.org, wider, capped=True), type=list[TelemetryPoint])
+    assert [point.value for point in answer] == [1.0] * 40
 
 
 class TestCap:

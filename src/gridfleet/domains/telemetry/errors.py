@@ -25,11 +25,14 @@ class TooManyMetrics(ValidationFailed):
 
 
 class TooManyPoints(ValidationFailed):
-    """The response has more than `MAX_POINTS` points. The details name a bucket that fits, if there is one."""
+    """The response has more than `MAX_POINTS` points, or their count is too much work.
+
+    The details name a bucket that fits, if there is one.
+    """
 
     def __init__(self, fitting_bucket: str | None) -> None:
         advice = f"bucket: ask for {fitting_bucket}" if fitting_bucket else "from: ask for a shorter range, or name one metric"
-        super().__init__(f"The response would have more than {MAX_POINTS:,} points.", [advice])
+        super().__init__(f"The response would have more than {MAX_POINTS:,} points, or take too long to count.", [advice])
 
 
 class TooManyColumnValues(ValidationFailed):

@@ -82,7 +82,7 @@ async def open_history(reading: Reading, org: OrgScope, query: HistoryQuery, *, 
         ValidationFailed: The range is empty.
         PlantNotFound: There is no such plant.
         TooManyMetrics: The response covers too many metrics.
-        TooManyPoints: The response is capped and larger than the limit.
+        TooManyPoints: The response is capped and larger than the limit, or takes too long to count.
     """
     if query.start >= query.end:
         raise ValidationFailed(details=["from: must be before to"])
@@ -122,7 +122,7 @@ async def open_device_history(
         ValidationFailed: The range is empty.
         SubDeviceNotFound: There is no such sub-device.
         TooManyMetrics: The sub-device has too many metrics.
-        TooManyPoints: The response is larger than the limit.
+        TooManyPoints: The response is larger than the limit, or takes too long to count.
     """
     if start >= end:
         raise ValidationFailed(details=["from: must be before to"])
