@@ -154,6 +154,7 @@ async def test_plans_are_sent_once(client: EsmClient, stand_in: StandIn, fault: 
         (says(200, b'{"configEnabled": true, "esiState": "X", "version": "7", "timeConfigs": []}'), "version"),
         (says(200, b'{"configEnabled": true, "esiState": "X", "version": 1e400, "timeConfigs": []}'), "is not valid"),
         (says(200, b'{"configEnabled": true, "esiState": "X", "version": 7, "timeConfigs": [{"from": "25:00"}]}'), "from"),
+        (says(200, msgspec.json.encode(CONFIG | {"timeConfigs": [BLOCK] * 97})), "timeConfigs"),
         (says(204, b""), "did not answer with JSON|is not valid"),
         (never_ends, "was not read"),
         (packed, "was not read"),

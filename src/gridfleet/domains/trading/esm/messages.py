@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from gridfleet.protocol.time_blocks import TimeBlock
+from gridfleet.protocol.time_blocks import MAX_BLOCKS, TimeBlock
 
 __all__ = [
     "EsmConfig",
@@ -71,7 +71,7 @@ class EsmConfig(msgspec.Struct, frozen=True, rename="camel"):
     config_enabled: bool
     esi_state: str
     version: Version
-    time_configs: list[TimeBlock]
+    time_configs: Annotated[list[TimeBlock], msgspec.Meta(max_length=MAX_BLOCKS)]
 
 
 class PlanResponse(msgspec.Struct, frozen=True, rename="camel"):
