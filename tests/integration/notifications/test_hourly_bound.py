@@ -80,6 +80,26 @@ async def test_alerts_of_low_severity_leave_half_of_the_hour_to_the_others(
         assert await queued(database, organization.id, Channel.EMAIL) == count
 
 
+async def test_the_last_room_of_an_hour_is_for_users_who_want_the_severity(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Addresses of other users took the room: the notification was counted, and reached no address."""
+    monkeypatch.setattr("gridfleet.domains.notifications.queue.MOST_AN_HOUR", dict.fromkeys(Channel, 2))
+    organization = await add_organization(database)
+    for _ in range(8):
+        await add_recipient(database, organization.id, 0)
+    async with database.transaction() as db:
+        await db.execute(
+            "INSERT INTO notification_preference (user_id, push, email, sms) SELECT user_id, '{}',"
+            " CASE WHEN row_number() OVER (ORDER BY user_id) > 3 THEN '{CRITICAL}'::text[] ELSE '{}' END, '{}'"
+            " FROM membership WHERE organization_id = %s",
+            (organization.id,),
+        )
+    async with database.transaction() as db:
+        assert await notify_each(db, alerts(organization.id, Severity.CRITICAL, 1, [Channel.EMAIL])) == 2
+    assert await queued(database, organization.id, Channel.EMAIL) == 2
+
+
 async def test_a_transaction_that_is_rolled_back_uses_none_of_the_hour(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

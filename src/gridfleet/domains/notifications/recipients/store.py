@@ -87,13 +87,13 @@ async def queue_for_members(db: Connection, channel: Channel, notifications: Seq
         f"{_MEMBERS},"
         " notification AS (SELECT * FROM unnest(%b::uuid[], %b::text[], %b::text[], %b::jsonb[], %b::jsonb[], %b::text[],"
         " %b::bigint[]) WITH ORDINALITY AS n (organization_id, subject, body, metadata, cause, severity, most, position)),"
-        " numbered AS (SELECT *, row_number() OVER (PARTITION BY organization_id ORDER BY user_id) AS number"
-        f" FROM ({_ADDRESSES[channel]}) AS a)"
+        " numbered AS (SELECT n.position, a.user_id, a.address,"
+        " row_number() OVER (PARTITION BY n.position ORDER BY a.user_id) AS number"
+        f" FROM notification n JOIN ({_ADDRESSES[channel]}) AS a USING (organization_id)"
+        f" WHERE n.severity IS NULL OR n.severity = ANY ({_SEVERITIES[channel]}))"
         " INSERT INTO notification_log (id, user_id, channel, address, subject, body, metadata, cause)"
         " SELECT gen_random_uuid(), a.user_id, %b::text, a.address, n.subject, n.body, n.metadata, n.cause"
-        " FROM notification n JOIN numbered AS a USING (organization_id)"
-        f" WHERE (n.severity IS NULL OR n.severity = ANY ({_SEVERITIES[channel]})) AND a.number <= n.most"
-        " ORDER BY n.position",
+        " FROM notification n JOIN numbered AS a USING (position) WHERE a.number <= n.most ORDER BY position",
         (
             list({notification.organization_id for notification in notifications}),
             [notification.organization_id for notification in notifications],
