@@ -240,6 +240,7 @@ async def test_a_response_that_would_be_too_large_is_refused(fleet: Fleet, monke
     assert len((await fleet.call("GET", path))[1]) == 12
     status, answer = await fleet.call("GET", f"{path}&bucketMinutes=4")
     assert (status, answer["code"]) == (400, "BAD_REQUEST")
+    assert answer["message"] == "The response would have more than 12 readings, or need too many buckets for them."
     assert answer["details"] == ["from: ask for a shorter range, or for wider buckets"]
 
 

@@ -131,7 +131,7 @@ async def own_meters(
         return await metered_rows(metered_energy(db, org, plant_id, start, end, width, most=MOST_ROWS), row_of)
     except TooManyReadings:
         raise ValidationFailed(
-            f"The response would have more than {MOST_ROWS:,} readings.",
+            f"The response would have more than {MOST_ROWS:,} readings, or need too many buckets for them.",
             ["from: ask for a shorter range, or for wider buckets"],
         ) from None
 

@@ -134,7 +134,8 @@ async def list_meter_readings(
         return await metered_rows(metered_energy(db, org, plant_id, start, end, _QUARTER, most=MOST_READINGS), reading_of)
     except TooManyReadings:
         raise ValidationFailed(
-            f"The response would have more than {MOST_READINGS:,} readings.", ["from: ask for a shorter range"]
+            f"The response would have more than {MOST_READINGS:,} readings, or need too many buckets for them.",
+            ["from: ask for a shorter range"],
         ) from None
 
 
