@@ -17,6 +17,7 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Paging
 from support.builders.accounts import add_organization, caller_of
 from support.builders.partner_site import PartnerSite
+from support.servers.running_task import watched_loop
 
 MINUTE = timedelta(minutes=1)
 EVERY_SITE = SiteFilter()
@@ -220,6 +221,25 @@ async def test_adherence_compares_the_grids_meter_with_what_the_plant_has_applie
     assert (found.ordered_kwh, found.delivered_kwh) == (pytest.approx(4.25), pytest.approx(4.5))
     assert ahead.quarters == []
     assert {one.ordered_kw for one in old.quarters} == {None}
+
+
+async def test_other_requests_continue_while_many_orders_are_compared(site: PartnerSite) -> None:
+    """50,000 commands took a third of a second, in which no other request was answered."""
+    now = datetime.now(UTC)
+    assert await site.send("command.site-setpoint", powerKw=5) == "ACCEPTED"
+    await site.acknowledge_newest("APPLIED")
+    await site.execute(
+        "INSERT INTO plant_command SELECT (jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid(),"
+        " 'issued_at', %(at)s::timestamptz - n * interval '3 s', 'finished_at', %(at)s::timestamptz - n * interval '3 s'))).*"
+        " FROM plant_command c, generate_series(1, 40000) AS n WHERE c.id = %(id)s",
+        {"at": now - 10 * MINUTE, "id": await site.newest()},
+    )
+
+    async with watched_loop() as loop, site.database.transaction() as db:
+        found = await read_adherence(db, scope(site), site.plant.id, now - timedelta(hours=30), now - 15 * MINUTE, now)
+
+    assert {one.ordered_kw for one in found.quarters} == {5}
+    assert loop.longest < 0.2 * loop.total
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])

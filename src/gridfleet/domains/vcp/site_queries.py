@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from gridfleet.domains.device_templates.roles import GRID_DEVICE
 from gridfleet.domains.plants.commands.listing.powers import applied_powers
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.registry import get_plant
+from gridfleet.domains.telemetry.energy.computing import computed
 from gridfleet.domains.telemetry.energy.metering import MeteredEnergy, TooManyReadings, metered_energy, metered_rows
 from gridfleet.domains.trading.plans import accepted_before
 from gridfleet.domains.vcp import store
@@ -203,10 +205,11 @@ async def read_adherence(
     orders: list[PowerOrder] = []
     measured: dict[datetime, float] = {}
     if quarters:
-        orders = orders_of(await applied_powers(db, org, plant_id, start, end), end)
+        applied = await applied_powers(db, org, plant_id, start, end)
+        orders = await computed(partial(orders_of, applied, end), len(applied))
         async for quarter in metered_energy(db, org, plant_id, start, end, _QUARTER, meter=GRID_DEVICE):
             measured[quarter.start] = quarter.energy
-    found = compared(quarters, orders, measured)
+    found = await computed(partial(compared, quarters, orders, measured), len(orders))
     deviations = [one.deviation_kw for one in found if one.deviation_kw is not None]
     hours = _QUARTER / timedelta(hours=1)
     both = [(one.ordered_kw, one.measured_kw) for one in found if one.ordered_kw is not None and one.measured_kw is not None]

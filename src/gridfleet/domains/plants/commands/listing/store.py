@@ -23,7 +23,7 @@ from gridfleet.domains.plants.commands.models import (
 from gridfleet.domains.plants.commands.store import reason_of
 from gridfleet.kernel.caller import ActorType, OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count
+from gridfleet.kernel.db.queries import fetch_count, fetch_in_turns
 from gridfleet.kernel.pagination import CursorPaging, Paging, TimeKey
 
 _COLUMNS = (
@@ -207,7 +207,7 @@ async def applied_powers(
             "most": MOST_POWERS,
         },
     )
-    return await cursor.fetchall()
+    return await fetch_in_turns(cursor)
 
 
 async def page_of_device(db: Connection, org: OrgScope, sub_device_id: UUID, paging: Paging) -> list[PlantCommand]:
