@@ -25,7 +25,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "alerts/rules/store": (
         "ingest applies every organisation's rules to its plants",
-        "enabled_of claim units_of layout_units set_units claim_unit_notifications",
+        "enabled_of without_cooldown claim units_of layout_units set_units claim_unit_notifications",
     ),
     "audit/store": (
         "an event names its organisation itself; old and excess events are deleted alike; those of a user alone have none",

@@ -13,6 +13,7 @@ from uuid import UUID
 import structlog
 
 from gridfleet.domains.alerts import store
+from gridfleet.domains.alerts.bounds import count_raised, rules_with_room
 from gridfleet.domains.alerts.conditions import Point, Progress, RuleState, advance
 from gridfleet.domains.alerts.matches import MOST_STATES, Findings, Hit, Run, RunKey, Watch
 from gridfleet.domains.alerts.messages import alert_message
@@ -150,12 +151,13 @@ def _advance(findings: Findings, run: Run, row: states.RuleStateRow | None, *, m
 async def _raise(
     db: Connection, candidates: dict[UUID, Hit], plants: dict[UUID, store.PlantName], request_id_of: RequestIdOf
 ) -> dict[UUID, UUID]:
-    """Raise an alert for each rule whose cooldown is over. Returns the ids of the alerts by rule."""
-    if not candidates:
+    """Raise an alert for each rule whose cooldown is over and whose organisation has room. Returns their ids by rule."""
+    due = await rules_with_room(db, candidates)
+    if not due:
         return {}
     raised: dict[UUID, UUID] = {}
     alerts: list[store.NewAlert] = []
-    for rule_id in sorted(await rules.claim(db, candidates)):
+    for rule_id in sorted(await rules.claim(db, due)):
         watch, point = candidates[rule_id]
         alert = _new_alert(plants[watch.plant_id], watch, point, current_cause(request_id_of(watch.source_id, point.time)))
         raised[rule_id] = alert.id
@@ -164,6 +166,7 @@ async def _raise(
     if alerts:
         # Together: a plant may have 500 rules, and alone each alert takes 3 ms, in which all other plants wait.
         await store.insert(db, alerts)
+        count_raised(db, [alert.organization_id for alert in alerts])
         # The most severe first: of too many, the last are left out.
         alerts.sort(key=lambda alert: _SEVERITIES.index(alert.severity), reverse=True)
         await notify_each(db, [_notification(alert) for alert in alerts])

@@ -22,6 +22,10 @@ _VISIBLE = (
     "organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR plant_id IS NULL OR plant_id = ANY(%(plants)s))"
     " AND (%(plant)s::uuid IS NULL OR plant_id = %(plant)s)"
 )
+_WITHOUT_COOLDOWN = (
+    "id = ANY(%s) AND enabled AND (last_triggered_at IS NULL OR last_triggered_at <= now() - cooldown_minutes * interval"
+    " '1 minute' OR last_triggered_at > clock_timestamp())"
+)
 
 
 class MetricPosition(NamedTuple):
@@ -149,6 +153,14 @@ async def enabled_of(db: Connection, organization_ids: Iterable[UUID], plant_ids
     return await cursor.fetchall()
 
 
+async def without_cooldown(db: Connection, rule_ids: Iterable[UUID]) -> list[UUID]:
+    """Return the rules whose cooldown is over, the one whose last alert is oldest first."""
+    cursor = await db.execute(
+        f"SELECT id FROM alert_rule WHERE {_WITHOUT_COOLDOWN} ORDER BY last_triggered_at NULLS FIRST, id", (list(rule_ids),)
+    )
+    return [row[0] for row in await fetch_in_turns(cursor)]
+
+
 async def claim(db: Connection, rule_ids: Iterable[UUID]) -> set[UUID]:
     """Return the rules whose cooldown is over, and start their cooldown.
 
@@ -158,9 +170,7 @@ async def claim(db: Connection, rule_ids: Iterable[UUID]) -> set[UUID]:
     # Always locked in the same order; otherwise two batches with two rules could deadlock. A concurrent claim that began later
     # may have committed first. Its time is after this transaction's now(), but not after clock_timestamp().
     cursor = await db.execute(
-        "UPDATE alert_rule SET last_triggered_at = now() WHERE id IN ("
-        " SELECT id FROM alert_rule WHERE id = ANY(%s) AND enabled AND (last_triggered_at IS NULL"
-        " OR last_triggered_at <= now() - cooldown_minutes * interval '1 minute' OR last_triggered_at > clock_timestamp())"
+        f"UPDATE alert_rule SET last_triggered_at = now() WHERE id IN (SELECT id FROM alert_rule WHERE {_WITHOUT_COOLDOWN}"
         " ORDER BY id FOR NO KEY UPDATE) RETURNING id",
         (sorted(rule_ids),),
     )
