@@ -40,6 +40,8 @@ from gridfleet.kernel.time_zones import is_time_zone
 
 _TESTS_PER_MINUTE: Final = 5
 """Limit for one user: a text message costs money, and reaches any phone that the user names."""
+_CHANGES_PER_MINUTE: Final = 30
+"""Limit for one user: a change of the quiet hours updates deliveries that wait. The console has twelve boxes, a change each."""
 
 
 def _time_zone(name: str) -> str:
@@ -145,16 +147,18 @@ async def get_notification_preferences(caller: UserCaller, db: Connection) -> No
     "PATCH",
     "/api/v1/notifications/preferences",
     caller=session(),
-    codes=("VALIDATION_ERROR", "UNAUTHORIZED", "INTERNAL_SERVER_ERROR"),
+    codes=("VALIDATION_ERROR", "UNAUTHORIZED", "TOO_MANY_REQUESTS", "INTERNAL_SERVER_ERROR"),
     addition=True,
 )
 async def change_notification_preferences(
-    caller: UserCaller, db: Connection, body: PreferencesPatch
+    call: Call, caller: UserCaller, db: Connection, body: PreferencesPatch
 ) -> NotificationPreferences:
-    """Change what the caller is notified of. The change also applies to notifications that wait.
+    """Change what the caller is notified of, at most 30 times a minute. The change also applies to notifications that wait.
 
     During quiet hours, notifications of the severities in `quietHours` wait until the hours end. null removes the quiet hours.
+    If more than 1,000 notifications wait when the quiet hours change, the older ones wait until the former hours end.
     """
+    await call.state.rate_limiter.hit("preferences", str(caller.user_id), _CHANGES_PER_MINUTE)
     return await preferences.change_preferences(db, caller, PreferenceChanges(**dict(body)))
 
 

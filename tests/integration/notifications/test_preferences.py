@@ -89,6 +89,46 @@ async def test_preferences_begin_with_the_default_and_change_one_by_one(people: 
     assert events == [{"changed": ["email", "sms"]}, {"changed": ["quietHours"]}, {"changed": ["quietHours"]}]
 
 
+async def test_what_stays_the_same_is_no_change(people: People) -> None:
+    """Each request was an audit event, which is kept for years."""
+    ada = await people.person()
+    first = await prefer(people, ada, push=DEFAULT["push"], quietHours=NIGHT)
+    assert first["updatedAt"] is not None, "a user who chooses the default keeps it when a release changes it"
+    assert await prefer(people, ada, push=DEFAULT["push"], quietHours=NIGHT) == first
+    await prefer(people, ada, push=["EMERGENCY"], sms=DEFAULT["sms"], quietHours=NIGHT)
+    events = [event["details"] for event in await people.events(of=ada.id) if event["event"] == "user.notifications_changed"]
+    assert events == [{"changed": ["push", "quietHours"]}, {"changed": ["push"]}]
+
+
+async def test_a_change_makes_the_newest_thousand_waiting_deliveries_due(people: People) -> None:
+    """All of them were updated in the request, which held a connection and the preferences for which deliveries to all wait."""
+    ada, ben = await people.person(), await people.person()
+    for person in (ada, ben):
+        await prefer(people, person, quietHours=NIGHT)
+        await people.execute(
+            "INSERT INTO notification_log (id, user_id, channel, address, subject, body, metadata, created_at, due_at)"
+            " SELECT gen_random_uuid(), %s, 'EMAIL', 'a@example.com', n, '', '{}', now() - n * interval '1 s',"
+            " now() + interval '6 hours' FROM generate_series(1, 5000) AS n",
+            person.id,
+        )
+    await people.execute("UPDATE notification_log SET status = 'SENT', due_at = NULL WHERE subject::int <= 500")
+    await prefer(people, ada, quietHours=None)
+    due = await people.execute("SELECT user_id, subject::int FROM notification_log WHERE due_at <= now() ORDER BY subject::int")
+    assert due == [(ada.id, number) for number in range(501, 1501)]
+
+
+async def test_a_user_changes_preferences_thirty_times_a_minute(people: People) -> None:
+    """The console sends one request for each of twelve check boxes."""
+    ada, ben = await people.person(), await people.person()
+    for _ in range(15):
+        await prefer(people, ada, quietHours=NIGHT)
+        await prefer(people, ada, quietHours=None)
+    limited = await people.call("PATCH", "/notifications/preferences", {"quietHours": NIGHT}, who=ada)
+    refused(limited, 429, "TOO_MANY_REQUESTS")
+    assert 0 < int(limited.headers["retry-after"]) <= 60
+    await prefer(people, ben, quietHours=NIGHT)
+
+
 async def test_the_number_for_text_messages_is_that_of_the_profile(people: People) -> None:
     ada, ben = await people.person(), await people.person()
     assert (await people.call("PATCH", "/auth/me", {"phone": "+43123456789"}, who=ada)).status_code == 200

@@ -36,10 +36,18 @@ async def preferences_of(db: Connection, user_id: UUID) -> NotificationPreferenc
 
 
 async def change_preferences(db: Connection, caller: UserCaller, changes: PreferenceChanges) -> NotificationPreferences:
-    """Change the caller's preferences and return them. Deliveries that wait follow them too."""
-    columns: dict[str, Any] = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    """Change the caller's preferences and return them. Deliveries that wait follow them too.
+
+    A user's first choice is a change, even if it is the default.
+    """
+    before = await preferences_of(db, caller.user_id)
+    columns: dict[str, Any] = {
+        name: value
+        for name, value in msgspec.structs.asdict(changes).items()
+        if value is not UNSET and (before.updated_at is None or value != _in_lists(getattr(before, name)))
+    }
     if not columns:
-        return await preferences_of(db, caller.user_id)
+        return before
     await store.save_preferences(db, caller.user_id, columns)
     if "quiet_hours" in columns:
         await store.end_delays(db, caller.user_id)
@@ -67,6 +75,10 @@ async def queue_test(db: Connection, caller: UserCaller, channel: Channel) -> li
         raise ValidationFailed(details=[_NO_ADDRESS[channel]])
     await record(db, Event.USER_NOTIFICATIONS_TESTED, caller.as_actor, _subject(caller), details=details)
     return queued
+
+
+def _in_lists(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _subject(caller: UserCaller) -> Subject:

@@ -217,10 +217,14 @@ async def delay_until(db: Connection, delivery: Outgoing, until: datetime) -> No
 
 
 async def end_delays(db: Connection, user_id: UUID) -> None:
-    """Make a user's deliveries due that wait for the end of quiet hours. Those that wait for another try are unchanged."""
+    """Make the user's newest 1,000 deliveries due that wait for the end of quiet hours, of the newest 10,000 of all.
+
+    Those that wait for another try are unchanged. The caller holds the preferences, for which the worker of all users waits.
+    """
     await db.execute(
-        "UPDATE notification_log SET due_at = now() WHERE user_id = %s AND status = 'PENDING'"
-        " AND due_at > now() + interval '10 minutes'",
+        "UPDATE notification_log SET due_at = now() WHERE id IN (SELECT id FROM (SELECT id, status, due_at"
+        " FROM notification_log WHERE user_id = %s ORDER BY created_at DESC, id DESC LIMIT 10000) AS newest"
+        " WHERE status = 'PENDING' AND due_at > now() + interval '10 minutes' LIMIT 1000)",
         (user_id,),
     )
 
