@@ -174,7 +174,7 @@ async def send_test_notification(call: Call, caller: UserCaller, db: Connection,
     """Send a test message to each of the caller's addresses of a channel, and return the deliveries.
 
     It is sent at once, regardless of the caller's preferences and quiet hours. `GET /notifications/deliveries` shows the
-    outcome. At most five a minute, and ten text messages a day.
+    outcome. At most five a minute, and 20 a day by each channel; ten text messages a day.
     """
     await call.state.rate_limiter.hit("test notification", str(caller.user_id), _TESTS_PER_MINUTE)
     return await preferences.queue_test(db, caller, body.channel)

@@ -297,18 +297,20 @@ async def test_a_test_message_reaches_ones_own_addresses_alone(people: People) -
     assert tested == [{"channel": "EMAIL"}] * 3
 
 
-async def test_a_user_sends_ten_test_messages_to_a_phone_a_day(people: People) -> None:
-    """A text message costs money, and reaches any phone that the user names."""
+@pytest.mark.parametrize(("channel", "most", "other"), [("SMS", 10, "EMAIL"), ("EMAIL", 20, "SMS"), ("PUSH", 20, "EMAIL")])
+async def test_a_user_sends_some_test_messages_by_a_channel_a_day(people: People, channel: str, most: int, other: str) -> None:
+    """They are no part of the hourly limits of an organisation. A text message costs money, and reaches any phone."""
     ada, state = await people.person(), people.service.state
     await people.call("PATCH", "/auth/me", {"phone": "+43123456789"}, who=ada)
+    await people.call("POST", "/notifications/push-tokens", {"token": TOKEN}, who=ada)
     caller = UserCaller(ada.id, new_id(), ada.email, "Ada", False, None)
-    for _ in range(10):
+    for _ in range(most):
         async with state.database.transaction() as db:
-            await queue_test(db, caller, Channel.SMS)
-    limited = await people.call("POST", "/notifications/test", {"channel": "SMS"}, who=ada)
+            await queue_test(db, caller, Channel(channel))
+    limited = await people.call("POST", "/notifications/test", {"channel": channel}, who=ada)
     refused(limited, 429, "TOO_MANY_REQUESTS")
     assert 80_000 < int(limited.headers["retry-after"]) <= 86_400
-    assert (await people.call("POST", "/notifications/test", {"channel": "EMAIL"}, who=ada)).status_code == 201
+    assert (await people.call("POST", "/notifications/test", {"channel": other}, who=ada)).status_code == 201
 
 
 async def test_ones_own_deliveries_are_filtered(people: People) -> None:

@@ -18,10 +18,10 @@ from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 
-__all__ = ["MOST_TEXTS_A_DAY", "change_preferences", "preferences_of", "queue_test"]
+__all__ = ["change_preferences", "preferences_of", "queue_test"]
 
-MOST_TEXTS_A_DAY: Final = 10
-"""Maximum test messages to a user's phone within 24 hours: a text message costs money, and reaches any phone."""
+_MOST_TESTS_A_DAY: Final = {Channel.PUSH: 20, Channel.EMAIL: 20, Channel.SMS: 10}
+"""Maximum test messages of a user within 24 hours: a text message costs money, and reaches any phone."""
 
 _NO_ADDRESS: Final = {
     Channel.PUSH: "channel: you have registered no device for push",
@@ -63,11 +63,10 @@ async def queue_test(db: Connection, caller: UserCaller, channel: Channel) -> li
 
     Raises:
         ValidationFailed: The caller has no address of this channel.
-        TooManyRequests: The caller has sent too many text messages within a day.
+        TooManyRequests: The caller has sent too many test messages by this channel within a day.
     """
     details = {"channel": channel}
-    if channel is Channel.SMS:
-        await limit_a_day(db, Event.USER_NOTIFICATIONS_TESTED, _subject(caller), MOST_TEXTS_A_DAY, details)
+    await limit_a_day(db, Event.USER_NOTIFICATIONS_TESTED, _subject(caller), _MOST_TESTS_A_DAY[channel], details)
     subject = "Test message from Gridfleet"
     body = f"{caller.name} requested this test message. Notifications arrive here."
     queued = await recipients.queue_for_user(db, caller.user_id, channel, subject, body, {"test": True}, current_cause())
