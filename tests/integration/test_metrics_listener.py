@@ -69,6 +69,14 @@ async def test_a_database_whose_connections_are_all_in_use_is_up(service: ApiSer
     assert "gridfleet_queue_length{" not in text
 
 
+async def test_a_database_that_reads_its_queues_slowly_is_up(service: ApiService) -> None:
+    async with service.state.database.transaction() as db:
+        await db.execute("LOCK TABLE outbox")
+        text = (await scrape(service)).text
+    assert "gridfleet_database_up 1.0" in text
+    assert "gridfleet_queue_length{" not in text
+
+
 async def test_the_certificate_is_the_one_that_the_broker_shows(
     database_url: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

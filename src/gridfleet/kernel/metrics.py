@@ -189,7 +189,7 @@ CERTIFICATE_EXPIRY = Gauge(
 )
 DATABASE_UP = Gauge(
     "gridfleet_database_up",
-    "1 if the database responded, or accepted a connection while all reserved ones were in use.",
+    "1 if the database responded, or accepted a connection while it was slow or all reserved ones were in use.",
     registry=ON_REQUEST,
 )
 QUEUE_LENGTH = Gauge(

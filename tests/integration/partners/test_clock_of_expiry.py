@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gridfleet.domains.partners import vhosts
-from gridfleet.domains.partners.amqp_access.decisions import AdmittedKey, enter_vhost, log_in
+from gridfleet.domains.partners.amqp_access.decisions import AdmittedKey, enter_vhost, find_rights, log_in
 from gridfleet.domains.partners.key_text import make_key
 from gridfleet.kernel.db import Database
 from support.builders.clock import set_clock
@@ -50,3 +50,15 @@ async def test_a_new_key_that_expires_is_proved_all_the_same(database: Database)
             ended = await vhosts.expire_due(db)
         assert (isinstance(login, AdmittedKey), entry, ended) == ((False, "expired", 1) if is_proven else (True, None, 0))
         await site.execute("UPDATE partner_key SET activated_at = now() WHERE id = %(key)s")
+
+
+async def test_an_expired_key_has_no_rights_before_its_access_is_ended(database: Database) -> None:
+    """The gateway ends it while the broker's management API answers; the key's connections stay open until then."""
+    site = await partner_site(database)
+    for expiry, is_proven, has_rights in (("1 minute", True, True), ("0", True, False), ("0", False, True)):
+        await site.execute(
+            f"UPDATE partner_key SET expires_at = now() + interval '{expiry}',"
+            f" activated_at = CASE WHEN {is_proven} THEN now() END WHERE id = %(key)s"
+        )
+        async with database.transaction() as db:
+            assert (await find_rights(db, site.sender.key.id) is not None) == has_rights

@@ -1,6 +1,7 @@
 """API keys over REST: what making, reading and revoking them answers. These keys may not use the broker, so none is needed."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -13,10 +14,13 @@ import pytest
 
 from gridfleet.api.partner import api_keys
 from gridfleet.domains.organizations.models import Organization
+from gridfleet.domains.partners import key_creation, store
 from gridfleet.domains.partners.key_text import digest_of
 from gridfleet.kernel.broker.probe import Probe
+from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.ids import new_id
 from support.builders.interleaving import until_blocked
+from support.clients.executed_statements import executed_statements
 from support.clients.people import People, Person, refused
 from support.servers.api_service import api_service
 
@@ -205,6 +209,58 @@ async def test_creations_of_keys_for_the_broker_are_bounded(people: People, admi
     await people.execute("UPDATE partner_key SET created_at = now() - interval '25 hours' WHERE vhost = 'partner-7'")
     answer = await people.call("POST", "/partner/api-keys", body, who=admin, org=org.id)
     refused(answer, 500, "INTERNAL_SERVER_ERROR")
+
+
+async def test_keys_of_a_day_are_bounded(
+    people: People, admin: Person, org: Organization, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those for REST only too: each is a row for ever."""
+    monkeypatch.setattr(key_creation, "MOST_A_DAY", 3)
+    for _ in range(3):
+        await make(people, admin, org)
+    await people.execute("UPDATE partner_key SET created_at = now() - interval '23 hours'")
+    answer = await people.call("POST", "/partner/api-keys", WANTED, who=admin, org=org.id)
+    refused(answer, 429, "TOO_MANY_REQUESTS")
+    assert 3_000 < int(answer.headers["retry-after"]) <= 3_600
+    await people.execute("UPDATE partner_key SET created_at = now() - interval '25 hours'")
+    await make(people, admin, org)
+
+
+async def test_a_refused_creation_takes_no_reserved_connection(
+    people: People, admin: Person, org: Organization, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The logins of all plants need those."""
+    monkeypatch.setattr(key_creation, "MOST_A_DAY", 1)
+    await make(people, admin, org)
+    past = {**WANTED, "expiresAt": "2020-01-01T00:00:00Z"}
+    async with contextlib.AsyncExitStack() as logins:
+        for _ in range(4):
+            await logins.enter_async_context(people.service.state.reserved.transaction())
+        async with asyncio.timeout(5):
+            refused(await people.call("POST", "/partner/api-keys", WANTED, who=admin, org=org.id), 429, "TOO_MANY_REQUESTS")
+            refused(await people.call("POST", "/partner/api-keys", past, who=admin, org=org.id), 400, "VALIDATION_ERROR")
+
+
+async def test_the_newest_keys_for_the_broker_are_found_without_reading_the_others(
+    people: People, admin: Person, org: Organization
+) -> None:
+    await make(people, admin, org)
+    await people.execute(
+        "INSERT INTO partner_key (id, organization_id, name, partner_id, key_prefix, key_hash, scopes, allowed_ips, vhost,"
+        " created_by, created_at, activated_at)"
+        " SELECT gen_random_uuid(), organization_id, name, partner_id, key_prefix, sha256(n::text::bytea), scopes,"
+        " allowed_ips, 'partner-' || n, created_by, now() - n * interval '1 s', now()"
+        " FROM partner_key, generate_series(1, 20000) AS n"
+    )
+    caller = UserCaller(admin.id, new_id(), admin.email, "Admin", False, None)
+    async with people.service.state.database.autocommit() as db:
+        await db.execute("ANALYZE partner_key")
+    async with people.service.state.database.transaction() as db:
+        with executed_statements() as statements:
+            assert await store.nth_newest_at_broker(db, OrgScope(org.id, OrgRole.ORG_ADMIN, caller), 200) is None
+        cursor = await db.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statements[0]}", (org.id, 199))
+        [([explained],)] = await cursor.fetchall()
+    assert explained["Plan"]["Shared Hit Blocks"] + explained["Plan"]["Shared Read Blocks"] < 50
 
 
 async def test_failed_creations_of_keys_for_the_broker_are_bounded(

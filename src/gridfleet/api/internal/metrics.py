@@ -13,6 +13,7 @@ import psycopg
 import structlog
 from cryptography import x509
 from prometheus_client import REGISTRY, generate_latest
+from psycopg.errors import QueryCanceled
 from psycopg_pool import PoolTimeout
 
 from gridfleet.api.state import AppState
@@ -62,16 +63,15 @@ class Scrape:
         return await asyncio.to_thread(lambda: b"".join(map(generate_latest, self._registries)))
 
     async def _read_queues(self) -> None:
-        waits = True
         try:
             async with asyncio.timeout(_ANSWER_SECONDS), self._state.reserved.transaction() as db:
-                waits = False
                 found = await queues.waiting(db)
         except (TimeoutError, psycopg.Error) as error:
             log.warning("cannot read the queues", error=type(error).__name__)
-            # The reserved connections may all be in use, as when many users log in at once: that is no error of the database.
-            has_waited = waits and isinstance(error, TimeoutError | PoolTimeout)
-            metrics.DATABASE_UP.set(has_waited and await self._can_connect())
+            # The reserved connections may all be in use, as when many users log in at once, or a queue may be long: neither is
+            # a failure of the database.
+            is_slow = isinstance(error, TimeoutError | PoolTimeout | QueryCanceled)
+            metrics.DATABASE_UP.set(is_slow and await self._can_connect())
             metrics.QUEUE_LENGTH.clear()
             metrics.QUEUE_OLDEST_SECONDS.clear()
             return

@@ -78,6 +78,8 @@ async def create_api_key(call: Call, org: OrgScope, db: Connection, body: NewApi
     """
     call.no_store()
     wanted = _wanted(body)
+    # On the request's own connection: logins at the broker need the few reserved ones.
+    await key_creation.check(db, org, wanted)
     async with call.state.reserved.transaction() as own:
         prepared = await key_creation.prepare(own, call.state.keyring, org, wanted)
     try:

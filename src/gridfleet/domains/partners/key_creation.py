@@ -1,7 +1,7 @@
 """Creating API keys: insert an inactive key, prove it at the broker, activate it.
 
-    prepare (its own transaction) ──▶ vhost and proof, if it may use the broker ──▶ activate
-                                                      └── failed ──▶ withdraw (its own transaction)
+    check ──▶ prepare (its own transaction) ──▶ vhost and proof, if it may use the broker ──▶ activate
+                                                                └── failed ──▶ withdraw (its own transaction)
 
 The broker sends requests about the new key while it is being proved, so the key must be committed before. At that time only
 the service has the key. `vhosts.expire_due` removes what a killed process leaves behind.
@@ -32,11 +32,14 @@ from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.rate_limit import refuse_within_a_day
 from gridfleet.kernel.security.keyring import Keyring
 
-__all__ = ["PreparedKey", "activate", "prepare", "withdraw"]
+__all__ = ["PreparedKey", "activate", "check", "prepare", "withdraw"]
 
 _MOST_COMPLAINTS: Final = 1_000
 _MOST_AT_BROKER: Final = 100
 """Maximum number of an organisation's keys that may use the broker: each has a vhost there (docs/decisions/0251)."""
+
+MOST_A_DAY: Final = 1_000
+"""Maximum number of keys of any kind that an organisation creates within 24 hours: their rows are kept."""
 
 _MOST_AT_BROKER_A_DAY: Final = 200
 """Maximum number of such keys that an organisation creates within 24 hours, and of creations that fail: what the broker keeps
@@ -52,17 +55,22 @@ class PreparedKey(NamedTuple):
     at_broker: AmqpKey | None
 
 
-async def prepare(db: Connection, keyring: Keyring, org: OrgScope, wanted: NewKey) -> PreparedKey:
-    """Store a new, inactive key.
+async def check(db: Connection, org: OrgScope, wanted: NewKey) -> None:
+    """Check that the organisation may create the key.
 
     Raises:
         ValidationFailed: With all errors.
-        TooManyRequests: The organisation created too many keys for the broker within a day, or too many creations failed.
+        TooManyRequests: The organisation created too many keys within a day, or too many creations for the broker failed.
     """
     await _check(db, org, wanted)
+    refuse_within_a_day(await store.nth_newest(db, org, MOST_A_DAY))
     if AMQP_SCOPES & set(wanted.scopes):
         refuse_within_a_day(await store.nth_newest_at_broker(db, org, _MOST_AT_BROKER_A_DAY))
         await limit_a_day_in(db, org, Event.API_KEY_CREATION_FAILED, _MOST_AT_BROKER_A_DAY)
+
+
+async def prepare(db: Connection, keyring: Keyring, org: OrgScope, wanted: NewKey) -> PreparedKey:
+    """Store a new, inactive key that was checked."""
     key_id, text = new_id(), make_key()
     signing_key = secrets.token_bytes(32) if WRITE_SCOPES & set(wanted.scopes) else None
     encrypted = version = None
@@ -115,7 +123,6 @@ async def _check(db: Connection, org: OrgScope, wanted: NewKey) -> None:
             f"scopes: must not contain a scope for the broker: the organisation has {_MOST_AT_BROKER} such keys;"
             " revoke one first"
         )
-    # One query for all ids: it runs on one of the few connections that the broker's requests need.
     known = await visible_among(db, org, wanted.plant_ids or ())
     complaints += [
         f"allowedPlantIds.{number}: is no plant of this organisation"

@@ -8,7 +8,6 @@ from psycopg.rows import class_row, kwargs_row
 
 from gridfleet.domains.partners.broker_keys.store import AMQP, LIVES, amqp_key
 from gridfleet.domains.partners.models import AmqpAddress, AmqpKey, LiveKey, NewKey
-from gridfleet.domains.partners.scopes import AMQP_SCOPES
 from gridfleet.kernel.addresses import IPNetwork
 from gridfleet.kernel.caller import KeyCaller, OrgScope
 from gridfleet.kernel.db import Connection
@@ -19,6 +18,11 @@ _SHOWN = (
     "id, organization_id, name, partner_id, key_prefix, scopes, allowed_plant_ids::text[], allowed_ips::text[], vhost,"
     " revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) AS is_active, revoked_at, expires_at, last_used_at,"
     " created_by, created_at, updated_at"
+)
+# The condition of the index `partner_key_newest_at_broker`. It must be a constant: with a parameter, the index is not used.
+_AT_BROKER = (
+    "scopes && '{trading:connect,vcp:connect,vcp:write:config,vcp:write:device-command,vcp:write:mode,vcp:write:schedule,"
+    "vcp:write:setpoint}'"
 )
 _OURS = "organization_id = %(org)s AND activated_at IS NOT NULL"
 
@@ -146,14 +150,25 @@ async def count(db: Connection, org: OrgScope) -> int:
     return await fetch_count(db, f"SELECT count(*) FROM partner_key WHERE {_OURS}", {"org": org.organization_id})
 
 
+async def nth_newest(db: Connection, org: OrgScope, n: int) -> datetime | None:
+    """Return when the `n`-th newest of the organisation's keys of 24 hours was created, also if it was revoked; None if there
+    are fewer."""
+    return await fetch_value(
+        db,
+        "SELECT created_at FROM partner_key WHERE organization_id = %s AND created_at > now() - interval '1 day'"
+        " ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
+        (org.organization_id, n - 1),
+    )
+
+
 async def nth_newest_at_broker(db: Connection, org: OrgScope, n: int) -> datetime | None:
     """Return when the `n`-th newest of the organisation's keys of 24 hours with a scope for the broker was created, also if it
     was revoked; None if there are fewer."""
     return await fetch_value(
         db,
-        "SELECT created_at FROM partner_key WHERE organization_id = %s AND scopes && %s"
+        f"SELECT created_at FROM partner_key WHERE organization_id = %s AND {_AT_BROKER}"
         " AND created_at > now() - interval '1 day' ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
-        (org.organization_id, list(AMQP_SCOPES), n - 1),
+        (org.organization_id, n - 1),
     )
 
 

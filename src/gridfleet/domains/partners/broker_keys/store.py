@@ -53,9 +53,12 @@ async def find_sending(db: Connection, key_id: UUID) -> EncryptedKey | None:
 
 
 async def find_amqp(db: Connection, key_id: UUID) -> AmqpKey | None:
-    """Return the key if it may use the broker, or None. Keys that wait for their proof are included."""
+    """Return the key if it may use the broker, or None. Keys that wait for their proof are included, even expired ones."""
     cursor = db.cursor(row_factory=kwargs_row(amqp_key))
-    await cursor.execute(f"SELECT {AMQP} FROM partner_key WHERE id = %s AND amqp_slug IS NOT NULL", (key_id,))
+    await cursor.execute(
+        f"SELECT {AMQP} FROM partner_key WHERE id = %s AND amqp_slug IS NOT NULL AND (activated_at IS NULL OR {LIVES})",
+        (key_id,),
+    )
     return await cursor.fetchone()
 
 
