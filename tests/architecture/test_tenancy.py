@@ -53,7 +53,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "partners/broker_keys/store": (
         "the gateway serves the keys of all organisations",
-        "find_sending find_amqp list_amqp list_amqp_of_many end_expired delete_all_unproven",
+        "find_sending find_amqp list_amqp list_amqp_of_many count_at_broker counts_at_broker end_expired delete_all_unproven",
     ),
     "partners/amqp_access/store": (
         "the broker names a key, and asks what it may do",
@@ -68,7 +68,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "partners/signing": ("the gateway verifies and signs for all partners", "load_sending_key list_amqp_keys"),
     "partners/vhosts": (
         "the gateway maintains the vhosts of all partners",
-        "wanted_vhost legacy_slugs expire_due queue_updates_except",
+        "wanted_vhost legacy_slugs expire_due queue_updates_except queue_bytes_by_vhost",
     ),
     "partner_events/queue": (
         "the gateway publishes the events of all partners",

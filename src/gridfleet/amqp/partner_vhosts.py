@@ -54,6 +54,7 @@ def vhost_updater(settings: Settings, management: Management) -> CarryOut:
                 wanted.queues,
                 wanted.unwanted,
                 queue_type=settings.broker_queue_type,
+                queue_bytes=wanted.queue_bytes,
             )
         if not wanted.is_needed:
             await _close(management, wanted)
@@ -64,9 +65,9 @@ def vhost_updater(settings: Settings, management: Management) -> CarryOut:
 async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
     """Recreate outdated and missing vhosts, and end the connections of keys as they expire.
 
-    A vhost is outdated if its bounds or queues are of an older kind. It is missing if it or one of its exchanges or queues was
-    deleted, or if the broker has lost its data. No request shows such a loss: the broker may be back before the next request,
-    and it confirms events for which there is no queue.
+    A vhost is outdated if its bounds or queues are of an older kind, or its bounds are those for another number of keys. It is
+    missing if it or one of its exchanges or queues was deleted, or if the broker has lost its data. No request shows such a
+    loss: the broker may be back before the next request, and it confirms events for which there is no queue.
 
     Raises:
         Exception: The broker or the database is lost.
@@ -75,7 +76,7 @@ async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
         kind = await choose_queue_type(management, settings.broker_queue_type)
         queues = await management.queues()
         outdated = set(vhosts_with_outdated_queues(queues, kind))
-        found = await _names_by_vhost(management, queues)
+        found = await _names_by_vhost(management, database, queues)
         async with database.transaction() as db:
             await vhosts.queue_updates_except(db, {vhost: found[vhost] for vhost in found.keys() - outdated})
         checked_at = time.monotonic()
@@ -86,18 +87,23 @@ async def keep_partner_vhosts(settings: Settings, database: Database) -> None:
                 log.info("broker access of keys ended", keys=ended)
             await asyncio.sleep(_POLL_SECONDS)
             if time.monotonic() - checked_at >= CHECK_SECONDS:
-                found = await _names_by_vhost(management, await management.queues())
+                found = await _names_by_vhost(management, database, await management.queues())
                 async with database.transaction() as db:
                     missing = await vhosts.queue_updates_of_missing(db, found)
                 if missing:
-                    log.warning("vhosts of partners are missing or incomplete at the broker", vhosts=missing)
+                    log.warning("vhosts of partners are missing, incomplete or have other bounds", vhosts=missing)
                 checked_at = time.monotonic()
 
 
-async def _names_by_vhost(management: Management, queues: Sequence[QueueFacts]) -> dict[str, set[str]]:
-    """Return the names of exchanges and queues of each vhost that has this release's bounds, and of the shared vhost."""
+async def _names_by_vhost(management: Management, database: Database, queues: Sequence[QueueFacts]) -> dict[str, set[str]]:
+    """Return the names of exchanges and queues of each vhost that has its current bounds, and of the shared vhost."""
     policies, limits = await management.policies(), await management.vhost_limits()
-    current = {vhost for vhost in policies if has_current_bounds(policies[vhost], limits.get(vhost, {}))} | {LEGACY_VHOST}
+    async with database.transaction() as db:
+        sizes = await vhosts.queue_bytes_by_vhost(db)
+    current = {
+        vhost for vhost, size in sizes.items() if has_current_bounds(policies.get(vhost, {}), limits.get(vhost, {}), size)
+    }
+    current |= {LEGACY_VHOST}
     found: dict[str, set[str]] = defaultdict(set)
     for queue in queues:
         found[queue.vhost].add(queue.name)

@@ -190,6 +190,34 @@ async def test_keys_that_may_use_the_broker_are_bounded(people: People, admin: P
     refused(answer, 500, "INTERNAL_SERVER_ERROR")
 
 
+@pytest.mark.parametrize(("others", "mebibytes"), [(3, 256), (4, 128), (99, 8)])
+async def test_a_new_key_shares_the_disk_of_its_organisations_keys(
+    people: People, admin: Person, org: Organization, monkeypatch: pytest.MonkeyPatch, others: int, mebibytes: int
+) -> None:
+    sizes: list[int] = []
+
+    async def note_size(*_: object, queue_bytes: int, **__: object) -> None:
+        sizes.append(queue_bytes)
+
+    async def succeed(*_: object) -> Probe:
+        return Probe(1, None)
+
+    name_missing_broker(people)
+    monkeypatch.setattr(api_keys, "ensure_partner_vhost", note_size)
+    monkeypatch.setattr(api_keys, "probe", succeed)
+    await make(people, admin, org)
+    await people.execute(
+        "INSERT INTO partner_key (id, organization_id, name, partner_id, key_prefix, key_hash, scopes, allowed_ips, vhost,"
+        " amqp_slug, created_by, activated_at)"
+        " SELECT gen_random_uuid(), organization_id, name, partner_id, key_prefix, sha256(n::text::bytea), '{vcp:connect}',"
+        " allowed_ips, 'partner-' || n, %s, created_by, now() FROM partner_key, generate_series(1, %s) AS n",
+        org.slug,
+        others,
+    )
+    await make(people, admin, org, scopes=["vcp:connect"])
+    assert sizes == [mebibytes * 2**20]
+
+
 async def test_creations_of_keys_for_the_broker_are_bounded(people: People, admin: Person, org: Organization) -> None:
     """What the vhost and its quorum queues leave in the broker's memory stays there after the key was revoked."""
     name_missing_broker(people)

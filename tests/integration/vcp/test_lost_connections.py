@@ -28,6 +28,13 @@ from support.servers.broker_node import BrokerNode
 from support.servers.running_task import running
 
 EVENTS = 60
+FOUR_MORE = (
+    "INSERT INTO partner_key (id, organization_id, name, partner_id, key_prefix, key_hash, scopes, allowed_ips, vhost,"
+    " amqp_slug, created_by) SELECT gen_random_uuid(), organization_id, name, partner_id, key_prefix, sha256(n::text::bytea),"
+    " scopes, allowed_ips, 'partner-' || n, amqp_slug, created_by FROM partner_key, generate_series(1, 4) AS n"
+    " WHERE id = %(key)s"
+)
+"""They wait for their proof, so their vhosts are not maintained yet."""
 
 
 async def queue_alerts(site: PartnerSite, first: int, count: int = EVENTS) -> None:
@@ -121,6 +128,25 @@ async def test_a_vhost_that_the_broker_lost_is_created_again(
         await until_published(site)
         found = await arrived(broker, site)
     assert set(found) == set(range(EVENTS, 2 * EVENTS))
+
+
+async def test_the_queues_of_an_organisation_with_many_keys_keep_less(
+    database: Database, broker: BrokerNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new key has the settings of its organisation's number of keys; the vhosts of its other keys get them too."""
+    monkeypatch.setattr(partner_vhosts, "CHECK_SECONDS", 1)
+    site = await partner_site(database)
+    async with served(broker, site) as management, asyncio.timeout(60):
+        for change, mebibytes in ((FOUR_MORE, 128), ("DELETE FROM partner_key WHERE activated_at IS NULL", 256)):
+            await site.execute(change)
+            while True:
+                policies = (await management.policies())[site.sender.key.vhost]
+                bytes_of = {name: policy["max-length-bytes"] / 2**20 for name, policy in policies.items()}
+                if bytes_of["vcp.events"] == mebibytes:
+                    break
+                await asyncio.sleep(0.1)
+            assert [bytes_of[name] for name in ("kept", "kept-quorum")] == [mebibytes, mebibytes]
+            assert bytes_of["kept-streams"] == mebibytes * 15 / 16
 
 
 @pytest.mark.parametrize("lost", ["event queue", "vcp", "vcp.dropped"])

@@ -156,10 +156,11 @@ async def _prove(call: Call, prepared: PreparedKey) -> None:
     broker_url = settings.secret("broker_url").get_secret_value()
     async with call.state.reserved.transaction() as own:
         queues = await vhosts.wanted_queues(own, key)
+        size = await vhosts.wanted_queue_bytes(own, key)
     try:
         async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
             kind = settings.broker_queue_type
-            await ensure_partner_vhost(management, broker_url, key.vhost, queues, queue_type=kind)
+            await ensure_partner_vhost(management, broker_url, key.vhost, queues, queue_type=kind, queue_bytes=size)
     except (httpx.HTTPError, aiormq.exceptions.AMQPError, OSError) as error:
         raise SelfTestFailed(details=[f"broker: {type(error).__name__}"]) from error
     proof = await probe(broker_url, key.vhost, key.slug, prepared.text, EXCHANGE)

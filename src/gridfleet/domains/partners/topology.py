@@ -5,8 +5,9 @@
     vcp.{slug}.event.… when full or a day old ──vcp.dropped──▶ vcp.{slug}.dropped, in which the gateway counts them
 
 The exchange exists as long as the key, the queues while trading is enabled. All vhosts share the broker's disk and
-memory. Therefore policies limit every queue, including the partner's own: one day and 256 MiB, and 64 MiB of waiting commands.
-A policy applies to a queue only if the queue's type supports every setting in it, so streams have their own policy.
+memory. Therefore policies limit every queue, including the partner's own: one day and 256 MiB (less if the organisation has
+many keys), and 64 MiB of waiting commands. A policy applies to a queue only if the queue's type supports every setting in it,
+so streams have their own policy.
 """
 
 import asyncio
@@ -37,6 +38,7 @@ __all__ = [
     "MAX_CONNECTIONS",
     "MAX_OWN_QUEUES",
     "MAX_PRIORITY",
+    "MOST_BYTES",
     "OUTBOUND_PATTERN",
     "PartnerQueues",
     "dropped_queue",
@@ -45,6 +47,7 @@ __all__ = [
     "has_current_bounds",
     "inbound_names",
     "inbound_queue",
+    "queue_bytes_of",
     "remove_former_queues",
     "remove_partner_vhost",
     "replace_service_queues",
@@ -69,9 +72,10 @@ MAX_CONSUMER_TIMEOUT: Final = 30 * 60 * 1000
 """Milliseconds, the broker's default. Until then, the messages that a consumer has not acknowledged have no bound."""
 
 _MIB: Final = 1024 * 1024
+MOST_BYTES: Final = 256 * _MIB
 _OUTBOUND: Final[dict[str, Any]] = {
     "x-message-ttl": 24 * 3600 * 1000,
-    "x-max-length-bytes": 256 * _MIB,
+    "x-max-length-bytes": MOST_BYTES,
     "x-overflow": "drop-head",
 }
 # Only bodies count as bytes, so the number limits messages without a body.
@@ -83,20 +87,10 @@ DROPPED: Final = {"max-length-bytes": 16 * _MIB, "max-length": 100_000, "overflo
 # Without a limit, a message that a program returns is written to the queue's log again, and the log is kept from the oldest
 # message in use on. Any limit prevents this. Events must not be lost, so it is that of the service's own queues.
 _QUORUM: Final = KEPT | {"delivery-limit": DELIVERY_LIMIT}
-# A stream removes whole segments, but never the one it writes to. Both limits together keep it below 256 MiB.
-_STREAMS: Final = {"max-length-bytes": 240 * _MIB, "max-age": "1D", "stream-max-segment-size-bytes": 16 * _MIB}
 _MOST: Final = {"x-max-priority": MAX_PRIORITY, "x-consumer-timeout": MAX_CONSUMER_TIMEOUT}
 _EVERY: Final = ".*"
 OUTBOUND_PATTERN: Final = r"^vcp\.[^.]+\.event\.[^.]+$"
 DROPPED_PATTERN: Final = r"^vcp\.[^.]+\.dropped$"
-_POLICIES: Final[dict[str, tuple[str, int, dict[str, Any]]]] = {
-    "kept": (_EVERY, -1, KEPT),
-    "kept-quorum": (_EVERY, 0, _QUORUM),
-    "kept-streams": (_EVERY, 0, _STREAMS),
-    "vcp.events": (OUTBOUND_PATTERN, 1, EVENTS),
-    "vcp.dropped": (DROPPED_PATTERN, 1, DROPPED),
-}
-"""Pattern, priority and definition by name."""
 
 
 class PartnerQueues(NamedTuple):
@@ -152,10 +146,34 @@ def forbidden_argument(arguments: dict[str, Any]) -> str | None:
     return None
 
 
-def has_current_bounds(policies: dict[str, dict[str, Any]], limits: dict[str, int]) -> bool:
-    """Return whether a vhost has this release's policies and connection limit."""
+def queue_bytes_of(keys: int) -> int:
+    """Return how many bytes each event queue and each own queue keeps, for an organisation with that many keys at the broker.
+
+    All of them together keep at most what those of four keys do (docs/decisions/0445). Halves, so that few new keys change the
+    vhosts of the others.
+    """
+    return MOST_BYTES >> max(0, (keys - 1).bit_length() - 2)
+
+
+def _policies(queue_bytes: int) -> dict[str, tuple[str, int, dict[str, Any]]]:
+    """Return pattern, priority and definition of a vhost's policies by name."""
+    size = {"max-length-bytes": queue_bytes}
+    # A stream removes whole segments, but never the one it writes to. Both limits together keep it below the size.
+    segment = queue_bytes // 16
+    streams = {"max-length-bytes": queue_bytes - segment, "max-age": "1D", "stream-max-segment-size-bytes": segment}
+    return {
+        "kept": (_EVERY, -1, KEPT | size),
+        "kept-quorum": (_EVERY, 0, _QUORUM | size),
+        "kept-streams": (_EVERY, 0, streams),
+        "vcp.events": (OUTBOUND_PATTERN, 1, EVENTS | size),
+        "vcp.dropped": (DROPPED_PATTERN, 1, DROPPED),
+    }
+
+
+def has_current_bounds(policies: dict[str, dict[str, Any]], limits: dict[str, int], queue_bytes: int) -> bool:
+    """Return whether a vhost has this release's policies, with this size of queues, and connection limit."""
     return limits.get("max-connections") == MAX_CONNECTIONS and all(
-        policies.get(name) == definition for name, (_, _, definition) in _POLICIES.items()
+        policies.get(name) == definition for name, (_, _, definition) in _policies(queue_bytes).items()
     )
 
 
@@ -167,8 +185,11 @@ async def ensure_partner_vhost(
     unwanted: Iterable[str] = (),
     *,
     queue_type: str = "auto",
+    queue_bytes: int = MOST_BYTES,
 ) -> None:
     """Create or change the vhost so that it has the exchange, `queues` if any, and none of the queues `unwanted`.
+
+    Each event queue and each queue of the partner keeps at most `queue_bytes` (see `queue_bytes_of`).
 
     Existing objects and their messages are kept. Classic queues are replaced if `queue_type` requires quorum. For that, the
     connections to the vhost are closed.
@@ -184,7 +205,7 @@ async def ensure_partner_vhost(
     types = await management.queue_types(vhost)
     declared = [] if queues is None else list(service_queues(queues))
     outdated = [queue for queue in declared if is_outdated(queue, types, kind)]
-    for name, (pattern, priority, definition) in _POLICIES.items():
+    for name, (pattern, priority, definition) in _policies(queue_bytes).items():
         await management.put_policy(vhost, name, pattern, "queues", definition, priority=priority)
     own = types.keys() - wanted - unwanted - {queue.spare.name for queue in declared}
     # Queues from before this limit stay. They must not prevent the declaration of the service's queues.

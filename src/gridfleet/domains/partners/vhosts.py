@@ -16,7 +16,7 @@ from gridfleet.domains.partners.legacy import store as legacy
 from gridfleet.domains.partners.legacy.topology import LEGACY_COMMANDS, LEGACY_EVENTS
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.scopes import LEGACY_VHOST
-from gridfleet.domains.partners.topology import DROPPED_EXCHANGE, PartnerQueues
+from gridfleet.domains.partners.topology import DROPPED_EXCHANGE, PartnerQueues, queue_bytes_of
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.outbox import waiting_values
 from gridfleet.kernel.outbox import enqueue
@@ -29,11 +29,13 @@ __all__ = [
     "WantedVhost",
     "expire_due",
     "legacy_slugs",
+    "queue_bytes_by_vhost",
     "queue_ending",
     "queue_update_unless_waiting",
     "queue_updates_except",
     "queue_updates_of_missing",
     "queue_vhost_update",
+    "wanted_queue_bytes",
     "wanted_queues",
     "wanted_vhost",
 ]
@@ -63,7 +65,7 @@ class WantedVhost(NamedTuple):
 
     `is_needed`: the key may use the broker, so the vhost is kept. Otherwise the vhost is removed; in the shared vhost of the
     legacy keys only the connections of `slug` are closed. `queues` must exist, the names in `unwanted` must not. `prefix`
-    begins the names of the partner's own queues.
+    begins the names of the partner's own queues. Each of these and of the event queues keeps at most `queue_bytes`.
     """
 
     vhost: str
@@ -72,6 +74,7 @@ class WantedVhost(NamedTuple):
     queues: PartnerQueues | None
     unwanted: frozenset[str]
     prefix: str
+    queue_bytes: int
 
     @property
     def is_shared(self) -> bool:
@@ -128,12 +131,27 @@ async def wanted_vhost(db: Connection, payload: dict[str, Any]) -> WantedVhost:
         elif unwanted:
             unwanted = named
     prefix = await store.find_prefix(db, organization_id)
-    return WantedVhost(vhost, slug, is_needed, queues, unwanted - (queues.names if queues else frozenset()), prefix)
+    unwanted -= queues.names if queues else frozenset()
+    return WantedVhost(vhost, slug, is_needed, queues, unwanted, prefix, await _queue_bytes(db, organization_id))
 
 
 async def wanted_queues(db: Connection, key: AmqpKey) -> PartnerQueues | None:
     """Return the queues that a key's vhost should have; None while its organisation does not trade."""
     return await _queues(db, key.organization_id, key.slug, key.vhost)
+
+
+async def wanted_queue_bytes(db: Connection, key: AmqpKey) -> int:
+    """Return how many bytes each event queue and own queue in a key's vhost should keep."""
+    return await _queue_bytes(db, key.organization_id)
+
+
+async def _queue_bytes(db: Connection, organization_id: UUID) -> int:
+    return queue_bytes_of(await broker_keys.count_at_broker(db, organization_id))
+
+
+async def queue_bytes_by_vhost(db: Connection) -> dict[str, int]:
+    """Return how many bytes each queue keeps, by vhost, for all organisations."""
+    return {vhost: queue_bytes_of(keys) for vhost, keys in (await broker_keys.counts_at_broker(db)).items()}
 
 
 async def _queues(db: Connection, organization_id: UUID, slug: str, vhost: str) -> PartnerQueues | None:

@@ -89,9 +89,22 @@ async def list_amqp_of_many(db: Connection, organization_ids: Collection[UUID], 
 
 async def count_amqp_of(db: Connection, org: OrgScope) -> int:
     """Return the number of the organisation's keys that may use the broker, including those that wait for their proof."""
+    return await count_at_broker(db, org.organization_id)
+
+
+async def count_at_broker(db: Connection, organization_id: UUID) -> int:
+    """Return the same for an organisation that a key names."""
     return await fetch_count(
-        db, "SELECT count(*) FROM partner_key WHERE organization_id = %s AND amqp_slug IS NOT NULL", (org.organization_id,)
+        db, "SELECT count(*) FROM partner_key WHERE organization_id = %s AND amqp_slug IS NOT NULL", (organization_id,)
     )
+
+
+async def counts_at_broker(db: Connection) -> dict[str, int]:
+    """Return the number of such keys of the organisation to which each vhost belongs."""
+    cursor = await db.execute(
+        "SELECT vhost, count(*) OVER (PARTITION BY organization_id) FROM partner_key WHERE amqp_slug IS NOT NULL"
+    )
+    return dict(await cursor.fetchall())
 
 
 async def list_amqp_of(db: Connection, org: OrgScope) -> list[AmqpKey]:
