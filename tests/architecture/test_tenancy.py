@@ -194,7 +194,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/confirmation/store": (
         "the gateway repeats what plants have not confirmed",
         "expect_all record_issues set_due follow_stop delete concerned of_plants wake lock_due is_due keep_fallback predecessor"
-        " complete_missed setpoint_in_force find_repetition later_setpoints was_applied",
+        " complete_missed setpoint_in_force find_repetition repeated_auto later_setpoints was_applied",
     ),
     "vcp/confirmation/dispatch": (
         "the gateway issues what is due at all sites",

@@ -1,13 +1,13 @@
 """Index the keys for the broker of each organisation by time, to count those of a day without the keys for REST only.
 
-Revision ID: 0171
+Revision ID: 0170
 """
 
 from typing import Final
 
 from alembic import op
 
-revision = "0171"
+revision = "0170"
 down_revision = "0169"
 branch_labels = None
 depends_on = None
