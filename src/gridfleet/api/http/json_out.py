@@ -39,9 +39,12 @@ async def list_to_json(records: Sequence[Any]) -> msgspec.Raw:
     """Return the JSON of many records. Other tasks run meanwhile: 200,000 meter readings take half a second."""
     parts: list[bytes] = []
     for start in range(0, len(records), _RECORDS_A_TURN):
-        parts.append(to_json(records[start : start + _RECORDS_A_TURN])[1:-1])
+        parts += (b",", to_json(records[start : start + _RECORDS_A_TURN])[1:-1])
         await asyncio.sleep(0)
-    return msgspec.Raw(b"[%b]" % b",".join(parts))
+    text = b"".join((b"[", *parts[1:], b"]"))
+    # The caller makes another copy: of megabytes, each takes as long as many records if the system has to find the memory.
+    await asyncio.sleep(0)
+    return msgspec.Raw(text)
 
 
 def _written(value: datetime | msgspec.Raw) -> str | orjson.Fragment:
