@@ -134,7 +134,7 @@ async def get_telemetry_columns(call: Call, org: OrgScope, query: ColumnsFilter)
 )
 async def get_latest_values(call: Call, org: OrgScope, plant_id: UUID) -> Asset:
     """Return the newest value of each metric of the plant and its sub-devices, with its own time."""
-    # A single statement: as a transaction it would take three round trips.
+    # Usually one statement: as a transaction it would take three round trips.
     async with call.state.shares.of(org).autocommit() as db:
         return Asset("application/json", await latest_json(db, org, plant_id))
 

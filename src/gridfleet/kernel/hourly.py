@@ -3,7 +3,10 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Final, Generic, TypeVar
+
+from gridfleet.kernel.db import Connection, after_commit
 
 __all__ = ["HourlyAmounts"]
 
@@ -30,6 +33,10 @@ class HourlyAmounts(Generic[_Owner]):
         """Count an amount of an owner."""
         self._begin_hour()
         self._amounts[owner] += amount
+
+    def add_after_commit(self, db: Connection, owner: _Owner, amount: int) -> None:
+        """Count an amount of an owner if the transaction commits: ingest repeats a batch that fails."""
+        after_commit(db, partial(self.add, owner, amount))
 
     def seconds_left(self) -> float:
         """Return the seconds until the next hour begins."""

@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -11,7 +10,8 @@ import structlog
 from gridfleet.domains.alerts.matches import Hit
 from gridfleet.domains.alerts.models import AlertRule, Severity
 from gridfleet.domains.alerts.rules import store as rules
-from gridfleet.kernel.db import Connection, after_commit
+from gridfleet.domains.notifications.models import LESS_SEVERE, rank
+from gridfleet.kernel.db import Connection
 from gridfleet.kernel.hourly import HourlyAmounts
 
 __all__ = ["MOST_AN_HOUR", "MOST_AT_ONCE", "count_raised", "rules_with_room"]
@@ -26,9 +26,6 @@ MOST_AN_HOUR: Final = 100_000
 
 INFO and WARNING have half of it, so that they do not use up the hour of the more severe.
 """
-
-_LESS_SEVERE: Final = (Severity.INFO, Severity.WARNING)
-_SEVERITIES: Final = list(Severity)
 
 _raised_in_hour: Final = HourlyAmounts[UUID]()
 
@@ -56,7 +53,7 @@ async def rules_with_room(db: Connection, candidates: Mapping[UUID, Hit]) -> lis
         # Those in their cooldown raise nothing: they must not take the room of the others.
         ready = [crowded[rule_id] for rule_id in await rules.without_cooldown(db, crowded)]
         taken: Counter[UUID] = Counter()
-        for rule in sorted(ready, key=lambda rule: _SEVERITIES.index(rule.severity), reverse=True):
+        for rule in sorted(ready, key=lambda rule: rank(rule.severity), reverse=True):
             if taken[rule.organization_id] < _room(rule.organization_id, rule.severity):
                 taken[rule.organization_id] += 1
                 found.append(rule.id)
@@ -69,12 +66,12 @@ async def rules_with_room(db: Connection, candidates: Mapping[UUID, Hit]) -> lis
 
 
 def count_raised(db: Connection, organization_ids: Iterable[UUID]) -> None:
-    """Count an alert of each organisation in the hour if the transaction commits: ingest repeats a batch that fails."""
+    """Count an alert of each organisation in the hour if the transaction commits."""
     for organization_id, count in Counter(organization_ids).items():
-        after_commit(db, partial(_raised_in_hour.add, organization_id, count))
+        _raised_in_hour.add_after_commit(db, organization_id, count)
 
 
 def _room(organization_id: UUID, severity: Severity) -> int:
     """Return how many alerts of a severity the organisation may raise in a transaction that begins now."""
-    most = MOST_AN_HOUR // (2 if severity in _LESS_SEVERE else 1)
+    most = MOST_AN_HOUR // (2 if severity in LESS_SEVERE else 1)
     return min(MOST_AT_ONCE, most - _raised_in_hour.of(organization_id))

@@ -21,6 +21,7 @@ from gridfleet.domains.alerts.models import Severity
 from gridfleet.domains.alerts.publishing import publish_changes
 from gridfleet.domains.alerts.rules import store as rules
 from gridfleet.domains.alerts.states import store as states
+from gridfleet.domains.notifications.models import rank
 from gridfleet.domains.notifications.queue import Notification, NotificationContent, notify_each
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.kernel.cause import current_cause
@@ -32,7 +33,6 @@ __all__ = ["note_newest", "raise_alerts"]
 log = structlog.get_logger(__name__)
 
 _VALUES_AT_ONCE: Final = 20_000
-_SEVERITIES: Final = list(Severity)
 
 RequestIdOf = Callable[[int, int], str | None]
 """Return the request id of the message that reported a source's values of a time."""
@@ -168,7 +168,7 @@ async def _raise(
         await store.insert(db, alerts)
         count_raised(db, [alert.organization_id for alert in alerts])
         # The most severe first: of too many, the last are left out.
-        alerts.sort(key=lambda alert: _SEVERITIES.index(alert.severity), reverse=True)
+        alerts.sort(key=lambda alert: rank(alert.severity), reverse=True)
         await notify_each(db, [_notification(alert) for alert in alerts])
         await publish_changes(db, list(raised.values()))
     return raised

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from gridfleet.domains.device_templates.models import Severity
 
 __all__ = [
+    "LESS_SEVERE",
     "Channel",
     "DeliveryFilter",
     "NotificationLog",
@@ -22,7 +23,17 @@ __all__ = [
     "QuietHours",
     "Severity",
     "TextOwner",
+    "rank",
 ]
+
+LESS_SEVERE: Final = (Severity.INFO, Severity.WARNING)
+"""Severities that may use half of an hourly bound, so that they do not use up the hour of the more severe."""
+_ASCENDING: Final = list(Severity)
+
+
+def rank(severity: Severity) -> int:
+    """Return the place of a severity in their order, ascending."""
+    return _ASCENDING.index(severity)
 
 
 class Channel(StrEnum):

@@ -2,17 +2,16 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import structlog
 
-from gridfleet.domains.notifications.models import Channel, Severity
+from gridfleet.domains.notifications.models import LESS_SEVERE, Channel, Severity
 from gridfleet.domains.notifications.recipients import store
 from gridfleet.domains.notifications.recipients.store import AddressKey
 from gridfleet.kernel.cause import current_cause
-from gridfleet.kernel.db import Connection, after_commit
+from gridfleet.kernel.db import Connection
 from gridfleet.kernel.hourly import HourlyAmounts
 
 __all__ = ["MOST_AN_HOUR", "MOST_AT_ONCE", "Notification", "NotificationContent", "notify_each"]
@@ -28,7 +27,6 @@ MOST_AN_HOUR: Final[Mapping[Channel, int]] = {Channel.PUSH: 20_000, Channel.EMAI
 INFO and WARNING have half of it, so that they do not use up the hour of the more severe, and of what is sent only once.
 Transactions at the same time may exceed it, each once by what it queues.
 """
-_LESS_SEVERE: Final = (Severity.INFO, Severity.WARNING)
 
 _Recipients = tuple[UUID, Channel]
 
@@ -85,7 +83,7 @@ def _with_room(
 ) -> list[tuple[Notification, int]]:
     """Return the notifications that are queued for a channel, those that have recipients and room, with their most addresses.
 
-    Their deliveries are counted in the hour if the transaction commits: ingest repeats a batch that fails.
+    Their deliveries are counted in the hour if the transaction commits.
     """
     found: list[tuple[Notification, int]] = []
     queued: Counter[UUID] = Counter()
@@ -108,7 +106,7 @@ def _with_room(
         queued[organization_id] += min(count, room)
     for organization_id, count in queued.items():
         if count:
-            after_commit(db, partial(_queued_in_hour.add, (organization_id, channel), count))
+            _queued_in_hour.add_after_commit(db, (organization_id, channel), count)
     for organization_id, count in most.items():
         if organization_id in cut or left_out[organization_id]:
             log.warning(
@@ -123,6 +121,6 @@ def _with_room(
 
 def _room(notification: Notification, channel: Channel) -> int:
     """Return how many deliveries the notification's organisation may queue in a transaction that begins now."""
-    has_half = notification.severity in _LESS_SEVERE and not notification.is_sent_once
+    has_half = notification.severity in LESS_SEVERE and not notification.is_sent_once
     queued = _queued_in_hour.of((notification.organization_id, channel))
     return min(MOST_AT_ONCE, MOST_AN_HOUR[channel] // (2 if has_half else 1) - queued)

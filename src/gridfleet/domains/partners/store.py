@@ -8,6 +8,7 @@ from psycopg.rows import class_row, kwargs_row
 
 from gridfleet.domains.partners.broker_keys.store import AMQP, LIVES, amqp_key
 from gridfleet.domains.partners.models import AmqpAddress, AmqpKey, LiveKey, NewKey
+from gridfleet.domains.partners.scopes import AMQP_SCOPES
 from gridfleet.kernel.addresses import IPNetwork
 from gridfleet.kernel.caller import KeyCaller, OrgScope
 from gridfleet.kernel.db import Connection
@@ -20,10 +21,7 @@ _SHOWN = (
     " created_by, created_at, updated_at"
 )
 # The condition of the index `partner_key_newest_at_broker`. It must be a constant: with a parameter, the index is not used.
-_AT_BROKER = (
-    "scopes && '{trading:connect,vcp:connect,vcp:write:config,vcp:write:device-command,vcp:write:mode,vcp:write:schedule,"
-    "vcp:write:setpoint}'"
-)
+_AT_BROKER = f"scopes && '{{{','.join(sorted(AMQP_SCOPES))}}}'"
 _OURS = "organization_id = %(org)s AND activated_at IS NOT NULL"
 
 
