@@ -1,7 +1,15 @@
 import { expect, test } from "vitest";
-import { age, axisLabels, clock, date, dateTime } from "./times";
+import { age, axisLabels, clock, date, dateTime, until } from "./times";
 
 const NOW = Date.parse("2026-11-23T08:00:00Z");
+
+test.each([
+  ["2026-11-23T09:00:07Z", "in 1 hour"],
+  ["2026-11-23T08:59:40Z", "in 60 minutes"],
+  ["2026-11-23T08:04:50Z", "in 5 minutes"],
+])("%s is %s away", (time, text) => {
+  expect(until(Date.parse(time), NOW, "en")).toBe(text);
+});
 
 test.each([
   ["2026-11-23T08:00:03Z", "now"],

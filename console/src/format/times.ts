@@ -23,7 +23,7 @@ export function age(time: string, now: number, locale: string, style: "long" | "
 export function until(time: number, now: number, locale: string): string {
   const seconds = Math.max(0, (time - now) / 1000);
   const { unit, seconds: size } = unitOf(seconds);
-  return new Intl.RelativeTimeFormat(locale).format(Math.ceil(seconds / size), unit);
+  return new Intl.RelativeTimeFormat(locale).format(Math.round(seconds / size), unit);
 }
 
 function unitOf(seconds: number): (typeof UNITS)[number] {

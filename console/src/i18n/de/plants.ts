@@ -274,7 +274,7 @@ export const plants: typeof english = {
     first: "Zuerst gesehen",
     last: "Zuletzt gesehen",
     refused: "Abgelehnte Nachrichten",
-    noRefused: "Keine Nachricht in sieben Tagen.",
+    noRefused: "Keine in sieben Tagen.",
     times: (count, isPage) => {
       const place = isPage ? " auf dieser Seite" : "";
       return count === 1 ? `1 Nachricht${place},` : `${count} Nachrichten${place}, die neueste`;
