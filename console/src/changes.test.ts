@@ -28,6 +28,36 @@ test("an event of a newer service has its own name", () => {
   expect(eventText(changes, "plant.painted")).toBe("plant.painted");
 });
 
+test.each([
+  { fields: changes.fields, texts: en },
+  { fields: german.fields, texts: de },
+])("what a form calls a setting, its changes call so too", ({ fields, texts: { rules, sandbox } }) => {
+  const { metric, condition, threshold, cooldownMinutes, enabled, forSeconds, clearThreshold, autoResolve, unit } =
+    fields;
+  expect({
+    metric,
+    condition,
+    threshold,
+    cooldownMinutes,
+    enabled,
+    forSeconds,
+    clearThreshold,
+    autoResolve,
+    unit,
+  }).toEqual({
+    metric: rules.metric,
+    condition: rules.condition,
+    threshold: rules.threshold,
+    cooldownMinutes: rules.cooldown,
+    enabled: rules.enabled,
+    forSeconds: rules.forSeconds,
+    clearThreshold: rules.clear,
+    autoResolve: rules.autoResolve,
+    unit: rules.unit,
+  });
+  expect(fields.externalPlantId).toBe(sandbox.externalId);
+});
+
 test("changes are from a value to another", () => {
   expect(shown("plant.changed", { name: ["Barn", "Old barn"], tag: [null, "A"], metadata: "changed" })).toEqual([
     "Name: Barn → Old barn",

@@ -2,7 +2,7 @@ import { environmentManager, InfiniteQueryObserver, QueryClient, QueryObserver }
 import { afterEach, expect, test, vi } from "vitest";
 import { alertsQuery } from "./alerts";
 import { type FleetPlant, fleetPlantQuery, plantsOf, plantsQuery } from "./fleet";
-import { applyEvent, withPlants } from "./live";
+import { applyEvent, streamUntil, withPlants } from "./live";
 import { placesQuery } from "./places";
 
 const plant = (id: string, name: string) => ({ id, name }) as FleetPlant;
@@ -26,7 +26,10 @@ test("a list that is not loaded stays so", () => {
   expect(withPlants(undefined, new Map())).toBeUndefined();
 });
 
-afterEach(() => void vi.useRealTimers());
+afterEach(() => {
+  vi.useRealTimers();
+  vi.unstubAllGlobals();
+});
 
 test("events that follow each other do not keep lists from being read again", async () => {
   vi.useFakeTimers();
@@ -151,4 +154,48 @@ test("an event that comes while a further page is read is not lost", async () =>
   const pages = queryClient.getQueryData(query.queryKey)?.pages;
   expect(pages?.flatMap(({ data }) => data.map(({ name }) => name))).toEqual(["Hall", "Mill"]);
   end();
+});
+
+test("a stream that ends while the silent service is asked is opened once", async () => {
+  vi.useFakeTimers();
+  const sources: Source[] = [];
+  class Source {
+    static readonly CLOSED = 2;
+    readyState = 1;
+    onerror = () => {};
+    constructor() {
+      sources.push(this);
+    }
+    addEventListener() {}
+    close() {
+      this.readyState = Source.CLOSED;
+    }
+  }
+  vi.stubGlobal("EventSource", Source);
+  vi.stubGlobal("localStorage", { getItem: () => String(Date.now()) });
+  class RequestOfPage extends Request {
+    constructor(path: string, init?: RequestInit) {
+      super(new URL(path, "http://console"), init);
+    }
+  }
+  vi.stubGlobal("Request", RequestOfPage);
+  const asking = vi.fn((_: Request, { signal }: RequestInit) => {
+    return new Promise((_resolve, reject) => signal?.addEventListener("abort", reject));
+  });
+  vi.stubGlobal("fetch", asking);
+  const end = new AbortController();
+  void streamUntil(
+    end.signal,
+    "o",
+    () => undefined,
+    () => {},
+  );
+  await vi.advanceTimersByTimeAsync(72_000);
+  sources[0]?.close();
+  sources[0]?.onerror();
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(asking).toHaveBeenCalled();
+  expect(sources.map(({ readyState }) => readyState)).toEqual([Source.CLOSED, 1]);
+  end.abort();
+  expect(sources.map(({ readyState }) => readyState)).toEqual([Source.CLOSED, Source.CLOSED]);
 });

@@ -106,7 +106,7 @@ function whileVisible(act: (signal: AbortSignal) => void): () => void {
  *
  * @param position Returns the id after which it continues; "" if it is not known, undefined if nothing can have been missed.
  */
-function streamUntil(
+export function streamUntil(
   signal: AbortSignal,
   organizationId: string,
   position: () => string | undefined,
@@ -128,6 +128,7 @@ function streamUntil(
     };
     const open = () => {
       if (signal.aborted) return;
+      source?.close();
       const query = new URLSearchParams({ organizationId });
       const lastEventId = position();
       if (lastEventId) query.set("lastEventId", lastEventId);
@@ -165,10 +166,11 @@ function streamUntil(
     };
     const checking = setInterval(async () => {
       const silentSince = lastEventAt;
-      // A closed one is opened again anyway.
-      if (source?.readyState === EventSource.CLOSED || Date.now() - silentSince < SILENT_AFTER) return;
+      // A closed one is opened again anyway, also one that was closed while the service was asked.
+      const isOpenedAnyway = () => source?.readyState === EventSource.CLOSED;
+      if (isOpenedAnyway() || Date.now() - silentSince < SILENT_AFTER) return;
       const isReached = (await statusNow(organizationId)) > 0;
-      if (isReached || signal.aborted || lastEventAt !== silentSince) return;
+      if (isReached || signal.aborted || isOpenedAnyway() || lastEventAt !== silentSince) return;
       lastEventAt = Date.now();
       source?.close();
       publishState("lost");

@@ -7,7 +7,6 @@ import type { Signal } from "./signals";
 export type TemplateLevel = components["schemas"]["TemplateLevel"];
 
 export const LEVELS: readonly TemplateLevel[] = ["SUB_DEVICE", "PLANT"];
-const MOST = 100;
 
 /** The templates of plants and of sub-devices, newest first. */
 export const templatesOfAllLevelsQuery = queryOptions({
@@ -24,13 +23,13 @@ export function templateQuery(id: string) {
 }
 
 /** How many plants and sub-devices of the organisation use a template, and these plants, page by page. */
-export function usageQuery(organizationId: string, templateId: string) {
+export function usageQuery(organizationId: string, templateId: string, limit = 100) {
   return infiniteQueryOptions({
-    queryKey: [organizationId, "template-usage", templateId],
+    queryKey: [organizationId, "template-usage", templateId, limit],
     queryFn: ({ signal, pageParam }) =>
       dataOf(
         apiOf(organizationId).GET("/api/v1/device-templates/{templateId}/usage", {
-          params: { path: { templateId }, query: { limit: MOST, ...(pageParam !== null && { cursor: pageParam }) } },
+          params: { path: { templateId }, query: { limit, ...(pageParam !== null && { cursor: pageParam }) } },
           signal,
         }),
       ),

@@ -12,20 +12,17 @@ let theme = THEMES.find((one) => one === localStorage.getItem(KEY)) ?? "system";
 function show(): void {
   const isDark = theme === "dark" || (theme === "system" && systemIsDark.matches);
   document.documentElement.dataset.theme = isDark ? "dark" : "light";
+  for (const listener of listeners) listener();
 }
 
 show();
-systemIsDark.addEventListener("change", () => {
-  show();
-  for (const listener of listeners) listener();
-});
+systemIsDark.addEventListener("change", show);
 
 /** Show the console in these colours, also after the next start. */
 export function setTheme(chosen: Theme): void {
   theme = chosen;
   localStorage.setItem(KEY, chosen);
   show();
-  for (const listener of listeners) listener();
 }
 
 function subscribe(listener: () => void): () => void {

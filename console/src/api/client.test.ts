@@ -7,6 +7,13 @@ const DEVICE = "http://console/api/v1/plants/roof/sub-devices/BAT1/commands";
 const keys: (string | null)[] = [];
 let isConnected = true;
 
+/** Browsers complete an address with that of the page. */
+class RequestOfPage extends Request {
+  constructor(input: string | Request, init?: RequestInit) {
+    super(typeof input === "string" ? new URL(input, DEVICE) : input, init);
+  }
+}
+
 beforeEach(() => {
   keys.length = 0;
   isConnected = true;
@@ -102,4 +109,33 @@ test("a response without a body stays one", async () => {
   vi.stubGlobal("fetch", async () => new Response(null, { status: 204, headers: { etag: "a" } }));
   const response = await send(new Request(DEVICE));
   expect([response.status, response.headers.get("etag"), await response.text()]).toEqual([204, "a", ""]);
+});
+
+test("a renewal whose response is lost is asked for again while the service accepts its token, and then waited for", async () => {
+  vi.useFakeTimers();
+  const begin = Date.now();
+  const setItem = vi.fn();
+  vi.stubGlobal("navigator", {});
+  vi.stubGlobal("localStorage", { getItem: () => String(begin - 11 * 60_000), setItem });
+  vi.stubGlobal("Request", RequestOfPage);
+  const asked: [string, number][] = [];
+  vi.stubGlobal("fetch", ({ url }: Request, { signal }: RequestInit) => {
+    asked.push([url.split("/").at(-1) ?? "", (Date.now() - begin) / 1_000]);
+    const isLost = asked.length === 1;
+    return new Promise((resolve, reject) => {
+      signal?.addEventListener("abort", () => reject(signal.reason));
+      if (!isLost) setTimeout(() => resolve(new Response("{}")), 20_000);
+    });
+  });
+  const ended = vi.fn();
+  send(new Request(DEVICE)).then(ended, ended);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(asked).toEqual([
+    ["refresh", 0],
+    ["refresh", 4],
+    ["commands", 24],
+  ]);
+  expect(setItem).toHaveBeenCalledWith("gridfleet-session", String(begin + 24_000));
+  expect(ended).toHaveBeenCalledWith(expect.objectContaining({ ok: true }));
+  vi.useRealTimers();
 });

@@ -11,6 +11,8 @@ const RENEW_AFTER = 10 * 60_000;
 const JUST_NOW = 10_000;
 /** Until then the service has answered what only reads, or ended it. Later, the connection is broken somewhere between. */
 const ANSWERED_WITHIN = 45_000;
+/** For some seconds only, the service accepts a token a second time: if the response to a renewal was lost, it is asked again. */
+const RENEWED_WITHIN = 4_000;
 /** Under load, other tabs read what a tab stored some milliseconds later than they get a lock that it released. */
 const UNTIL_OTHERS_SEE = 100;
 const REFRESH = "/api/v1/auth/refresh" satisfies keyof paths;
@@ -109,10 +111,10 @@ async function sendOnce(request: Request): Promise<Response> {
  *
  * @throws ApiError There is none, or for what reads and for sessions, none in time. Changes may take longer.
  */
-export async function reach(request: Request): Promise<Response> {
+export async function reach(request: Request, within = ANSWERED_WITHIN): Promise<Response> {
   const end = new AbortController();
   const isChange = UNSAFE.has(request.method) && !ABOUT_SESSIONS.test(new URL(request.url).pathname);
-  const timer = isChange ? undefined : setTimeout(() => end.abort(), ANSWERED_WITHIN);
+  const timer = isChange ? undefined : setTimeout(() => end.abort(), within);
   try {
     const response = await fetch(request, { signal: AbortSignal.any([request.signal, end.signal]) });
     // The end of the body counts: a connection may break in the middle of it.
@@ -154,7 +156,9 @@ function isRenewed(): boolean | undefined {
 }
 
 async function renew(): Promise<boolean> {
-  const response = await reach(new Request(REFRESH, { method: "POST" }));
+  const request = new Request(REFRESH, { method: "POST" });
+  // The second time as long as usual: the service may only be slow.
+  const response = await reach(request, RENEWED_WITHIN).catch(() => reach(request));
   // Any other refusal than these says nothing about the session.
   if (!response.ok && response.status !== 400 && response.status !== 401) throw await errorOf(response);
   if (response.ok) noteSession();

@@ -30,17 +30,10 @@ export function mayBeMade(error: unknown): boolean {
 /** Return the error that a response describes. A proxy in front of the service may answer with other JSON, or with none. */
 export async function errorOf(response: Response): Promise<ApiError> {
   const requestId = response.headers.get("x-request-id");
-  try {
-    const { code, message, details } = (await response.json()) as components["schemas"]["ErrorEnvelope"];
-    if (!Array.isArray(details)) throw new TypeError("not an error of the service");
-    return new ApiError(response.status, code, message, details, requestId);
-  } catch {
-    return new ApiError(
-      response.status,
-      "UNREACHABLE",
-      `${response.status} ${response.statusText}`.trim(),
-      [],
-      requestId,
-    );
+  const known: components["schemas"]["ErrorEnvelope"] | null = await response.json().catch(() => null);
+  if (Array.isArray(known?.details)) {
+    return new ApiError(response.status, known.code, known.message, known.details, requestId);
   }
+  const message = `${response.status} ${response.statusText}`.trim();
+  return new ApiError(response.status, "UNREACHABLE", message, [], requestId);
 }

@@ -62,13 +62,8 @@ export function rangeOfPeriod(timeZone: string, period: Period, date: CalendarDa
 /** Return a date some periods later; negative: earlier. The result is the first date of its period. */
 export function moved(period: Period, date: CalendarDate, by: number): CalendarDate {
   const { year, month, day } = beginOf(period, date);
-  const found = new Date(
-    Date.UTC(
-      period === "year" ? year + by : year,
-      period === "month" ? month - 1 + by : month - 1,
-      period === "day" ? day + by : day,
-    ),
-  );
+  const more = (unit: Period) => (unit === period ? by : 0);
+  const found = new Date(Date.UTC(year + more("year"), month - 1 + more("month"), day + more("day")));
   return { year: found.getUTCFullYear(), month: found.getUTCMonth() + 1, day: found.getUTCDate() };
 }
 

@@ -10,7 +10,7 @@ export function StartScreen() {
   const texts = useTexts();
   const { user } = route.useRouteContext();
   return (
-    <FrontDoor title={texts.appName}>
+    <FrontDoor title="Gridfleet">
       <p>{texts.login.noOrganization}</p>
       <AccountMenu name={user.name} rights={user.email} />
     </FrontDoor>

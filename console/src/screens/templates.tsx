@@ -64,6 +64,7 @@ export function TemplatesScreen() {
 function UsageCount({ organizationId, templateId }: { organizationId: string; templateId: string }) {
   const texts = useTexts();
   const locale = useLocale();
-  const usage = useInfiniteQuery(usageQuery(organizationId, templateId)).data?.pages[0];
+  // The numbers are of all plants, however few are listed with them.
+  const usage = useInfiniteQuery(usageQuery(organizationId, templateId, 1)).data?.pages[0];
   return usage && texts.templates.usage(count(usage.plantCount, locale), count(usage.deviceCount, locale));
 }

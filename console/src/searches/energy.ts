@@ -23,5 +23,5 @@ export function energySearch(search: Record<string, unknown>): EnergySearch {
 
 /** Return the date of a search in a zone. */
 export function dateOf(search: EnergySearch, timeZone: string): CalendarDate {
-  return (search.date === undefined ? undefined : parseDate(search.date)) ?? dateIn(timeZone, Date.now());
+  return parseDate(search.date ?? "") ?? dateIn(timeZone, Date.now());
 }

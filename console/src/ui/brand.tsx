@@ -1,5 +1,3 @@
-import { useTexts } from "../i18n";
-
 /** The sign and the name of the product. */
 export function Brand() {
   return (
@@ -8,7 +6,7 @@ export function Brand() {
         <rect width="32" height="32" rx="7" />
         <path d="M18 4 8 18h7l-1 10 10-14h-7z" />
       </svg>{" "}
-      {useTexts().appName}
+      Gridfleet
     </p>
   );
 }

@@ -1,7 +1,6 @@
 import type { basics as english } from "../en/basics";
 
 export const basics: typeof english = {
-  appName: "Gridfleet",
   loading: "Wird geladen …",
   retry: "Erneut versuchen",
   cancel: "Abbrechen",
@@ -14,8 +13,7 @@ export const basics: typeof english = {
   copied: "Kopiert",
   unreachable: "Der Dienst ist nicht erreichbar. Versuchen Sie es gleich noch einmal.",
   lost: "Der Dienst ist gerade nicht erreichbar. Was Sie sehen, kann veraltet sein; es wird aktualisiert, sobald er wieder da ist.",
-  removed:
-    "Sie gehören dieser Organisation nicht mehr an, oder sie wurde gelöscht. Was Sie sehen, ist möglicherweise veraltet.",
+  removed: "Sie gehören dieser Organisation nicht mehr an, oder sie wurde gelöscht. Was Sie sehen, kann veraltet sein.",
   ended:
     "Ihre Sitzung ist beendet. Was Sie sehen, kann veraltet sein. Um hier fortzufahren, melden Sie sich in einem anderen Tab an.",
   failed: "Das hat nicht funktioniert",

@@ -1,5 +1,4 @@
 export const basics = {
-  appName: "Gridfleet",
   loading: "Loading …",
   retry: "Try again",
   cancel: "Cancel",
