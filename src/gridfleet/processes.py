@@ -34,7 +34,9 @@ _END_SECONDS = 9.0
 def run_serve(settings: Settings, *, shared_ports: bool = False) -> None:
     """Run the REST API and the internal listener that answers the broker's authorisation requests.
 
-    `shared_ports`: this is one of several processes on the same ports.
+    Args:
+        settings: The settings of the process.
+        shared_ports: Whether this is one of several processes on the same ports.
     """
     _run(settings, "serve", _serve(settings, shared_ports))
 

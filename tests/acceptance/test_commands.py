@@ -130,7 +130,7 @@ async def test_a_late_acknowledgement_is_recorded_but_nothing_changes(battery: B
             while (found := await battery.in_state(command, "EXPIRED"))["reason"]["code"] == "NOT_FINISHED":
                 await asyncio.sleep(0.1)
     assert found == expired | {
-        "reason": {"code": "APPLIED_LATE", "message": "The plant answered APPLIED after the command had expired."}
+        "reason": {"code": "APPLIED_LATE", "message": "The plant acknowledged with APPLIED after the command had expired."}
     }
 
 

@@ -53,7 +53,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "partners/broker_keys/store": (
         "the gateway serves the keys of all organisations",
-        "find_sending find_amqp list_amqp list_amqp_of_many count_at_broker counts_at_broker end_expired delete_all_unproven",
+        "find_sending find_amqp list_amqp list_amqp_of_many count_at_broker counts_at_broker end_expired restore_ended"
+        " delete_all_unproven",
     ),
     "partners/amqp_access/store": (
         "the broker names a key, and asks what it may do",
@@ -68,15 +69,15 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "partners/signing": ("the gateway verifies and signs for all partners", "load_sending_key list_amqp_keys"),
     "partners/vhosts": (
         "the gateway maintains the vhosts of all partners",
-        "wanted_vhost legacy_slugs expire_due queue_updates_except queue_bytes_by_vhost",
+        "wanted_vhost legacy_slugs expire_due restore_ended queue_updates_except queue_bytes_by_vhost",
     ),
     "partner_events/queue": (
         "the gateway publishes the events of all partners",
-        "queue_events next_events delete_published drop_stale subscribed_plants",
+        "queue_events next_events delete_published drop_stale may_have_surplus drop_surplus subscribed_plants",
     ),
     "partner_events/store": (
         "the gateway publishes the events of all partners",
-        "insert subscribed waiting delete delete_before",
+        "insert subscribed waiting delete delete_before delete_surplus",
     ),
     "plants/store": (
         "ingest records the presence of all plants; an organisation's ESM reports the plants that are linked to it",
@@ -95,7 +96,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "plants/commands/sending/store": (
         "the gateway sends the commands of all organisations",
-        "claim _earlier_due mark_sent postpone note_connected wake correct_due",
+        "plants_to_claim claim _earlier_due mark_sent postpone note_connected wake correct_due",
     ),
     "plants/commands/acknowledgements": ("ingest takes the acknowledgements of all plants", "apply_acknowledgements"),
     "plants/commands/clocks": ("gateways and the API issue commands to any plant", "issue_time correct_due"),
@@ -145,9 +146,9 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "telemetry/frames/store": (
         "ingest writes what verified plants reported; the telemetry of deleted plants has no organisation",
-        "ensure_sources sources ensure_device_sources device_sources used_layouts count_own_names write_frames write_latest"
-        " abandoned_sources days_of_source nth_time delete_frames hold_source delete_latest create_source delete_source"
-        " source_owners starts",
+        "ensure_sources sources ensure_device_sources device_sources used_layouts count_used_names count_own_names write_frames"
+        " write_latest abandoned_sources days_of_source nth_time delete_frames hold_source delete_latest create_source"
+        " delete_source source_owners starts",
     ),
     "telemetry/power/refresh": ("ingest and a job refresh the powers of all plants", "refresh_power refresh_all"),
     "telemetry/power/store": (
@@ -165,7 +166,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "telemetry/rollups/store": (
         "roll-ups treat the sources of all organisations alike",
-        "advance_watermark dirty_sources take_dirty set_aside set_aside_hours layouts_to_recompute"
+        "advance_watermark dirty_sources take_dirty set_aside set_aside_hours layouts_to_recompute _layouts"
         " minutes_of_frames _recompute_hours _recompute_days delete_dirty note_energy",
     ),
     "telemetry/rollups/reading/store": ("source ids come from `sources` alone, which takes the scope", "reach"),
@@ -182,7 +183,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "trading/retention": ("plans of all organisations are deleted after their time", "delete_plans"),
     "vcp/store": (
         "the gateway takes the commands of all partners",
-        "hold_plant find_device find_claim find_refused has_refused_payloads insert_log_entry follow delete_log_entries",
+        "hold_plant find_device find_claim release_claim find_refused has_refused_payloads insert_log_entry follow"
+        " delete_log_entries",
     ),
     "vcp/acknowledgements": ("ingest takes the acknowledgements of all plants", "follow_commands"),
     "vcp/intake": ("the gateway takes the commands of all partners", "take_command refuse_unstorable"),
@@ -210,7 +212,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "vcp/sites/due/store": (
         "the gateway issues what is due at all sites",
         "list_ids claim_due_intervals lock_after_setpoints end_schedules end_overrides start_fallbacks correct_silence"
-        " reopen_early_intervals",
+        " correct_openings reopen_early_intervals",
     ),
     "vcp/sites/changes": ("the gateway takes the commands of all partners", "change_site"),
 }

@@ -46,11 +46,16 @@ def test_a_member_reads_a_template_and_tries_values(watched: Watched, user: User
     viewer = user()
     add_battery(database_url, viewer.slugs[0])
     viewer.log_in(page)
+    counts: list[str] = []
+    page.on("request", lambda request: counts.append(request.url) if "/usage" in request.url else None)
     page.get_by_role("link", name="Templates", exact=True).click()
     battery = page.get_by_role("row").filter(has_text="Gridfleet battery")
     expect(battery).to_contain_text("System template, read-only")
     expect(battery).to_contain_text("1 plant, 1 device")
     expect(page.get_by_role("row").filter(has_text="Gridfleet inverter")).to_contain_text("Not used")
+    # A list of plants would be read for each template, only to be counted.
+    assert counts
+    assert all(url.endswith("/usage?limit=1") for url in counts)
     expect(page.get_by_role("link", name="New template")).to_have_count(0)
     watched.check_accessibility()
     battery.get_by_role("link").click()

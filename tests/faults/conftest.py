@@ -18,6 +18,7 @@ def victim() -> Iterator[RunningStack]:
 
 @pytest.fixture
 def fleet(victim: RunningStack) -> Iterator[Fleet]:
-    """A new organisation at it."""
+    """A new organisation at it, once everything runs again that an earlier test may have left killed."""
+    victim.wait_until_healthy()
     with closing(Fleet(victim)) as found:
         yield found

@@ -57,6 +57,7 @@ async def orders_under_kills(victim: RunningStack, fleet: Fleet, folder: Path, n
         ]
         for name in names:
             await asyncio.sleep(random.uniform(0.2, 1.5))
+            await asyncio.to_thread(wait_for, lambda: all(given))  # on a busy machine, the first order takes longer
             pid = victim.kill(name)
             await asyncio.to_thread(victim.wait_for_restart, name, pid)
             await ledgers[0].ended([given[0][-1]], 120)

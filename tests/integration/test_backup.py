@@ -81,7 +81,7 @@ def test_what_cannot_be_backed_up(stopped_home: Path, file: Path, home: Path) ->
     assert "docs/operations.md" in refused("restore", str(file), home=home, GRIDFLEET_DATABASE_URL=url)
     # A service that has only just begun holds the home, and its database does not answer yet.
     with held(stopped_home):
-        assert "the database does not answer" in refused("backup", str(home / "x"), home=stopped_home)
+        assert "the database does not respond" in refused("backup", str(home / "x"), home=stopped_home)
     assert [path.name for path in home.iterdir()] == []
 
 

@@ -136,7 +136,7 @@ def test_a_home_that_cannot_be_read_or_that_others_reach_is_a_finding(home: Path
 async def test_a_database_that_is_away_behind_ahead_or_unsafe(database_url: str, home: Path) -> None:
     away = examination(Settings(home=home, database_url=f"postgresql://127.0.0.1:{free_ports(1)[0]}/x"))  # type: ignore[arg-type]
     [finding] = await databases.check_database(away)
-    assert_bad(finding, "does not answer", "GRIDFLEET_DATABASE_URL")
+    assert_bad(finding, "does not respond", "GRIDFLEET_DATABASE_URL")
     examined = examination(Settings(home=home, database_url=database_url, keys=RING))  # type: ignore[arg-type]
     found = by_name(await databases.check_database(examined))
     # The tests' own server runs so, for speed.
@@ -197,7 +197,7 @@ async def test_a_broker_that_is_away_or_lacks_something(well: Examination, stack
     [finding] = await brokers.check_broker(replace(well, broker_url=well.broker_url.replace("_gridfleet:", "_gridfleet:x")))
     assert_bad(finding, "AMQP fails")
     *_, finding = await brokers.check_broker(replace(well, management_url=f"http://a:b@127.0.0.1:{closed}"))
-    assert_bad(finding, "does not answer", "rabbitmq_management")
+    assert_bad(finding, "does not respond", "rabbitmq_management")
     found = by_name(await brokers.check_broker(well, {"rabbitmq_random_exchange": "x-random"}))
     assert_bad(found["broker plugins"], "missing: rabbitmq_random_exchange", "rabbitmq-plugins enable rabbitmq_random_exchange")
     late = replace(well, clock=lambda: utc_now() + timedelta(seconds=90))
@@ -301,7 +301,7 @@ async def test_a_listener_that_does_not_answer_as_it_should(well: Examination, s
     wrong = replace(well, settings=settings_of(stack, internal_secret="wrong"))
     assert_bad(await brokers.check_auth_listener(wrong), "answers wrongly", "_SECRET")
     away = replace(well, settings=settings_of(stack, internal_port=free_ports(1)[0]))
-    assert_bad(await brokers.check_auth_listener(away), "does not answer", "gridfleet serve")
+    assert_bad(await brokers.check_auth_listener(away), "does not respond", "gridfleet serve")
 
 
 async def test_certificates_that_ended_or_that_no_plant_trusts(well: Examination, stack: RunningStack, home: Path) -> None:
@@ -403,7 +403,7 @@ async def test_redis_disk_and_permissions(well: Examination, stack: RunningStack
     assert await environment.check_redis(well) == []
     away = replace(well, settings=settings_of(stack, redis_url=f"redis://:secret@127.0.0.1:{free_ports(1)[0]}/0"))
     [finding] = await environment.check_redis(away)
-    assert_bad(finding, "127.0.0.1 does not answer", "GRIDFLEET_REDIS_URL")
+    assert_bad(finding, "127.0.0.1 does not respond", "GRIDFLEET_REDIS_URL")
     if program := shutil.which("redis-server"):
         [port] = free_ports(1)
         process = await asyncio.create_subprocess_exec(program, "--port", str(port), "--bind", "127.0.0.1", "--save", "")

@@ -9,7 +9,13 @@ import pytest
 from gridfleet.api.error_catalogue import CATALOGUE
 from gridfleet.domains.identity import bootstrap, housekeeping, lockout, login, sessions
 from gridfleet.domains.identity.access_tokens import AccessTokens
-from gridfleet.domains.identity.errors import AccountLocked, InvalidCredentials, RefreshTokenInvalid, RefreshTokenMalformed
+from gridfleet.domains.identity.errors import (
+    AccountDisabled,
+    AccountLocked,
+    InvalidCredentials,
+    RefreshTokenInvalid,
+    RefreshTokenMalformed,
+)
 from gridfleet.domains.identity.login import log_in
 from gridfleet.domains.identity.models import Client, OpenedSession
 from gridfleet.kernel.caller import UserCaller
@@ -123,6 +129,18 @@ async def test_guesses_under_any_address_fill_no_audit_log(identity: Identity, m
         ("user.login_failed", True): lockout.LIMIT,
         ("user.locked", True): 1,
     }
+
+
+async def test_the_right_password_of_a_disabled_account_fills_no_audit_log(identity: Identity) -> None:
+    await identity.execute("UPDATE user_account SET disabled_at = now()")
+    assert await identity.fails(password=PASSWORD) is AccountDisabled
+    added = await identity.execute(
+        "INSERT INTO audit_event (id, event, actor_type, created_at) SELECT gen_random_uuid(), event, actor_type, created_at"
+        " FROM audit_event, generate_series(1, 5999) WHERE event = 'user.login_failed'"
+    )
+    assert added == 5999
+    assert await identity.fails(password=PASSWORD) is AccountDisabled
+    assert await identity.execute("SELECT FROM audit_event WHERE event = 'user.login_failed'") == 6000
 
 
 async def test_the_right_password_logs_in_once_the_lock_is_over(identity: Identity) -> None:

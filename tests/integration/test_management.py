@@ -24,3 +24,18 @@ async def test_however_many_queues_match_all_are_purged(broker: BrokerNode, monk
             waiting = {name: (await channel.queue_declare(name, passive=True)).message_count for name in [*names, "other"]}
         await client.delete_vhost(VHOST)
     assert waiting == {**dict.fromkeys(names, 0), "other": 1}
+
+
+async def test_a_queue_is_purged_by_name_unless_it_is_exclusive_or_missing(broker: BrokerNode) -> None:
+    """The broker refuses to purge an exclusive queue, that of a plant which is connected without a lasting session."""
+    async with open_management(broker.management_url) as client:
+        await client.enter_vhost(VHOST)
+        async with open_channel(broker.url, VHOST) as channel:
+            for name, exclusive in (("one", False), ("other", False), ("exclusive", True)):
+                await channel.queue_declare(name, durable=True, exclusive=exclusive)
+                await channel.basic_publish(b"command", routing_key=name)
+            for name in ("one", "exclusive", "missing"):
+                await client.purge_queue(VHOST, name)
+            waiting = [(await channel.queue_declare(n, passive=True)).message_count for n in ("one", "other", "exclusive")]
+        await client.delete_vhost(VHOST)
+    assert waiting == [0, 1, 1]

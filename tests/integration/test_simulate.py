@@ -100,7 +100,7 @@ def test_a_faster_day_has_the_energies_of_the_ledger(stack: RunningStack, tmp_pa
         stack,
         path,
         *("--organization", "fast", "--plants", "3", "--seed", "9", "--state", str(tmp_path / "state")),
-        *("--interval", "60", "--speed", "600", "--duration", "6", "--history", "1.5"),
+        *("--interval", "60", "--speed", "600", "--duration", "6", "--history", "1.5", "--history-interval", "300"),
     )
     ledger = Ledger.read(path)
 
@@ -109,7 +109,7 @@ def test_a_faster_day_has_the_energies_of_the_ledger(stack: RunningStack, tmp_pa
     assert found.differences == []
     assert found.energies == 9
     times = sorted(line["time"] for line in ledger.of("snapshot", ledger.plant_ids[0]))
-    assert len(times) == pytest.approx(1.5 * 24 * 60 + 60, abs=3)
+    assert len(times) == pytest.approx(1.5 * 24 * 12 + 60, abs=3)
 
 
 def test_ctrl_c_ends_with_a_summary_and_nothing_lost(stack: RunningStack, tmp_path: Path) -> None:

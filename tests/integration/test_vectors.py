@@ -14,7 +14,7 @@ from gridfleet.domains.ingest.models import Delivery
 from gridfleet.domains.vcp.models import PartnerMessage, Rejection, Verified
 from gridfleet.domains.vcp.verification import prove, read
 from gridfleet.kernel.db import Database
-from gridfleet.protocol.envelope import Command, RefusalReason
+from gridfleet.protocol.envelope import Command, CommandType, RefusalReason
 from gridfleet.protocol.partner_messages import (
     AckEvent,
     AlertEvent,
@@ -132,6 +132,7 @@ def test_every_kind_of_message_and_refusal_has_a_vector() -> None:
     assert refused == set(RefusalReason) - DECIDED_BY_SIZE_OR_STATE
     rejected = {vector["refused"] for vector in of("refused") if "routingKey" in vector}
     assert rejected == set(RejectionReason) - DECIDED_BY_STATE
+    assert {vector["command"]["type"] for vector in of("command")} == set(CommandType)
     assert {f"{SLUG}.{kind}" for kind in CommandKind} <= {vector["routingKey"].removesuffix(".BAT1") for vector in of("means")}
     assert {vector["queue"] for vector in of("queue")} == {event_queue(SLUG, kind) for kind in EventKind}
     assert all(f"`{reason}`" in PAGE for reason in DECIDED_BY_SIZE_OR_STATE)

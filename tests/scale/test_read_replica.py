@@ -327,7 +327,7 @@ async def test_doctor_names_the_replica_and_its_lag(site: Site) -> None:
     away = (await by_check(site))["read replica"]
     site.servers.standby.start()
     assert away.status == "warn"
-    assert "does not answer" in away.found
+    assert "does not respond" in away.found
 
 
 async def by_check(site: Site) -> dict[str, Finding]:

@@ -8,7 +8,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.private_files import write_private
+from gridfleet.kernel.security import certificates
 from gridfleet.kernel.security.certificates import Authority
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.local.broker import server_certificate
@@ -90,6 +92,17 @@ def test_a_server_certificate_about_to_end_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "server.pem").write_text(ending.certificate_pem)
     write_server_certificate(tmp_path, authority, ["localhost"])
     assert (tmp_path / "server.pem").read_text() != ending.certificate_pem
+
+
+def test_a_server_certificate_from_a_clock_ahead_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = Authority.create()
+    with monkeypatch.context() as ahead:
+        for module in (certificates, server_certificate):
+            ahead.setattr(module, "utc_now", lambda: utc_now() + timedelta(hours=2))
+        write_server_certificate(tmp_path, authority, ["localhost"])
+    early = (tmp_path / "server.pem").read_text()
+    write_server_certificate(tmp_path, authority, ["localhost"])
+    assert (tmp_path / "server.pem").read_text() != early
 
 
 def test_free_ports_are_no_problem(tmp_path: Path) -> None:

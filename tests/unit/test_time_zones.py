@@ -1,13 +1,16 @@
 """Time zones: their names and their rules."""
 
+import itertools
 import subprocess
 import sys
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from zoneinfo import available_timezones
 
 import pytest
 
+from gridfleet.kernel.clock import LONGEST_MONTH
 from gridfleet.kernel.time_zones import is_time_zone, time_zone, time_zone_names
 
 
@@ -69,3 +72,12 @@ def test_rules_do_not_depend_on_what_the_machine_installed(tmp_path: Path) -> No
         timeout=60,
     )
     assert found.stdout.split() == ["9:00:00", "2:00:00"]
+
+
+def test_a_month_of_any_zone_fits_into_a_range() -> None:
+    """Antarctica/Troll sets its clocks back by two hours each October, and Antarctica/Casey has done so by three."""
+    starts = [(year, month) for year in range(2010, 2041) for month in range(1, 13)]
+    for name in time_zone_names():
+        zone = time_zone(name)
+        moments = [datetime(year, month, 1, tzinfo=zone).astimezone(UTC) for year, month in starts]
+        assert max(after - before for before, after in itertools.pairwise(moments)) <= LONGEST_MONTH, name

@@ -29,7 +29,7 @@ _REASONS: Final = frozenset({"maxlen", "expired"})
 """The broker's reasons for a full queue and an old message. Events that a program rejects were fetched and do not count."""
 
 
-for _reason in (*sorted(_REASONS), "stale"):
+for _reason in (*sorted(_REASONS), "stale", "surplus"):
     # Start at 0, so that `increase` counts the first one and the alert fires.
     metrics.PARTNER_EVENTS_DROPPED.labels(_reason)
 
@@ -52,7 +52,7 @@ class DroppedEvents:
         """Consume the queue of dropped events until it is lost.
 
         Raises:
-            ConnectionError: the channel or the queue is lost. An effect recreates a missing queue.
+            ConnectionError: The channel or the queue is lost. An effect recreates a missing queue.
         """
         channel = await connection.channel()
         await channel.basic_qos(prefetch_count=_PREFETCH)

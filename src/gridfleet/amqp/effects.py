@@ -26,7 +26,11 @@ async def carry_out_effects(settings: Settings, database: Database) -> None:
             await management.close_connections_in(payload["vhost"], payload["slug"])
 
         async def purge_sessions(db: Connection, payload: dict[str, Any]) -> None:
-            await management.purge_queues(PLANTS_VHOST, payload["pattern"])
+            if "names" in payload:
+                for name in payload["names"]:
+                    await management.purge_queue(PLANTS_VHOST, name)
+            else:
+                await management.purge_queues(PLANTS_VHOST, payload["pattern"])
 
         outbox = Outbox(database)
         outbox.register(CLOSE_CONNECTIONS, close_connections, workers=4)

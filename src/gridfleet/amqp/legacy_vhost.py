@@ -68,7 +68,10 @@ async def _bound_connections(management: Management, database: Database, known: 
     """Close an organisation's newest connections to the shared vhost above a maximum.
 
     The maximum is that of a key with a vhost of its own. The broker's limit applies to the whole shared vhost, so one
-    organisation could use all of it. `known`: the connections of the previous call by slug, which are updated.
+    organisation could use all of it.
+
+    Args:
+        known: The connections that the previous call found, by slug; updated for the next call.
     """
     async with database.transaction() as db:
         slugs = await legacy_slugs(db)

@@ -17,7 +17,14 @@ import structlog
 from gridfleet.amqp.partner_link import PartnerLink, PartnerWork
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.partner_events.models import QueuedEvent, Room
-from gridfleet.domains.partner_events.queue import EVENTS_CHANNEL, delete_published, drop_stale, next_events
+from gridfleet.domains.partner_events.queue import (
+    EVENTS_CHANNEL,
+    delete_published,
+    drop_stale,
+    drop_surplus,
+    may_have_surplus,
+    next_events,
+)
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.signing import KEY_CHANGED
 from gridfleet.domains.plants.topology import PLANTS_VHOST
@@ -56,7 +63,8 @@ _SHARE_BYTES: Final = 16 * _MIB
 """The same for one organisation."""
 _DELETE_SECONDS: Final = 0.5
 """How long confirmed events of a batch wait for the unconfirmed ones before they are deleted."""
-_STALE_SECONDS: Final = 60.0
+DROP_SECONDS: Final = 60.0
+"""How often events are dropped that have waited for too long, or of which too many wait."""
 
 
 class _Unpublished(NamedTuple):
@@ -75,7 +83,7 @@ class PartnerGateway:
         self._served_since: dict[int, float] = {}
 
     def served_for(self, seconds: float) -> list[int]:
-        """Return the shards that this process has served for so long without an interruption."""
+        """Return the shards that this process has served for at least `seconds` without an interruption."""
         return [shard for shard, since in self._served_since.items() if time.monotonic() - since >= seconds]
 
     async def run(self) -> None:
@@ -99,7 +107,7 @@ class PartnerGateway:
                 tasks.create_task(fail_when_closed(channel), name="broker")
                 tasks.create_task(self._listen(), name="notifications")
                 tasks.create_task(self._publish(), name="events")
-                tasks.create_task(self._drop_stale(), name="stale events")
+                tasks.create_task(self._drop_events(), name="dropped events")
                 try:
                     await self._hold_leases(leases)
                 finally:
@@ -311,15 +319,33 @@ class PartnerGateway:
         self._failed |= ids
         return _Unpublished(ids, {})
 
+    async def _drop_events(self) -> None:
+        while True:
+            await self._drop_stale()
+            await self._drop_surplus()
+            await asyncio.sleep(DROP_SECONDS)
+
     async def _drop_stale(self) -> None:
         while True:
             async with self._database.transaction() as db:
                 dropped = await drop_stale(db, utc_now())
+            if not dropped:
+                break
+            metrics.PARTNER_EVENTS_DROPPED.labels("stale").inc(dropped)
+            log.warning("events dropped after a day in the outbox", events=dropped)
+
+    async def _drop_surplus(self) -> None:
+        """Drop the oldest telemetry events of organisations that have too many, usually because a vhost is not connected."""
+        async with self._database.transaction() as db:
+            if not await may_have_surplus(db):
+                return
+        for organization_id in {link.served.key.organization_id for link, _ in self._links.values()}:
+            dropped = await drop_surplus(
+                self._database, organization_id, lambda: [event.id for events in self._sending.values() for event in events]
+            )
             if dropped:
-                metrics.PARTNER_EVENTS_DROPPED.labels("stale").inc(dropped)
-                log.warning("events dropped after a day in the outbox", events=dropped)
-            else:
-                await asyncio.sleep(_STALE_SECONDS)
+                metrics.PARTNER_EVENTS_DROPPED.labels("surplus").inc(dropped)
+                log.warning("too many events wait, oldest dropped", organization_id=str(organization_id), events=dropped)
 
 
 def _room(links: int, events: int, size: int) -> Room:

@@ -7,7 +7,6 @@ from typing import Final
 from uuid import UUID
 
 import aiormq
-import psycopg
 import structlog
 from aiormq.abc import AbstractChannel
 from aiormq.exceptions import PublishError
@@ -22,7 +21,7 @@ from gridfleet.kernel.cause import at_work
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database, set_aside
 from gridfleet.kernel.db.notifications import listen
-from gridfleet.kernel.due_work import wait_at_most
+from gridfleet.kernel.due_work import repeat_each_second, wait_at_most
 from gridfleet.kernel.isolation import is_poison, isolate, may_be_poison, note_set_aside, reason_of
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
@@ -69,13 +68,7 @@ async def send_commands(settings: Settings, database: Database, keyring: Keyring
 
 async def expire_commands(database: Database) -> None:
     """End commands within a second after their expiry, until cancelled."""
-    while True:
-        try:
-            ended = await _expire_due(database, utc_now())
-        except psycopg.OperationalError as error:
-            log.warning("database error, retrying", error=type(error).__name__)
-            ended = 0
-        await asyncio.sleep(0 if ended else _POLL_SECONDS)
+    await repeat_each_second(lambda: _expire_due(database, utc_now()))
 
 
 async def _expire_due(database: Database, now: datetime) -> int:

@@ -10,7 +10,6 @@ from itertools import chain
 from typing import Final
 from uuid import UUID
 
-import psycopg
 import structlog
 
 from gridfleet.domains.consumers import Consumer
@@ -18,13 +17,13 @@ from gridfleet.domains.vcp.scheduler import Selection, issue_due_commands, list_
 from gridfleet.domains.vcp.shards import SHARDS
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, limit_statements, set_aside
+from gridfleet.kernel.due_work import repeat_each_second
 from gridfleet.kernel.isolation import isolate, may_be_poison, reason_of
 
 __all__ = ["SiteScheduler", "run_schedules"]
 
 log = structlog.get_logger(__name__)
 
-_POLL_SECONDS: Final = 1.0
 _AGAIN: Final = timedelta(minutes=5)
 _APART_SECONDS: Final = 2.0
 """Time of a statement for sites that are tried apart."""
@@ -50,17 +49,7 @@ async def run_schedules(database: Database, served_shards: Callable[[], Collecti
     scheduler = SiteScheduler(database, served_shards)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(scheduler.keep_time())
-        await _run_repeatedly(scheduler)
-
-
-async def _run_repeatedly(scheduler: "SiteScheduler") -> None:
-    while True:
-        try:
-            done = await scheduler.run_due(utc_now())
-        except psycopg.OperationalError as error:
-            log.warning("database error, retrying", error=type(error).__name__)
-            done = 0
-        await asyncio.sleep(0 if done else _POLL_SECONDS)
+        await repeat_each_second(lambda: scheduler.run_due(utc_now()))
 
 
 class SiteScheduler:
@@ -84,10 +73,13 @@ class SiteScheduler:
         self._noted_at = time.time()
 
     async def keep_time(self) -> None:
-        """Note each second that the process runs, until cancelled. A run may take longer than a process that hangs."""
+        """Record each second that the event loop is running, until cancelled.
+
+        Without this task, a run of `run_due` that is longer than `HANGING_SECONDS` would look like a suspended process.
+        """
         while True:
             self._note_time()
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(1)
 
     def _note_time(self) -> None:
         # The monotonic clock stands still while the machine is suspended.

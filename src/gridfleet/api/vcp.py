@@ -29,7 +29,7 @@ class SiteMeterQuery(Input):
 class SiteQuery(PageQuery):
     """Filter of sites, which all given parameters must match. `q` is a part of the plant's name or serial number.
 
-    `override`, `fallback` and `schedule`: whether an override or a schedule is in force, or the fallback active.
+    `override`, `fallback` and `schedule` say whether an override or a schedule is in force, or the fallback active.
     """
 
     q: Annotated[str, Field(min_length=1, max_length=100)] | None = None
@@ -93,10 +93,10 @@ async def get_site_past(org: OrgScope, db: Connection, site_id: UUID, query: Pas
     addition=True,
 )
 async def get_site_adherence(org: OrgScope, db: Connection, site_id: UUID, query: SiteMeterQuery) -> Adherence:
-    """Compare the power at the site's meter GRID with the ordered one, by quarters of an hour.
+    """Compare the power at the site's meter GRID with the ordered power, by quarters of an hour.
 
-    A power is ordered by a setpoint or a step of a schedule from the plant's acknowledgement until its end or the next command.
-    During a mode none is.
+    A power is ordered by a setpoint, or for an interval of a schedule, from the plant's acknowledgement until its end or the
+    next command. During a mode, no power is ordered.
     """
     now = utc_now()
     return await site_queries.read_adherence(db, org, site_id, query.start, query.end or now, now)

@@ -257,6 +257,6 @@ def _complaints() -> Iterator[None]:
     except (_Refused, HomeInUse, BrokenArchive, DumpFailed, EmbeddedPostgresError, LookupError) as error:
         fail(str(error))
     except psycopg.OperationalError as error:
-        fail(f"the database does not answer: {error}")
+        fail(f"the database does not respond: {error}")
     except OSError as error:
         fail(f"{error.filename or 'the file'}: {error.strerror}")

@@ -21,7 +21,7 @@ from gridfleet.kernel.mail.queue import SEND_MAIL, MailQueue, open_mail
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.settings import Settings
 
-__all__ = ["LONGEST_RETRY", "MAIL_RETRY", "MailRetry", "add_account_jobs"]
+__all__ = ["LONGEST_RETRY", "MailRetry", "add_account_jobs"]
 
 _KEEP_FAILED_HOURS = 7 * 24
 
@@ -33,31 +33,23 @@ LONGEST_RETRY: Final = timedelta(hours=1)
 
 
 class MailRetry(BaseRetryStrategy):
-    """Retry strategy for mails.
+    """Retry strategy for mails: 30 attempts within about one day. The delay starts at 5 seconds and doubles up to the longest.
 
-    The delay starts at `first` seconds and doubles up to `longest`, for `tries` attempts in all. A mail that the server refuses
-    permanently is not retried.
+    A mail that the server refuses permanently is not retried.
     """
-
-    def __init__(self, first: int = 5, longest: int = int(LONGEST_RETRY.total_seconds()), tries: int = 30) -> None:
-        self._first = first
-        self._longest = longest
-        self._tries = tries
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         """Return the delay before the next attempt; None to give up."""
-        if isinstance(exception, MailRefused) or job.attempts + 1 >= self._tries:
+        if isinstance(exception, MailRefused) or job.attempts + 1 >= 30:
             return None
-        return RetryDecision(retry_in={"seconds": min(self._longest, self._first * 2 ** min(job.attempts, 16))})
+        return RetryDecision(retry_in={"seconds": min(LONGEST_RETRY // timedelta(seconds=1), 5 * 2 ** min(job.attempts, 16))})
 
 
-MAIL_RETRY = MailRetry()
-"""Retries for about one day."""
 _RESET_RETRY = RetryStrategy(max_attempts=8, exponential_wait=2)
 """Retries for about eight minutes: after that, the user has probably asked again."""
 
 
-def add_account_jobs(app: App, database: Database, settings: Settings, retry: BaseRetryStrategy = MAIL_RETRY) -> None:
+def add_account_jobs(app: App, database: Database, settings: Settings) -> None:
     """Add the account jobs to the queue.
 
     Raises:
@@ -67,7 +59,7 @@ def add_account_jobs(app: App, database: Database, settings: Settings, retry: Ba
     delivery = open_delivery(settings)
     mail_queue = MailQueue(keyring, settings.base_url)
 
-    @app.task(name=SEND_MAIL, retry=retry, pass_context=True)
+    @app.task(name=SEND_MAIL, retry=MailRetry(), pass_context=True)
     async def send_mail(context: JobContext, mail_id: str, key_version: int, sealed: str) -> None:
         mail = open_mail(keyring, mail_id, key_version, sealed)
         try:

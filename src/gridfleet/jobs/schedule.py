@@ -15,6 +15,7 @@ from procrastinate import App, PsycopgConnector
 from gridfleet.domains.alerts.moves import follow_moves
 from gridfleet.domains.alerts.retention import delete_resolved
 from gridfleet.domains.notifications import logs as notifications
+from gridfleet.domains.partners import vhosts
 from gridfleet.domains.plants.commands import clocks as commands
 from gridfleet.domains.plants.credentials.packages import delete_old_packages, delete_previous_secrets
 from gridfleet.domains.plants.lifecycle import ERASE_TELEMETRY
@@ -134,6 +135,8 @@ def build_app(settings: Settings, database: Database) -> App:
                 await correct(db)
         async with database.transaction() as db:
             await jobs.correct_due(db, LONGEST_RETRY + _RETRY_MARGIN)
+        async with database.transaction() as db:
+            await vhosts.restore_ended(db)
 
     return app
 

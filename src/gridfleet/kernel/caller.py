@@ -7,6 +7,7 @@ the reason, in `tests/architecture/test_tenancy.py`.
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import Any
 from uuid import UUID
 
 from gridfleet.kernel.errors import Forbidden
@@ -107,6 +108,11 @@ class OrgScope:
     role: OrgRole
     actor: Caller
     plant_ids: frozenset[UUID] | None = None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters `org` and `plants` of statements."""
+        return {"org": self.organization_id, "plants": None if self.plant_ids is None else list(self.plant_ids)}
 
     @property
     def person(self) -> UserCaller:

@@ -3,12 +3,12 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-__all__ = ["LONGEST_MONTH", "days_before", "measurable", "utc_now"]
+__all__ = ["EPOCH", "LONGEST_MONTH", "days_before", "measurable", "round_down", "round_up", "utc_now", "whole_milliseconds"]
 
-LONGEST_MONTH: Final = timedelta(days=31, hours=1)
-"""A month with 31 days in which clocks are set back, like October in Europe."""
+LONGEST_MONTH: Final = timedelta(days=31, hours=3)
+"""A month with 31 days in which clocks are set back, at most by three hours, like March of 2019 at Casey Station."""
 
-_EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
 
@@ -18,8 +18,13 @@ def utc_now() -> datetime:
 
 
 def days_before(moment: datetime, days: int) -> datetime:
-    """Return the time `days` earlier, at the earliest the same time of 1970-01-01: an operator may configure a million days."""
-    return moment - timedelta(days=min(days, (moment - _EARLIEST).days))
+    """Return the time `days` earlier, at the earliest the same time of 1970-01-01: an SRE may configure a million days."""
+    return moment - timedelta(days=min(days, (moment - EPOCH).days))
+
+
+def whole_milliseconds(moment: datetime) -> datetime:
+    """Round down to milliseconds, the precision of messages."""
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
 def measurable(start: datetime, end: datetime) -> tuple[datetime, datetime]:
@@ -27,4 +32,14 @@ def measurable(start: datetime, end: datetime) -> tuple[datetime, datetime]:
 
     Clients use the ends of the calendar for an open range. Arithmetic near them overflows.
     """
-    return min(max(start, _EARLIEST), _LATEST), min(max(end, _EARLIEST), _LATEST)
+    return min(max(start, EPOCH), _LATEST), min(max(end, EPOCH), _LATEST)
+
+
+def round_down(moment: datetime, width: timedelta) -> datetime:
+    """Return the last whole multiple of `width` since the epoch that is not after a time."""
+    return moment - (moment - EPOCH) % width
+
+
+def round_up(moment: datetime, width: timedelta) -> datetime:
+    """Return the first whole multiple of `width` since the epoch that is not before a time."""
+    return moment + (EPOCH - moment) % width

@@ -5,9 +5,14 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import psycopg
+import structlog
+
 from gridfleet.kernel.db import Connection, Database
 
-__all__ = ["repeat_when_due", "wait_at_most"]
+__all__ = ["repeat_each_second", "repeat_when_due", "wait_at_most"]
+
+log = structlog.get_logger(__name__)
 
 _POLL_SECONDS: Final = 5.0
 """Maximum time to wait for a notification before the work is repeated anyway."""
@@ -20,6 +25,17 @@ async def wait_at_most(event: asyncio.Event, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
+
+
+async def repeat_each_second(work: Callable[[], Awaitable[int]]) -> None:
+    """Repeat work until cancelled, also after a database error: at once while it returns that it did any, else each second."""
+    while True:
+        try:
+            done = await work()
+        except psycopg.OperationalError as error:
+            log.warning("database error, retrying", error=type(error).__name__)
+            done = 0
+        await asyncio.sleep(0 if done else 1)
 
 
 async def repeat_when_due(

@@ -25,7 +25,8 @@ class CodedError(Exception):
 
     def __init__(self, message: str | None = None, details: Sequence[str] = ()) -> None:
         self.text = message or self.message
-        self.details = list(details)
+        # A name that the request gave may have half of a surrogate pair, which no response can contain.
+        self.details = [detail.encode("utf-8", "replace").decode() for detail in details]
         super().__init__(self.text)
 
     @property

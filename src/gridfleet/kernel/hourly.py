@@ -16,7 +16,10 @@ _Owner = TypeVar("_Owner", bound=Hashable)
 
 
 class HourlyAmounts(Generic[_Owner]):
-    """What this process has counted in the present hour, by owner. An hour begins at any time, the same for all owners."""
+    """What this process has counted in the present hour, by owner.
+
+    The hour is the same for all owners. It need not begin with an hour of the day.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` returns monotonic seconds."""

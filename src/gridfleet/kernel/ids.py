@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-__all__ = ["first_id_at", "look_up_text", "new_id", "parse_uuid"]
+__all__ = ["CONTROL", "first_id_at", "look_up_text", "new_id", "parse_uuid"]
 
 _CANONICAL: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def new_id() -> UUID:
@@ -39,4 +39,4 @@ def parse_uuid(text: str) -> UUID | None:
 
 def look_up_text(text: str) -> str:
     """Replace characters that PostgreSQL cannot store by U+FFFD, so that a look-up with the text finds nothing."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -127,7 +127,8 @@ PARTNER_EVENTS = Counter(
 PARTNER_EVENTS_DROPPED = Counter(
     "gridfleet_partner_events_dropped_total",
     "Events for partners that were dropped, by reason. maxlen: the partner's queue was full; expired: they waited"
-    " in the queue for a day; stale: the vhost did not accept them for a day.",
+    " in the queue for a day; stale: the vhost did not accept them for a day; surplus: more than 1 GiB of an organisation's"
+    " telemetry waited for its vhosts.",
     ["reason"],
 )
 PARTNER_QUEUES_REMOVED = Counter(
@@ -189,7 +190,7 @@ CERTIFICATE_EXPIRY = Gauge(
 )
 DATABASE_UP = Gauge(
     "gridfleet_database_up",
-    "1 if the database responded, or accepted a connection while it was slow or all reserved ones were in use.",
+    "1 if the database responded, or if it was slow or all reserved connections were in use but it accepted a new one.",
     registry=ON_REQUEST,
 )
 QUEUE_LENGTH = Gauge(

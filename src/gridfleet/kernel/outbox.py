@@ -14,8 +14,7 @@ The handler runs after the commit, usually within milliseconds. It may run more 
 effect and its deletion, the effect is repeated. What the handler writes through `db` commits together with the deletion. If it
 raises, or takes longer than half a minute, its writes are rolled back and it is retried: after a quarter of a second, then
 after twice the previous delay, up to half a minute. An effect is set aside after five failures that no outage has caused, or if
-outages make it fail for a day. Effects of one kind with the same `key` are executed one by one in the order of their queueing,
-and a failing one delays those behind it. Other effects run concurrently. Several processes may execute effects.
+outages make it fail for a day. Effects run concurrently, in any order. Several processes may execute effects.
 
 Organisations take turns: the payload names the organisation of the effect as `organizationId`. After an effect of one
 organisation, a worker carries out the oldest of the next one that has any. Effects without it share one turn.
@@ -60,14 +59,12 @@ _MOST_TRIES_IN_AN_OUTAGE: Final = 2_880
 log = structlog.get_logger(__name__)
 
 
-async def enqueue(
-    db: Connection, kind: str, payload: dict[str, Any], *, key: str | None = None, delay: timedelta = timedelta(0)
-) -> None:
+async def enqueue(db: Connection, kind: str, payload: dict[str, Any], *, delay: timedelta = timedelta(0)) -> None:
     """Queue an effect in the transaction of `db`. It is executed at the earliest `delay` after the commit.
 
     `payload` is JSON and stored until the effect is done. It must not contain secrets.
     """
-    await queue.insert(db, kind, key, payload, delay, current_cause())
+    await queue.insert(db, kind, payload, delay, current_cause())
 
 
 async def correct_due(db: Connection) -> int:

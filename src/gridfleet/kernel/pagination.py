@@ -21,6 +21,7 @@ __all__ = [
     "Paging",
     "TimeKey",
     "decode_cursor",
+    "encode_cursor",
 ]
 
 MOST_COUNTED: Final = 1_000
@@ -101,10 +102,13 @@ class CursorPage(msgspec.Struct, Generic[T], frozen=True):
         """
         more = len(rows) > paging.limit
         rows = rows[: paging.limit]
-        return cls([record for _, record in rows], CursorMeta(paging.limit, total, _encode(rows[-1][0]) if more else None))
+        return cls(
+            [record for _, record in rows], CursorMeta(paging.limit, total, encode_cursor(rows[-1][0]) if more else None)
+        )
 
 
-def _encode(key: tuple[Any, ...]) -> str:
+def encode_cursor(key: tuple[Any, ...]) -> str:
+    """Return the cursor of a key."""
     return urlsafe_b64encode(msgspec.json.encode(key)).decode().rstrip("=")
 
 

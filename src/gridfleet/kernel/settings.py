@@ -250,6 +250,9 @@ class Settings(BaseSettings):
         description="Number of ingest processes that `gridfleet up` starts, at most `GRIDFLEET_INGEST_SHARDS`.",
     )
     ingest_batch_messages: int = Field(2_000, ge=1, description="Maximum number of messages in one ingest transaction.")
+    ingest_batch_milliseconds: int = Field(
+        50, ge=1, description="Minimum time between the starts of batches that are not full."
+    )
     telemetry_raw_days: int = Field(400, ge=1, description="Days for which values are kept as measured.")
     telemetry_minute_days: int = Field(30, ge=1, description="Days for which 1-minute roll-ups are kept.")
     telemetry_quarter_days: int = Field(
@@ -260,9 +263,6 @@ class Settings(BaseSettings):
         ge=1,
         le=64,
         description="Number of database connections on which roll-ups are computed at the same time. At most 64.",
-    )
-    ingest_batch_milliseconds: int = Field(
-        50, ge=1, description="Minimum time between the starts of batches that are not full."
     )
 
     @field_validator("home")

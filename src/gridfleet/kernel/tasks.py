@@ -51,9 +51,10 @@ def _is_being_cancelled() -> bool:
 
 
 def end_if_cancelled() -> None:
-    """Raise a CancelledError that was replaced by another error.
+    """Raise CancelledError if the current task is being cancelled. Call this in the handler of another error.
 
-    This happens if the database ends, or the pool provides a connection, at the time of the cancellation.
+    That error replaces the CancelledError if the database ends, or the pool provides a connection, at the time of the
+    cancellation.
     """
     if _is_being_cancelled():
         raise asyncio.CancelledError

@@ -134,7 +134,7 @@ class Machine:
         with self._timed("exchanges and queues are declared"):
             await self._setup("broker")
 
-        with self._timed("the service answers"):
+        with self._timed("the service responds"):
             for program in self._processes():
                 await self._supervisor.start(program)
             await self._wait_for_answer()
@@ -221,7 +221,7 @@ class Machine:
             if taken := [str(problem) for problem in problems if problem.setting == "http_port"]:
                 raise CannotStart(*taken)
             if time.monotonic() > deadline:
-                raise CannotStart(f"the API did not answer within {_READY_SECONDS} s (see above)")
+                raise CannotStart(f"the API did not respond within {_READY_SECONDS} s (see above)")
             await asyncio.sleep(0.1)
 
     def _listens(self) -> bool:

@@ -24,7 +24,7 @@ class PortProblem:
 
 
 def check_ports(settings: Settings, *, with_broker: bool) -> list[PortProblem]:
-    """Return the problems with the ports of our listeners, and of the private broker node if `with_broker`."""
+    """Return the problems with the ports of the service's listeners, and of the private broker node if `with_broker`."""
     listeners = {"http_port": settings.http_host, "internal_port": settings.internal_host}
     if with_broker:
         listeners |= dict.fromkeys(("mqtt_port", "mqtts_port", "amqps_port"), settings.mqtt_bind)

@@ -55,7 +55,13 @@ class BatchWriter:
     """
 
     def __init__(self, database: Database, pipeline: Pipeline, *, idle_seconds: float = _IDLE_SECONDS) -> None:
-        """`idle_seconds`: how long the metric of the lag keeps the value of the last batch."""
+        """Prepare the writer.
+
+        Args:
+            database: The database.
+            pipeline: Reads and stores messages.
+            idle_seconds: How long the metric of the lag keeps the value of the last batch.
+        """
         self._database = database
         self._pipeline = pipeline
         self.changes = ChangePublisher(database)

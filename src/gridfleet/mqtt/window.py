@@ -51,12 +51,15 @@ class ShardWindow:
             acknowledged_tag: The last tag that was acknowledged.
             nothing_waits: Whether the queue was empty at `now` and had no other consumer.
         """
-        if self._seen_empty_at is not None:
-            self._empty_at = self._seen_empty_at
+        # A clock that was ahead has set times later than those of the messages of the present, which would be refused.
+        self._empty_at = min(self._empty_at if self._seen_empty_at is None else self._seen_empty_at, now)
         self._seen_empty_at = now if nothing_waits else None
+        self.arrived_after = min(self.arrived_after, now)
         # Messages in flight may have arrived before `_empty_at`, so it may be stored only after they are acknowledged.
-        if self._candidate is not None and acknowledged_tag >= self._candidate[1]:
-            self.arrived_after = self._candidate[0]
-            self._candidate = None
+        if self._candidate is not None:
+            self._candidate = (min(self._candidate[0], now), self._candidate[1])
+            if acknowledged_tag >= self._candidate[1]:
+                self.arrived_after = self._candidate[0]
+                self._candidate = None
         if self._candidate is None:
             self._candidate = (self._empty_at, self._last_tag if self.unacknowledged else 0)

@@ -19,10 +19,10 @@ __all__ = [
     "MAX_FIELDS",
     "MAX_MESSAGE_BYTES",
     "MAX_SNAPSHOTS",
-    "AckReason",
     "AckStatus",
     "Command",
     "CommandAck",
+    "CommandReason",
     "CommandType",
     "DeviceEntry",
     "DeviceStatus",
@@ -150,8 +150,8 @@ class Command(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     schedule: dict[str, Any] | None = None
 
 
-class AckReason(msgspec.Struct, frozen=True):
-    """Reason why a command was rejected or failed."""
+class CommandReason(msgspec.Struct, frozen=True):
+    """Why a command ended in its state."""
 
     code: str
     message: str
@@ -163,7 +163,7 @@ class CommandAck(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     command_id: str
     status: AckStatus
     time: Time
-    reason: AckReason | None = None
+    reason: CommandReason | None = None
 
 
 _encoder = msgspec.json.Encoder()

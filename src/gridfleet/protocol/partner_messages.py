@@ -112,7 +112,10 @@ class Heading(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SetpointCommand(Heading, frozen=True, rename="camel", kw_only=True):
-    """Power of the site at the grid connection, for a duration or until the next setpoint."""
+    """Power of the site at the grid connection in kW, positive when the site consumes.
+
+    It holds for a duration or, without one, until the next setpoint or mode.
+    """
 
     power_kw: float
     duration_seconds: Annotated[int, Meta(ge=1, le=7 * 86_400)] | None = None
@@ -127,14 +130,17 @@ class DeviceCommand(Heading, frozen=True, rename="camel", kw_only=True):
 
 
 class ModeCommand(Heading, frozen=True, rename="camel", kw_only=True):
-    """A different mode until `expires_at`."""
+    """An operating mode, in force until `expires_at` or the next mode. AUTO ends any mode; nothing else ends EMERGENCY_STOP.
+
+    `power_kw` is for CHARGE (0 or more) and DISCHARGE (0 or less) only.
+    """
 
     mode: Mode
     power_kw: float | None = None
 
 
 class Interval(msgspec.Struct, frozen=True, rename="camel"):
-    """One interval of a schedule."""
+    """One interval of a schedule, with its power in kW, positive when the site consumes."""
 
     start: _Moment
     duration_seconds: int
@@ -251,7 +257,7 @@ class TelemetryEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def encode_event(event: AckEvent | AlertEvent | StatusEvent | TelemetryEvent) -> bytes:
-    """Return the body of an event."""
+    """Return the body of an event, as JSON in UTF-8."""
     if isinstance(event, AlertEvent):
         # These spaces are in every release. Programs of partners may depend on the bytes.
         return json.dumps(msgspec.to_builtins(event), ensure_ascii=False, separators=(", ", " : ")).encode()

@@ -46,10 +46,10 @@ class EventKind(StrEnum):
 
 
 EVENTS: Final = {
-    EventKind.TELEMETRY: "Decoded values of your sites as they come in.",
-    EventKind.STATUS: "A site came online, or went.",
-    EventKind.COMMAND_ACK: "What became of a command: accepted, rejected, applied, failed, expired.",
-    EventKind.ALERT: "An alert was raised at a site.",
+    EventKind.TELEMETRY: "Decoded values of the sites, as they are stored.",
+    EventKind.STATUS: "The status of a site changed.",
+    EventKind.COMMAND_ACK: "The status of a command: accepted, rejected, applied, failed or expired.",
+    EventKind.ALERT: "An alert of a site was raised, acknowledged or resolved.",
 }
 """Every kind of event with its description for partners."""
 

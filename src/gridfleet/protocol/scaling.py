@@ -23,7 +23,10 @@ class Scaling(NamedTuple):
 
     @classmethod
     def of(cls, scale: float, offset: float) -> "Scaling":
-        """Return whole numbers or, where they would have too many digits, the scale and the offset themselves."""
+        """Return the scaling with a whole factor, addend and divisor.
+
+        If these would have too many digits for a double, they are `scale`, `offset` and 1.
+        """
         factor, added = Fraction(repr(scale)), Fraction(repr(offset))
         divisor = lcm(factor.denominator, added.denominator)
         whole = int(factor * divisor), int(added * divisor), divisor

@@ -21,7 +21,7 @@ def key_from_hex(secret: str) -> bytes:
     """Return the 32 key bytes of a secret of 64 hex digits.
 
     Raises:
-        ValueError: The secret is anything else.
+        ValueError: The secret does not have 64 hex digits, or has other characters than these and white space.
     """
     key = bytes.fromhex(secret)
     if len(key) != sha256().digest_size:

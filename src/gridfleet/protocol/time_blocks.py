@@ -45,13 +45,8 @@ class TimeBlock(msgspec.Struct, frozen=True, rename="camel"):
             yield "socMax: must not be below socMin"
 
 
-def complaints_about_blocks(blocks: Sequence[TimeBlock], path: str) -> Iterator[str]:
-    """Yield a text for each overlap between blocks that are valid on their own. Adjacent blocks do not overlap.
-
-    Args:
-        blocks: The blocks of a day, in any order.
-        path: The name of the list, as a prefix of the texts.
-    """
+def complaints_about_blocks(blocks: Sequence[TimeBlock]) -> Iterator[str]:
+    """Yield a text for each overlap between blocks of a day that are valid on their own. Adjacent blocks do not overlap."""
     furthest: tuple[int, int] | None = None
     order = sorted(range(len(blocks)), key=lambda number: blocks[number].minutes)
     for earlier, later in pairwise(order):
@@ -59,7 +54,7 @@ def complaints_about_blocks(blocks: Sequence[TimeBlock], path: str) -> Iterator[
         if furthest is None or end > furthest[0]:
             furthest = (end, earlier)
         if blocks[later].minutes[0] < furthest[0]:
-            yield f"{path}.{later}: overlaps {path}.{furthest[1]}"
+            yield f"timeConfigs.{later}: overlaps timeConfigs.{furthest[1]}"
 
 
 def _minute(time: str) -> int:

@@ -71,7 +71,7 @@ class Battery:
 
 @dataclass(frozen=True, slots=True)
 class PlantDesign:
-    """The equipment of a site. `seed` determines its weather and its load."""
+    """The equipment and the place of a site, in degrees north and east. `seed` determines its weather and its load."""
 
     seed: int
     latitude: float
@@ -145,6 +145,11 @@ def clear_sky(latitude: float, longitude: float, time_ms: int) -> float:
     """Return the share of peak power that panels produce under a clear sky: 0 at night, close to 1 under a high sun.
 
     Solar elevation from declination and hour angle (Cooper 1969), with atmospheric loss at low sun as an exponent.
+
+    Args:
+        latitude: Degrees north.
+        longitude: Degrees east.
+        time_ms: Milliseconds since the epoch.
     """
     days = time_ms / _DAY_MS
     day_of_year = days % 365.2425
@@ -181,8 +186,8 @@ def wear(seed: int) -> float:
 def initial_state(design: PlantDesign, time_ms: int) -> PlantState:
     """Return the state of a plant after some time of operation: batteries half full, counters above zero.
 
-    Production and the cycles of batteries follow from the wear, so that a battery has lost what it loses in so many cycles. The
-    site has used a half of what it produced.
+    Production and the cycles of batteries follow from the wear. A battery has lost the energy that these cycles cost, and the
+    site has consumed half of its production.
     """
     worn = wear(design.seed)
     produced = tuple(int(pv.peak_w * (500 + 3_000 * worn)) * _HOUR_MS for pv in design.pvs)

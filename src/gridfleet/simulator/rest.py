@@ -83,7 +83,7 @@ class Api:
             try:
                 response = await self._client.request(method, path, **request)
             except httpx.TransportError as error:
-                raise ApiUnreachable(f"nothing answers at {self.base_url} ({error}): is the service running?") from error
+                raise ApiUnreachable(f"nothing responds at {self.base_url} ({error}): is the service running?") from error
             if response.status_code != httpx.codes.TOO_MANY_REQUESTS or attempt == _TRIES - 1:
                 break
             await asyncio.sleep(min(float(response.headers.get("retry-after", 1)), _LONGEST_WAIT_SECONDS))

@@ -80,6 +80,8 @@ RAW: Final = [
     b'{"email":"a@example.com","email":"b@example.com"}',
     b'{"name":"A","name":"B","role":"VIEWER","role":"ORG_ADMIN"}',
     b'{"email":"\\ud800"}',
+    b'{"\\ud800":1,"\\ud800":2}',
+    b'{"csp-report":{"\\ud800":"\\u0000"}}',
     b'{"__proto__":{"isSuperAdmin":true},"constructor":1}',
     b"[" * 100_000,
     b'{"a":' * 50_000,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gridfleet.domains.identity.accounts import password_reset
+from gridfleet.domains.identity.accounts.passwords import MOST_A_DAY
 from support.clients.people import PASSWORD, People, refused
 from support.servers.api_service import api_service
 from support.servers.postbox import mails_to, text_of, token_in
@@ -63,6 +64,20 @@ async def test_a_new_password_need_only_be_long_and_is_kept_as_typed(people: Peo
     assert changed.status_code == 200
     assert (await people.log_in("ada@example.com", new)).status_code == 200
     assert (await people.log_in("ada@example.com", new[:-1])).status_code in (400, 401)
+
+
+async def test_a_user_sends_few_mails_by_changing_the_password_to_and_fro(people: People) -> None:
+    ada, bob = [await people.with_password(f"{name}@example.com") for name in ("ada", "bob")]
+    both = [PASSWORD, NEW]
+    for number in range(MOST_A_DAY + 1):
+        body = {"currentPassword": both[number % 2], "newPassword": both[(number + 1) % 2]}
+        changed = await people.call("POST", URL, body, who=ada)
+        assert changed.status_code == (200 if number < MOST_A_DAY else 429), number
+    refused(changed, 429, "TOO_MANY_REQUESTS")
+    assert int(changed.headers["retry-after"]) > 86_000
+    assert len(await mails_to(people.service.state, "ada@example.com")) == MOST_A_DAY
+    assert (await people.log_in("ada@example.com", both[MOST_A_DAY % 2])).status_code == 200
+    assert (await people.call("POST", URL, {"currentPassword": PASSWORD, "newPassword": NEW}, who=bob)).status_code == 200
 
 
 async def test_wrong_passwords_in_a_session_are_limited_to_ten_and_lock_no_account(people: People) -> None:

@@ -14,6 +14,7 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.mail.delivery import FolderDelivery
 from gridfleet.kernel.outbox import enqueue
 from support.builders.notifications import notify_members
+from support.builders.partner_site import partner_site
 from support.clients.people import People
 from support.servers.running_task import running
 
@@ -36,6 +37,13 @@ async def test_effects_and_jobs_that_are_due_too_late_are_due(people: People) ->
     await correct(people)
     assert await people.execute("SELECT kind FROM outbox WHERE due_at <= now() ORDER BY kind") == [("failed",), ("fresh",)]
     assert await people.execute("SELECT task_name FROM procrastinate_jobs WHERE scheduled_at <= now()") == [("late",)]
+
+
+async def test_a_key_whose_access_to_the_broker_ended_too_early_has_it_again(people: People) -> None:
+    site = await partner_site(people.service.state.database)
+    await site.execute("UPDATE partner_key SET amqp_slug = NULL, expires_at = now() + interval '1 day'")
+    await correct(people)
+    assert await site.rows("SELECT amqp_slug FROM partner_key") == [(site.sender.key.slug,)]
 
 
 async def test_notifications_that_are_due_too_late_are_due_after_the_quiet_hours(people: People) -> None:

@@ -224,6 +224,20 @@ async def test_units_of_rules_on_devices_are_found_among_many_devices(bench: Ben
             units = await store.layout_units(db, rules)
     assert units == {rule.id: {"W"} for rule in rules}
 
+    # The rule of a plant without devices reads no newest values of the others. Their sources have 460 blocks.
+    [(empty,)] = await plant.rows(
+        "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method)"
+        " SELECT gen_random_uuid(), organization_id, 'empty', 'empty', type, auth_method FROM plant WHERE id = %s RETURNING id"
+    )
+    rule = await add_rule(bench.database, plant.organization_id, metric="inv.x0", plant_id=empty)
+    async with bench.database.transaction() as db:
+        with executed_statements() as statements:
+            assert await store.layout_units(db, [rule]) == {}
+        values = [[rule.id], [rule.organization_id], [rule.plant_id], [rule.metric]]
+        cursor = await db.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statements[0]}", values)
+        [([explained],)] = await cursor.fetchall()
+    assert explained["Plan"]["Shared Hit Blocks"] + explained["Plan"]["Shared Read Blocks"] < 600
+
 
 async def test_the_unit_of_a_rule_is_found_among_many_metrics(bench: Bench) -> None:
     """For each metric of each device, all its newest values were read: 2 to 10 s for 2,000 devices with 2,000 metrics."""

@@ -262,7 +262,7 @@ async def test_a_preview_takes_every_double(desk: Desk, threshold: float) -> Non
 async def test_a_preview_has_limits(desk: Desk) -> None:
     now, stranger = ago(0), await RecordedPlant.create(desk.service.state.database)
     for since, rule, complaint in [
-        (now - timedelta(days=31, hours=1, seconds=1), NEW, "from"),
+        (now - timedelta(days=31, hours=3, seconds=1), NEW, "from"),
         (now, NEW, "from"),
         (now - timedelta(days=1), {**NEW, "plantId": str(stranger.id)}, "plantId"),
         (now - timedelta(days=1), {**NEW, "clearThreshold": 1}, "rule.clearThreshold"),

@@ -1,5 +1,6 @@
 """Rules whose measurement changes its unit by an edit of its template."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from gridfleet.domains.notifications.models import Channel, Severity
 from gridfleet.domains.notifications.queue import Notification, NotificationContent, notify_each
 from gridfleet.domains.telemetry.units import converted
 from gridfleet.kernel.caller import OrgRole
+from gridfleet.kernel.db import Connection
 from support.builders.accounts import add_member, add_user
 from support.builders.alerting import add_rule, ago, alerts_of, operator, snapshot
 from support.clients.ingest_bench import Bench, BenchPlant
@@ -147,6 +149,35 @@ async def test_a_rule_that_is_older_than_its_first_value_takes_that_values_unit(
     await inverter.edit("kW")
     await inverter.say(90, 0.9)
     assert await inverter.messages() == []
+
+
+async def test_units_that_take_long_to_find_do_not_delay_other_organisations_again_and_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An organisation may have a million layouts of devices, and any number of new rules."""
+    slow, other = await Inverter.create(bench, "W"), await Inverter.create(bench, "W")
+    tried: list[UUID] = []
+
+    async def look_up(db: Connection, rules: Sequence[AlertRule]) -> dict[UUID, set[str]]:
+        tried.extend(rule.organization_id for rule in rules)
+        if rules[0].organization_id == slow.plant.organization_id:
+            await db.execute("SELECT pg_sleep(30)")
+        return {}
+
+    monkeypatch.setattr("gridfleet.domains.alerts.rules.store.layout_units", look_up)
+    monkeypatch.setattr("gridfleet.domains.alerts.rule_cache.MOST_ADOPT_SECONDS", 0.6)
+    for seconds_ago in (100, 90):
+        rules = [await one.rule(threshold=50.0) for one in (slow, other)]
+        async with bench.database.transaction() as db:
+            await db.execute("UPDATE alert_rule SET unit = NULL")  # as that of a rule older than its first value
+        bench.pipeline.rule_cache.invalidate_all()
+        await bench.take(*(one.plant.message(snapshot(ago(seconds_ago), inv={"x": 900})) for one in (slow, other)))
+        assert [await one.unit_of(rule) for one, rule in zip((slow, other), rules, strict=True)] == [None, "W"]
+    assert tried.count(slow.plant.organization_id) == 1
+    assert (
+        len(await slow.plant.rows("SELECT FROM telemetry_frame JOIN telemetry_source ON id = source_id WHERE plant_id = %s"))
+        == 2
+    )
 
 
 async def test_measurements_of_several_units_are_compared_as_numbers(bench: Bench) -> None:

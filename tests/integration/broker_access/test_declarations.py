@@ -477,6 +477,27 @@ async def test_connections_that_have_ended_do_not_count_for_ever(broker: BrokerN
     await connection.close()
 
 
+async def test_a_wrong_count_of_connections_is_corrected(broker: BrokerNode) -> None:
+    """The broker counts wrongly for ever when several of its processes record one connection at the same moment."""
+    tracked = '{tracked_connection, {N, "1"}, N, <<"client">>, "1", self(), {0, 9, 1}, network, 1, 1, <<"client">>, 1}'
+    calls = "[rpc:async_call(N, rabbit_connection_tracking, F, [A]) || _ <- lists:seq(1, 500), {F, A} <- Changes]"
+    changes = f'[{{register_tracked, {tracked}}}, {{unregister_tracked, {{N, "1"}}}}]'
+    counted = 'rpc:call(N, rabbit_connection_tracking, count_tracked_items_in, [{vhost, <<"client">>}])'
+    listed = 'length(rpc:call(N, rabbit_connection_tracking, list, [<<"client">>]))'
+    waits = (
+        f"{wait} = fun W(0) -> false; W(T) -> {met} orelse begin {before}, W(T - 1) end end"
+        for wait, met, before in (
+            ("Wrong", f"{counted} =/= {listed}", f"[rpc:yield(C) || C <- {calls}]"),
+            ("Right", f"{counted} =:= {listed}", "timer:sleep(1000)"),
+        )
+    )
+    expression = f"Changes = {changes}, {', '.join(waits)}, {{true, true}} = {{Wrong(50), Right(60)}}"
+    try:
+        await asyncio.to_thread(broker.evaluate, expression)
+    finally:
+        broker.evaluate('rpc:call(N, rabbit_connection_tracking, unregister_tracked, [{N, "1"}])')
+
+
 async def test_connections_from_the_port_of_an_earlier_one_count_once(broker: BrokerNode, client: AbstractConnection) -> None:
     """A key is locked out of its vhost when the broker counts too many, also in the vhost that several organisations share."""
     at_once = struct.pack("ii", 1, 0)

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
@@ -18,15 +18,19 @@ from pydantic import SecretStr
 
 from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.amqp.plant_commands import expire_commands, send_commands
+from gridfleet.domains.plants.commands.delivery import START_SECONDS, claim_due
 from gridfleet.domains.plants.lifecycle import suspend_plant
 from gridfleet.domains.plants.models import PlantChanges
 from gridfleet.domains.plants.registry import update_plant
 from gridfleet.domains.plants.topology import PLANTS_VHOST, UNROUTED_QUEUE
 from gridfleet.domains.vcp.reactivation import reactivate_plant
 from gridfleet.kernel.broker.connection import vhost_url
+from gridfleet.kernel.broker.management import Management
 from gridfleet.kernel.caller import OrgRole, OrgScope, UserCaller
 from gridfleet.kernel.db import Database, open_database
+from gridfleet.kernel.db.queries import fetch_value
 from gridfleet.kernel.ids import new_id
+from support.builders.interleaving import slow_look_up_of_plants
 from support.clients import lean_mqtt
 from support.clients.commands_at_work import add_commandable, age, history, issue, row
 from support.clients.ingest_bench import Bench, BenchPlant
@@ -184,10 +188,17 @@ async def test_a_plant_that_was_away_receives_nothing_of_the_time_before_it_move
             assert await inbox.quiet(1)
 
 
+@pytest.mark.parametrize("method", ["PASSWORD", "TOKEN", "MTLS"])
 @pytest.mark.parametrize("qos", [1, pytest.param(0, marks=needs_lasting_qos_0())])
-async def test_a_suspended_plant_that_was_away_gets_its_command_when_it_is_reactivated(line: Line, qos: int) -> None:
+async def test_a_suspended_plant_that_was_away_gets_its_command_when_it_is_reactivated(
+    line: Line, qos: int, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The broker holds a copy of the command, and admits the plant."""
     plant = await line.plant()
+    async with line.bench.database.transaction() as db:
+        await db.execute("UPDATE plant SET auth_method = %s WHERE id = %s", (method, plant.id))
+    if method != "PASSWORD":  # its client id is fixed, so that the queues of all plants need not be searched
+        monkeypatch.delattr(Management, "purge_queues")
     caller = UserCaller(new_id(), new_id(), "admin@example.com", "Admin", False, None)
     org = OrgScope(plant.organization_id, OrgRole.ORG_ADMIN, caller)
     async with line.connected(plant, qos=qos):
@@ -218,6 +229,26 @@ async def test_a_command_claimed_too_long_ago_is_claimed_anew(line: Line, monkey
         assert await inbox.quiet(1)
         monkeypatch.undo()
         assert await inbox.ids(1) == [command]
+
+
+async def test_a_command_is_sent_while_the_look_up_of_all_plants_takes_longer_than_it_may_wait(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise no command is sent at all while very many plants have waiting ones."""
+    slow_look_up_of_plants(monkeypatch, START_SECONDS + 0.2)
+    plant = await line.plant()
+    async with line.connected(plant) as inbox, line.sender():
+        command = await issue(plant)
+        assert await inbox.ids(1) == [command]
+
+
+async def test_a_claim_does_not_wait_for_the_disk(line: Line) -> None:
+    plant = await line.plant()
+    command = await issue(plant)
+    async with line.bench.database.transaction() as db:
+        [claimed] = await claim_due(db, line.bench.keyring, datetime.now(UTC), 10)
+        assert claimed.command.id == command
+        assert await fetch_value(db, "SHOW synchronous_commit") == "off"
 
 
 async def test_a_connected_plant_gets_its_command_at_once_and_once(line: Line) -> None:

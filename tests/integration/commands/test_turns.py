@@ -112,7 +112,9 @@ async def test_commands_that_were_not_sent_wait_for_the_turn_of_their_plant(benc
         await move_to(plant, plants[0].organization_id)
     async with bench.database.transaction() as db:
         await sending.wake(db, start, start, start, most_plants=1, most_commands=1)
-        claimed = await sending.claim(db, datetime.now(UTC), timedelta(seconds=5), timedelta(minutes=2), 10)
+        now, hold = datetime.now(UTC), timedelta(seconds=5)
+        plant_ids = await sending.plants_to_claim(db, now, hold, 10)
+        claimed = await sending.claim(db, now, plant_ids, hold, timedelta(minutes=2), 10)
     assert [one.id for one in claimed] == lost[:1]
 
 
@@ -217,7 +219,9 @@ async def test_a_claim_does_not_read_every_command_that_waits(bench: Bench) -> N
         async with bench.database.transaction() as db:
             await db.execute("SET LOCAL enable_seqscan = off")
             before = await scans_of_commands(db)
-            assert await sending.claim(db, datetime.now(UTC), timedelta(seconds=5), timedelta(minutes=2), 10) == []
+            now, hold = datetime.now(UTC), timedelta(seconds=5)
+            assert await sending.plants_to_claim(db, now, hold, 10) == []
+            assert await sending.claim(db, now, [plant.id], hold, timedelta(minutes=2), 10) == []
             scans.append(await scans_of_commands(db) - before)
     assert scans[1] < scans[0] + 10, scans
 

@@ -226,7 +226,7 @@ async def test_layouts_are_read_once_for_each_time_that_a_shard_is_taken(bench: 
         read.append(sum(map(len, found.values())))
         return found
 
-    monkeypatch.setattr("gridfleet.domains.ingest.plant_cache.used_layouts", recorded)
+    monkeypatch.setattr("gridfleet.domains.ingest.organization_names.used_layouts", recorded)
     plant = await bench.plant(["D", "E"])
     for second in range(5):
         await bench.take(plant.message(snapshot(second, D={f"d{second}": 1}, E={f"e{second}": 1})))

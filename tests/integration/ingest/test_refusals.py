@@ -130,6 +130,14 @@ async def test_a_message_with_a_wrong_clock_is_refused_with_that_reason(bench: B
         assert f"{'ahead of' if off > 0 else 'behind'} the service's clock" in detail, off
 
 
+async def test_a_message_that_waited_while_the_clock_was_ahead_is_stored(bench: Bench) -> None:
+    """The clock was set back between the delivery of the message and its batch."""
+    plant = await bench.plant()
+    message = plant.message(GOOD)
+    message.arrived_after += 3_600_000
+    assert (await bench.take(message)).refused == []
+
+
 NO_SNAPSHOTS = (
     (b"null", "payload: Expected `object`"),
     (b'"x"', "payload: Expected `object`"),

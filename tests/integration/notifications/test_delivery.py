@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socketserver
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -298,7 +299,7 @@ async def test_the_messages_whose_outcome_is_known_in_time_are_not_sent_again(ex
         for token in (TOKEN, OTHER)
     ]
     hanging, sent = await ExpoPush(expo.url, seconds=3).send(messages)
-    assert hanging == Outcome("the push service did not answer in time")
+    assert hanging == Outcome("the push service did not respond in time")
     assert sent.error is None
 
 
@@ -466,14 +467,75 @@ async def test_users_with_the_same_number_share_its_limit(
 ) -> None:
     """No user confirms a number, and an administrator invites any number of users."""
     monkeypatch.setattr("gridfleet.domains.notifications.delivery.MAX_TEXTS_A_DAY", 3)
+    monkeypatch.setattr("gridfleet.domains.notifications.delivery.SHARE_OF_NUMBER_A_DAY", 1)
     first, second = await add_organization(database), await add_organization(database)
     for organization in (first, second):
         await add_staff(database, organization.id, OrgRole.OPERATOR, phone="+420123456789")
     for organization in (first, second, first):
-        await queue(database, organization.id, Channel.SMS)
+        await queue_as_of(database, organization.id, Channel.SMS)
     assert await texted(database, expo) == [None] * 3
-    await queue(database, second.id, Channel.SMS)
+    await queue_as_of(database, second.id, Channel.SMS)
     assert await texted(database, expo) == [None] * 3 + ["too many text messages within a day"]
+
+
+@pytest.mark.parametrize("is_sent_before", [True, False])
+async def test_an_organisation_cannot_use_up_the_share_of_another_at_a_number(
+    database: Database, expo: ExpoServer, monkeypatch: pytest.MonkeyPatch, is_sent_before: bool
+) -> None:
+    monkeypatch.setattr("gridfleet.domains.notifications.delivery.MAX_TEXTS_A_DAY", 3)
+    monkeypatch.setattr("gridfleet.domains.notifications.delivery.SHARE_OF_NUMBER_A_DAY", 2)
+    hostile, other = await add_organization(database), await add_organization(database)
+    for organization in (hostile, hostile, other):
+        await add_staff(database, organization.id, OrgRole.OPERATOR, phone="+420123456789")
+    for _ in range(2):  # two text messages each, of which the last one is refused
+        await queue_as_of(database, hostile.id, Channel.SMS)
+    if is_sent_before:
+        await texted(database, expo)
+    for _ in range(3):
+        await queue_as_of(database, other.id, Channel.SMS)
+    await texted(database, expo)
+    async with database.transaction() as db:
+        found = (await list_deliveries(db, Paging(1, 100))).data
+    refused = Counter(log.metadata["organizationId"] for log in found if log.error == "too many text messages within a day")
+    assert len(found) == 7
+    assert refused[str(other.id)] == 1
+    assert refused[str(hostile.id)] >= 1
+
+
+@pytest.mark.parametrize("is_sent_before", [True, False])
+async def test_an_organisation_cannot_use_up_the_text_messages_of_another_to_the_same_user(
+    database: Database, expo: ExpoServer, monkeypatch: pytest.MonkeyPatch, is_sent_before: bool
+) -> None:
+    monkeypatch.setattr("gridfleet.domains.notifications.delivery.MAX_TEXTS_A_DAY", 3)
+    monkeypatch.setattr("gridfleet.domains.notifications.delivery.SHARE_OF_NUMBER_A_DAY", 2)
+    hostile, other = await add_organization(database), await add_organization(database)
+    user_id = await add_staff(database, hostile.id, OrgRole.OPERATOR, phone="+420123456789")
+    await add_member(database, other.id, user_id, OrgRole.OPERATOR)
+    for _ in range(5):
+        await queue_as_of(database, hostile.id, Channel.SMS)
+    if is_sent_before:
+        await texted(database, expo)
+    for _ in range(3):
+        await queue_as_of(database, other.id, Channel.SMS)
+    await texted(database, expo)
+    async with database.transaction() as db:
+        found = (await list_deliveries(db, Paging(1, 100))).data
+    sent = Counter(log.metadata["organizationId"] for log in found if log.error is None)
+    assert sent[str(other.id)] == 2
+    assert sent[str(hostile.id)] in (2, 3)
+
+
+async def test_all_users_share_a_limit_of_test_messages_by_text(
+    database: Database, expo: ExpoServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An organisation can invite further users each day, and each has ten of its own."""
+    monkeypatch.setattr("gridfleet.domains.notifications.delivery.MAX_TEST_TEXTS_A_DAY", 3)
+    organization = await add_organization(database)
+    for number in range(5):
+        await add_staff(database, organization.id, OrgRole.OPERATOR, phone=f"+42012345678{number}")
+    await queue(database, organization.id, Channel.SMS)
+    await queue_as_of(database, organization.id, Channel.SMS)
+    assert await texted(database, expo) == [None] * 8 + ["too many text messages within a day"] * 2
 
 
 async def test_users_with_the_same_number_share_its_limit_in_one_claim(

@@ -407,6 +407,17 @@ async def test_a_key_that_broker_scopes_ask_for_needs_the_broker(people: People,
     assert events == ["api_key.creation_failed"]
 
 
+async def test_a_key_that_a_slow_broker_does_not_prove_in_time_is_not_created(
+    people: People, admin: Person, org: Organization, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name_missing_broker(people)
+    monkeypatch.setattr("gridfleet.api.partner.api_keys.PROOF_SECONDS", 0.0)
+    answer = await people.call("POST", "/partner/api-keys", {**WANTED, "scopes": ["vcp:connect"]}, who=admin, org=org.id)
+    refused(answer, 500, "INTERNAL_SERVER_ERROR")
+    assert answer.json()["details"] == ["broker: TimeoutError"]
+    assert await people.execute("SELECT id FROM partner_key") == []
+
+
 async def test_sending_a_creation_again_gives_the_same_key(people: People, admin: Person, org: Organization) -> None:
     headers = {"idempotency-key": "once"}
     first, again = [

@@ -1,4 +1,4 @@
-"""Two imports of legacy keys at the same time."""
+"""Imports of legacy keys: two at the same time, and the organisation of a key."""
 
 import asyncio
 from hashlib import sha256
@@ -38,3 +38,13 @@ async def test_the_second_of_two_imports_is_refused_and_can_be_repeated(database
             with pytest.raises(ImportRefused, match="another import of keys is running"):
                 await repeat()
     assert await repeat() == Imported(0, 3)
+
+
+async def test_an_id_is_that_of_its_organisation_although_it_is_the_slug_of_another(database: Database) -> None:
+    organization, creator = await add_organization(database), (await add_user(database)).id
+    await add_organization(database, str(organization.id))
+    keys = read_keys(f"id,organisation,hash,scopes\n{uuid4()},{organization.id},{'ab' * 32},vcp:connect")
+    async with database.transaction() as db:
+        assert await import_keys(db, Keyring.parse(Keyring.generate()), creator, keys) == Imported(1, 0)
+        cursor = await db.execute("SELECT organization_id FROM partner_key")
+        assert await cursor.fetchall() == [(organization.id,)]

@@ -4,8 +4,8 @@ import asyncio
 import re
 import struct
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 
 import httpx
@@ -14,6 +14,7 @@ from aiormq.abc import AbstractChannel
 from aiormq.exceptions import ChannelAccessRefused
 from pamqp.commands import Queue
 
+from gridfleet.protocol.partner_routes import EventKind, event_queue
 from support.clients.fleet_under_test import JsonObject, wait_for
 from support.clients.partner_organization import Organization
 from support.clients.raw_amqp import frame, raw_connection, short
@@ -55,6 +56,21 @@ def asked(org: Organization) -> int:
     text = httpx.get(f"http://127.0.0.1:{org.stack.ports['internal_port']}/metrics", timeout=30).text
     found = re.findall(r"^gridfleet_broker_questions_total\{(.*)\} (\S+)$", text, re.MULTILINE)
     return int(sum(float(count) for labels, count in found if "partner" in labels and "topic" in labels and "allow" in labels))
+
+
+@contextmanager
+def many_questions(org: Organization) -> Iterator[None]:
+    """Let many questions wait in the broker until the end of the block. The process that sends them sends none meanwhile."""
+    on_node = partial(evaluate, org.stack.home, org.stack.ports["epmd_port"])
+    on_node(
+        "ok = rpc:call(N, sys, suspend, [httpc_manager]), [{httpc_manager, N} ! none || _ <- lists:seq(1, 60)],"
+        # After the messages, which the end of this node could overtake.
+        " true = is_pid(rpc:call(N, erlang, whereis, [httpc_manager]))"
+    )
+    try:
+        yield
+    finally:
+        on_node("ok = rpc:call(N, sys, resume, [httpc_manager])")
 
 
 async def test_changes_of_many_channels_at_once_are_refused(
@@ -163,8 +179,7 @@ async def test_new_routing_keys_take_turns(acme: Organization, created: JsonObje
 
 
 async def test_new_routing_keys_wait_longer_while_many_questions_wait(acme: Organization, created: JsonObject) -> None:
-    """Each channel that waits holds memory of the broker. The process that sends the questions reaches none here."""
-    on_node = partial(evaluate, acme.stack.home, acme.stack.ports["epmd_port"])
+    """Each channel that waits holds memory of the broker."""
 
     async def seconds(channel: AbstractChannel) -> float:
         """Publish with routing keys that are new to the channel; the second time, the broker has cached the answers."""
@@ -177,15 +192,34 @@ async def test_new_routing_keys_wait_longer_while_many_questions_wait(acme: Orga
         first, second = await connection.channel(), await connection.channel()
         await seconds(first)
         await asyncio.sleep(1)  # until its turns are free again
-        on_node(
-            "ok = rpc:call(N, sys, suspend, [httpc_manager]), [{httpc_manager, N} ! none || _ <- lists:seq(1, 60)],"
-            # After the messages, which the end of this node could overtake.
-            " true = is_pid(rpc:call(N, erlang, whereis, [httpc_manager]))"
-        )
-        try:
+        with many_questions(acme):
             assert await seconds(second) > 1
-        finally:
-            on_node("ok = rpc:call(N, sys, resume, [httpc_manager])")
+
+
+@pytest.mark.parametrize("method", ["basic_get", "basic_consume"])
+async def test_reading_a_queue_takes_a_turn_once_in_a_channel(acme: Organization, created: JsonObject, method: str) -> None:
+    """The broker asks whether a queue may be read, too. A client could ask on a new channel each time."""
+    queue = event_queue(acme.slug, EventKind.STATUS)
+
+    async def read(channel: AbstractChannel) -> None:
+        await (channel.basic_get(queue, no_ack=True) if method == "basic_get" else channel.basic_consume(queue, on_message))
+
+    async def on_message(message: object) -> None:
+        """Ignore it."""
+
+    async with acme.connected(created) as connection:
+        channels = [await connection.channel() for _ in range(NEW_KEYS)]
+        known = await connection.channel()
+        await read(known)
+        with many_questions(acme):
+            started = time.monotonic()
+            for channel in channels:
+                await read(channel)
+            assert time.monotonic() - started > 1
+            started = time.monotonic()
+            for _ in range(100 if method == "basic_get" else 0):
+                await read(known)
+            assert time.monotonic() - started < 3  # 3.5 s if each took a turn
 
 
 async def test_any_methods_take_turns(acme: Organization, created: JsonObject) -> None:

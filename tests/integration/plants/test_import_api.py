@@ -325,6 +325,22 @@ async def test_other_requests_continue_while_much_metadata_is_exported(fleet: Fl
     assert loop.longest < 0.2 * decoding
 
 
+async def test_an_export_leaves_the_threads_that_all_organisations_share_to_others(fleet: Fleet) -> None:
+    """The pages of many exports waited there before the compressed responses of other organisations."""
+    await fleet.plant(name="Roof")
+    gate = threading.Event()
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(100):
+            tasks.create_task(asyncio.to_thread(gate.wait))
+        try:
+            headers = {**fleet.viewer, "accept-encoding": "identity"}
+            async with asyncio.timeout(20):
+                answer = await fleet.service.client.get("/api/v1/plants/export", headers=headers)
+        finally:
+            gate.set()
+    assert len(answer.text.splitlines()) == 2
+
+
 async def test_no_cell_of_an_export_is_a_formula_and_an_import_restores_the_text(fleet: Fleet) -> None:
     texts = {
         f"{mark}{first}{rest}"
@@ -335,18 +351,19 @@ async def test_no_cell_of_an_export_is_a_formula_and_an_import_restores_the_text
     texts |= {"'", "''", "'plain", "plain=", "-", "a;=1", "a; '-1;@;b=;c", ";;+"}
     for number, text in enumerate(sorted(texts)):
         place = {"latitude": -90.0, "longitude": -0.5, "tag": text} if number % 2 else {}
-        await fleet.plant(name=text, serialNumber=text, **place)
+        await fleet.plant(name=text, serialNumber=text, metadata={"note": f"a;{text}"}, **place)
 
     answer = await fleet.service.client.get("/api/v1/plants/export", headers=fleet.viewer)
 
     rows = list(csv.DictReader(io.StringIO(answer.text, newline="")))
     assert len(rows) == len(texts)
-    cells = [row[name] for row in rows for name in ("name", "serialNumber", "tag")]
+    cells = [row[name] for row in rows for name in ("name", "serialNumber", "tag", "metadata")]
     # A spreadsheet may separate at semicolons too.
     assert not any(part.strip().startswith(("=", "+", "-", "@")) for cell in cells for part in cell.split(";"))
     status, report = await send(fleet, answer.content, **fleet.stranger)
     assert (status, report["created"]) == (201, len(texts)), report
     listed = (await fleet.call("GET", "/plants?limit=100", headers=fleet.stranger))[1]["data"]
-    assert {(plant["name"], plant["serialNumber"]) for plant in listed} == {(text, text) for text in texts}
+    found = {(plant["name"], plant["serialNumber"], plant["metadata"]["note"]) for plant in listed}
+    assert found == {(text, text, f"a;{text}") for text in texts}
     again = await fleet.service.client.get("/api/v1/plants/export", headers=fleet.stranger)
     assert sorted(again.text.splitlines()) == sorted(answer.text.splitlines())

@@ -148,7 +148,7 @@ async def test_a_sender_locks_commands_as_acknowledgements_do(database: Database
     sent, waiting = await issue(connected), await issue(away)
     now = datetime.now(UTC)
     async with database.transaction() as db:
-        claimed = await sending.claim(db, now, timedelta(seconds=5), timedelta(minutes=2), 10)
+        claimed = await sending.claim(db, now, [connected.id, away.id], timedelta(seconds=5), timedelta(minutes=2), 10)
     assert [command.id for command in claimed] == [sent, waiting]
     published = [(claimed[0], True), (claimed[1], False)]
     two = TwoPlants(database, [connected.id, away.id], [])

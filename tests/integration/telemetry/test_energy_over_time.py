@@ -601,15 +601,20 @@ async def test_a_deleted_meter_at_the_grid_displaces_no_other_after_its_last_val
     await check_totals(site.database, site.organization_id)
 
 
-@pytest.mark.parametrize("then", ["deleted", "another template"])
-async def test_a_silent_meter_that_goes_displaces_no_other_after_its_last_value(site: RecordedPlant, then: str) -> None:
-    """In hours that were closed before, more of them than a change of a reading affects."""
+async def silent_at_the_grid(site: RecordedPlant, hours: int) -> None:
+    """Write hours of two meters, of which GRID has no values after the first four; it displaces MAIN until it goes."""
     await site.add_device("MAIN")
     for external_id in ("GRID", "MAIN"):
         await set_template(site, external_id, await add_template(site.database, energy_imported="energy_imported"))
     await site.write("GRID", METERED, {MIDNIGHT + number * HOUR: [10.0 + number, 0.0] for number in range(4)})
-    await site.write("MAIN", METERED, {MIDNIGHT + number * HOUR: [100.0 * number, 0.0] for number in range(40)})
+    await site.write("MAIN", METERED, {MIDNIGHT + number * HOUR: [100.0 * number, 0.0] for number in range(hours)})
     await work(site.database)
+
+
+@pytest.mark.parametrize("then", ["deleted", "another template"])
+async def test_a_silent_meter_that_goes_displaces_no_other_after_its_last_value(site: RecordedPlant, then: str) -> None:
+    """In hours that were closed before, more of them than a change of a reading affects."""
+    await silent_at_the_grid(site, hours=40)
     query = range_of(EnergyBucket.HOUR, days=2)
     assert column(await of_plant(site, query), "imported")[:40] == [0, 1, 1, 1, *[None] * 36]
     if then == "deleted":
@@ -619,6 +624,36 @@ async def test_a_silent_meter_that_goes_displaces_no_other_after_its_last_value(
         await change_template(site, "GRID", await add_template(site.database, charge="soc"))
     await work(site.database)
     assert column(await of_plant(site, query), "imported")[:40] == [0, 1, 1, 1, *[100] * 36]
+    await check_totals(site.database, site.organization_id)
+
+
+@pytest.mark.parametrize("is_computed_first", [True, False])
+async def test_hours_that_are_computed_while_a_silent_meter_goes_are_computed_again(
+    site: RecordedPlant, monkeypatch: pytest.MonkeyPatch, is_computed_first: bool
+) -> None:
+    await silent_at_the_grid(site, hours=10)
+    async with site.database.transaction() as db:
+        await energy_store.log_dirty(db, [DirtyHour(site.id, MIDNIGHT + number * HOUR) for number in range(4, 10)])
+    compute, began, goes_on = recomputation.energies_of_hours, asyncio.Event(), asyncio.Event()
+
+    async def compute_later(*arguments: Any) -> Any:
+        began.set()
+        await goes_on.wait()
+        return await compute(*arguments)
+
+    monkeypatch.setattr(recomputation, "energies_of_hours", compute_later)
+    async with site.database.transaction() as db, asyncio.TaskGroup() as tasks:
+        if is_computed_first:
+            tasks.create_task(keep_energy(site.database))
+            await began.wait()
+        await delete_sub_device(db, administrator(site.organization_id), site.id, "GRID")
+        goes_on.set()
+        if not is_computed_first:
+            tasks.create_task(keep_energy(site.database))
+            await asyncio.wait([asyncio.create_task(began.wait())], timeout=2)  # it waits for the end of the deletion
+            await db.commit()
+    await work(site.database)
+    assert column(await of_plant(site, range_of(EnergyBucket.HOUR)), "imported")[:10] == [0, 1, 1, 1, *[100] * 6]
     await check_totals(site.database, site.organization_id)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from random import Random
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -122,13 +123,42 @@ async def test_a_page_does_not_grow_with_the_layouts_of_another_device(
     frames_page = store.frames_page
 
     async def recorded(db: Connection, source_ids: Sequence[int], *more: Any) -> Any:
-        rows = await frames_page(db, source_ids, *more)
-        sizes.append(sum(len(row[3]) for row in rows))
-        return rows
+        page = await frames_page(db, source_ids, *more)
+        sizes.append(sum(len(row[3]) for row in page[0]))
+        return page
 
     monkeypatch.setattr(store, "frames_page", recorded)
     assert await points_of(plant) == wide * 200 * len(times) + 2 * narrow
     assert max(sizes) < 30_000
+
+
+async def test_a_page_does_not_grow_with_the_earlier_devices_of_a_name(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page had 20,000 frames of each device that was deleted and registered again, all of which belong to one series."""
+    monkeypatch.setattr(raw, "MOST_FRAMES", 500)
+    plant, generations, times = await RecordedPlant.create(database), 20, 300
+    for generation in range(generations):
+        # The last ones report in turn with all others, the first ones one after the other.
+        start, pause = DAY + generation * timedelta(milliseconds=1), timedelta(seconds=10)
+        if generation < 15:
+            start, pause = DAY + generation * HOUR, timedelta(seconds=1)
+        await plant.add_device("D")
+        await plant.write("D", ["x"], {start + number * pause: [1.0] for number in range(times)})
+        await plant.delete_device("D")
+    sizes: list[int] = []
+    frames_page = store.frames_page
+
+    async def recorded(*arguments: Any) -> Any:
+        page = await frames_page(*arguments)
+        sizes.append(len(page[0]))
+        return page
+
+    monkeypatch.setattr(store, "frames_page", recorded)
+    assert await points_of(plant, metric="D.x") == generations * times
+    assert max(sizes) <= 500
+    # A device that reports alone gets whole pages too.
+    assert len(sizes) < 100
 
 
 async def test_an_export_keeps_few_plans_of_devices_that_report_in_turn(
@@ -200,6 +230,33 @@ async def test_values_that_newer_ones_replace_are_not_too_many(database: Databas
         newest = await latest_points(db, plant.org, plant.id)
     assert len(newest) == 140_000
     assert {one.unit for one in newest} == {"W"}
+
+
+async def test_newest_values_of_many_layouts_are_read_in_time_by_their_number(database: Database) -> None:
+    """Those of one device take as long as those of many. A device that sends each new name in a message has as many layouts."""
+    plants = [await RecordedPlant.create(database) for _ in range(2)]
+    layouts = [await plants[0].layout([f"m{number}"]) for number in range(4_000)]
+    for plant, devices in zip(plants, (20, 1), strict=True):
+        for number in range(devices):
+            await plant.add_device(f"D{number}")
+            source, own = await plant.source(f"D{number}"), layouts[: len(layouts) // devices]
+            async with database.transaction() as db:
+                await db.execute(
+                    "INSERT INTO telemetry_latest (source_id, layout_id, time, vals)"
+                    " SELECT %s, l.id, now() + l.place * interval '1 ms', ARRAY[1.0]"
+                    " FROM unnest(%s::int[]) WITH ORDINALITY AS l (id, place)",
+                    (source, own),
+                )
+    seconds = []
+    for plant in plants:
+        tries = []
+        for _ in range(3):
+            async with database.transaction() as db:
+                begun = monotonic()
+                assert len(await latest_points(db, plant.org, plant.id)) == len(layouts)
+                tries.append(monotonic() - begun)
+        seconds.append(min(tries))
+    assert seconds[1] < 4 * seconds[0]
 
 
 async def test_a_watched_plant_that_gets_too_many_values_ends_its_watch_alone(database: Database) -> None:

@@ -12,6 +12,8 @@ from gridfleet.domains.telemetry.frames.writer import write_batch
 from gridfleet.domains.telemetry.history.buckets import read_buckets
 from gridfleet.domains.telemetry.history.models import Bucket, Series
 from gridfleet.domains.telemetry.history.series import plant_series
+from gridfleet.domains.telemetry.rollups import store as rollups_store
+from gridfleet.domains.telemetry.rollups.models import Stale
 from gridfleet.domains.telemetry.rollups.recomputation import close_hour, roll_up
 from gridfleet.kernel.db import Connection, Database
 from support.builders.telemetry_records import RecordedPlant, work
@@ -228,6 +230,24 @@ async def test_first_and_last_values_and_values_of_any_size(database: Database) 
         series = await plant_series(db, plant.org, plant.id, "b")
         (point,) = await read_buckets(db, series, Bucket.HOUR, hour, hour + HOUR)
     assert point.average == 1e308
+
+
+async def test_hours_are_recomputed_for_the_layouts_that_have_frames_in_them(database: Database) -> None:
+    """A device that sends each new name in a message of its own has as many layouts as names."""
+    plant = await RecordedPlant.create(database)
+    watermark = await read_watermark(database)
+    hours = [watermark - number * HOUR for number in range(1, 4)]
+    for number in range(20):
+        await plant.write(None, [f"a{number}"], {hours[number % 2] + MINUTE: [1.0]})
+    source = await plant.source(None)
+    async with database.transaction() as db:
+        due = await rollups_store.layouts_to_recompute(db, [Stale(source, hour) for hour in hours])
+        found = await (
+            await db.execute("SELECT time, layout_id FROM telemetry_frame WHERE source_id = %s", (source,))
+        ).fetchall()
+    assert {(one.hour, one.layout_id) for one in due} == {(time - MINUTE, layout_id) for time, layout_id in found}
+    assert len(due) == 20
+    await compare(plant, Random(), hours[-1], watermark)
 
 
 async def test_many_scattered_dirty_hours_are_read_in_one_go(database: Database) -> None:

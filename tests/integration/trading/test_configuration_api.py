@@ -314,6 +314,9 @@ async def test_the_queue_prefix_follows_the_slug(strict: Fleet) -> None:
     await strict.call("POST", CONFIG, COMPLETE)
     await strict.call("POST", f"{CONFIG}/enable")
     assert await queues(strict) == [("before-trading", True)]
+    status, answer = await strict.call("PATCH", f"/organizations/{organization}", {"slug": "amq"}, strict.super_admin)
+    assert (status, answer["code"], len(answer["details"])) == (400, "VALIDATION_ERROR", 1)
+    assert (await slug_of(strict), await queues(strict)) == ("before-trading", [("before-trading", True)])
     await rename("renamed")
     assert (await strict.call("GET", "/trading/connection-details"))[1]["queuePrefix"] == "renamed"
     assert await queues(strict) == [("renamed", True)], "names of own queues begin with the prefix that partners read"
@@ -323,3 +326,6 @@ async def test_the_queue_prefix_follows_the_slug(strict: Fleet) -> None:
     await strict.call("POST", CONFIG, {"queuePrefix": "ours"})
     await rename("renamed-finally")
     assert await queues(strict) == [("ours", False)], "a prefix of its own stays"
+    await strict.call("POST", f"{CONFIG}/enable")
+    await rename("amq")
+    assert await queues(strict) == [("ours", True)], "a reserved slug is no prefix then"

@@ -144,8 +144,8 @@ async def test_plans_are_sent_once(client: EsmClient, stand_in: StandIn, fault: 
 @pytest.mark.parametrize(
     ("fault", "says_so"),
     [
-        (says(200, b"<html>hello</html>", "text/html"), "did not answer with JSON"),
-        (says(200, b'{"version": 1}', "text/plain"), "did not answer with JSON"),
+        (says(200, b"<html>hello</html>", "text/html"), "did not respond with JSON"),
+        (says(200, b'{"version": 1}', "text/plain"), "did not respond with JSON"),
         (says(200, b""), "is not valid"),
         (says(200, b"{"), "is not valid"),
         (says(200, b"[]"), "is not valid"),
@@ -155,13 +155,13 @@ async def test_plans_are_sent_once(client: EsmClient, stand_in: StandIn, fault: 
         (says(200, b'{"configEnabled": true, "esiState": "X", "version": 1e400, "timeConfigs": []}'), "is not valid"),
         (says(200, b'{"configEnabled": true, "esiState": "X", "version": 7, "timeConfigs": [{"from": "25:00"}]}'), "from"),
         (says(200, msgspec.json.encode(CONFIG | {"timeConfigs": [BLOCK] * 97})), "timeConfigs"),
-        (says(204, b""), "did not answer with JSON|is not valid"),
+        (says(204, b""), "did not respond with JSON|is not valid"),
         (never_ends, "was not read"),
         (packed, "was not read"),
-        (says(418, b'{"message": "short\\u0000 and\\nstout."}'), "answered 418: short and stout"),
-        (says(418, b'{"message": ["no text"]}'), "answered 418\\."),
-        (says(418, b"{", "application/json"), "answered 418\\."),
-        (says(418, b"teapot", "text/plain"), "answered 418\\."),
+        (says(418, b'{"message": "short\\u0000 and\\nstout."}'), "responded with 418: short and stout"),
+        (says(418, b'{"message": ["no text"]}'), "responded with 418\\."),
+        (says(418, b"{", "application/json"), "responded with 418\\."),
+        (says(418, b"teapot", "text/plain"), "responded with 418\\."),
     ],
 )
 async def test_answers_that_are_none(client: EsmClient, stand_in: StandIn, fault: Fault, says_so: str) -> None:
@@ -233,7 +233,7 @@ async def test_redirects_are_not_followed(client: EsmClient, stand_in: StandIn, 
         stand_in.faults.append(says(status, b"{}", location=f"{elsewhere.url}/plants"))
         stand_in.token_faults.append(says(status, b"{}", location=f"{elsewhere.url}/oauth/token"))
         for _ in (1, 2):
-            assert f"answered {status}." in (await failure(client.plants(access_to(stand_in), list))).text
+            assert f"responded with {status}." in (await failure(client.plants(access_to(stand_in), list))).text
         assert elsewhere.seen == []
 
 
@@ -260,7 +260,7 @@ async def test_an_answer_to_another_request_does_not_count(client: EsmClient, st
 async def test_refusals(client: EsmClient, stand_in: StandIn, status: int, code: str) -> None:
     stand_in.faults.append(says(status, b'{"message": "no"}'))
     error = await failure(client.send_plan(access_to(stand_in), "P1", "code", [BLOCK], validate_only=False))
-    assert (error.result_code, error.status, error.text) == (code, status, f"The ESM answered {status}: no.")
+    assert (error.result_code, error.status, error.text) == (code, status, f"The ESM responded with {status}: no.")
 
 
 @pytest.mark.parametrize("url", ["http://no-such-name.invalid", "http://127.0.0.1:1025", "https://{host}", "ftp://x"])

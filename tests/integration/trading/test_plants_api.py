@@ -151,7 +151,7 @@ async def test_an_esm_that_fails_is_no_failure_of_the_call(fleet: Fleet, stand_i
     for name in ("P1", "P2", "P3"):
         await linked(fleet, name)
     stand_in.faults.extend([says(500, b"{}")] * 3)
-    assert await sync(fleet) == (0, 3, "The ESM answered 500.")
+    assert await sync(fleet) == (0, 3, "The ESM responded with 500.")
     stand_in.faults.append(says(200, b'{"plants": {}}'))
     assert (await sync(fleet))[:2] == (0, 3)
     stand_in.plants = [{**REPORTED, "externalPlantId": name} for name in ("P1", "P2", "P3")]
@@ -296,9 +296,9 @@ async def test_refusals_time_outs_and_silence_are_recorded_too(fleet: Fleet, sta
     log = (await fleet.call("GET", f"{path}-log"))[1]["data"]
     assert log[0] == last
     assert [(one["resultCode"], one["isError"], one["isTerminal"], one["message"]) for one in log] == [
-        ("TIMEOUT", True, False, "The ESM did not answer in time."),
+        ("TIMEOUT", True, False, "The ESM did not respond in time."),
         ("ESM_UNAVAILABLE", True, False, "The ESM cannot be reached."),
-        ("VALIDATION_FAILED", True, True, "The ESM answered 400: too steep."),
+        ("VALIDATION_FAILED", True, True, "The ESM responded with 400: too steep."),
         ("PLANT_NOT_READY", True, False, "PLC_OFFLINE"),
     ]
     assert all(one["respondedAt"] is not None for one in log)

@@ -12,6 +12,7 @@ import pytest
 from gridfleet.domains.ingest.cached_plants import CachedDevice
 from gridfleet.domains.partner_events.models import QueuedEvent
 from gridfleet.domains.partner_events.queue import drop_stale, subscribed_plants
+from gridfleet.domains.partners.queues import set_queues
 from gridfleet.domains.partners.scopes import Scope
 from gridfleet.domains.plants.models import PlantStatus
 from gridfleet.domains.plants.presence.records import PlantSeen, record_presence
@@ -19,6 +20,7 @@ from gridfleet.domains.vcp.events.recipients import recipients, served_vhosts
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.ids import new_id
 from support.builders.accounts import add_organization
+from support.builders.alerting import operator
 from support.builders.partner_commands import sending_key
 from support.builders.partner_site import PartnerSite, add_key
 from support.builders.telemetry_records import RecordedPlant
@@ -172,6 +174,19 @@ async def test_a_notification_invalidates_the_subscriptions(site: PartnerSite) -
         received = [notice.payload async for notice in db.notifies(timeout=5, stop_after=2)]
         await db.execute("UNLISTEN *")
     assert received == ["", str(site.sender.key.id)]
+
+
+async def test_a_setting_of_queues_that_changes_nothing_wakes_no_gateway(site: PartnerSite) -> None:
+    """Disabling trading again and again would make every gateway read the keys of all organisations each time."""
+    org = operator(site.sender.key.organization_id)
+    async with site.database.autocommit() as listening:
+        await listening.execute("LISTEN partner_key_changed")
+        for enabled in (False, False, False, True):
+            async with site.database.transaction() as db:
+                await set_queues(db, org, "ours", enabled=enabled)
+        received = [notice.payload async for notice in listening.notifies(timeout=2, stop_after=3)]
+        await listening.execute("UNLISTEN *")
+    assert received == ["", ""]
 
 
 async def test_every_change_of_connectivity_is_published(site: PartnerSite) -> None:

@@ -9,6 +9,7 @@ import pytest
 from gridfleet.amqp import site_scheduler
 from gridfleet.domains.vcp.scheduler import correct_silence, reopen_early_steps
 from gridfleet.domains.vcp.shards import SHARDS, shard_of
+from support.builders.accounts import add_organization
 from support.builders.partner_commands import soon
 from support.builders.partner_site import PartnerSite
 from support.builders.telemetry_records import RecordedPlant
@@ -188,6 +189,30 @@ async def test_silence_counts_from_the_correction_of_a_clock_that_was_ahead(
 
     assert not await falls_back(waiting, ends - 5)
     assert await falls_back(waiting, ends + 2)
+
+
+@pytest.mark.parametrize("is_foreign", [False, True])
+async def test_a_site_that_a_clock_ahead_has_opened_has_its_commands_again(site: PartnerSite, is_foreign: bool) -> None:
+    """Unless a command of the plant's former organisation would count too, which such a clock has issued before the move."""
+    await site.send("command.mode", mode="CHARGE", expiresAt=soon(3600))
+    await site.acknowledge_newest("APPLIED")
+    await site.set_site(opened_at=datetime.now(UTC) + timedelta(hours=1))
+    if is_foreign:
+        seller = (await add_organization(site.database)).id
+        await site.execute(
+            "INSERT INTO plant_command SELECT (jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid(),"
+            " 'issued_at', now() + interval '30 minutes', 'organization_id', %(seller)s::uuid))).* FROM plant_command c",
+            {"seller": seller},
+        )
+
+    async with site.database.transaction() as db:
+        assert await correct_silence(db) == (0 if is_foreign else 1)
+        assert await correct_silence(db) == 0
+
+    await site.send("command.mode", mode="STANDBY", expiresAt=soon(3600))
+    [(refused,)] = await site.rows("SELECT id FROM plant_command WHERE instruction->>'mode' = 'STANDBY'")
+    await site.acknowledge({refused: "REJECTED"})
+    assert await site.site("override_mode") == ((None,) if is_foreign else ("CHARGE",))
 
 
 async def test_a_clock_that_is_behind_makes_no_partner_silent(waiting: PartnerSite) -> None:

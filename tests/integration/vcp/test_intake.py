@@ -1,6 +1,7 @@
 """Orders from the message to the log, the plant's command and the partner's acks."""
 
 import asyncio
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -77,6 +78,25 @@ async def test_a_message_id_belongs_to_one_message(site: PartnerSite) -> None:
     assert await site.log() == [
         ("PENDING", "ACCEPTED", None, True),
         ("REJECTED", "REJECTED", "DUPLICATE", False),
+        ("REJECTED", "REJECTED", "DUPLICATE", False),
+    ]
+    assert len(await site.commands()) == 1
+
+
+async def test_a_refused_message_does_not_use_its_id_up_for_another_key(site: PartnerSite) -> None:
+    slug = site.sender.key.slug
+    other = sending_key(site.sender.key.organization_id, slug=slug, plant_ids=[new_id()])
+    message = order("command.site-setpoint", site.plant.id, slug=slug, powerKw=1)
+    blocking = signed(message.routing_key, json.loads(message.body) | {"powerKw": 2})
+    for one in (blocking, message):
+        assert await site.take(one, sender=other) == "REJECTED"
+    assert await site.take(message) == await site.take(message) == "ACCEPTED"
+    assert await site.take(message, sender=other) == "ACCEPTED", "it is the same message"
+    assert await site.take(blocking, sender=other) == "REJECTED"
+    assert await site.log() == [
+        ("REJECTED", "REJECTED", "SITE_NOT_ALLOWED", False),
+        ("REJECTED", "REJECTED", "DUPLICATE", False),
+        ("PENDING", "ACCEPTED", None, True),
         ("REJECTED", "REJECTED", "DUPLICATE", False),
     ]
     assert len(await site.commands()) == 1

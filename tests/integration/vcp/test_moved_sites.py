@@ -92,18 +92,42 @@ async def test_a_schedule_that_a_move_has_ended_is_not_that_of_a_plant_that_is_b
     assert (present.schedule, present.schedule_set_at) == (None, None)
 
 
-async def test_a_plan_that_the_former_organisations_esm_accepted_is_not_that_of_the_new_one(site: PartnerSite) -> None:
+async def accept_plan(site: PartnerSite) -> None:
+    """Insert a plan that the ESM has accepted."""
     await site.execute(
         "INSERT INTO trading_config_change (organization_id, plant_id, request_code, is_error, validate_only, config_snapshot,"
         " requested_by, sent_at, responded_at) VALUES (%(org)s, %(plant)s, gen_random_uuid(), false, false,"
         """ '{"timeConfigs": [], "version": 1}', gen_random_uuid(), now(), now())"""
     )
+
+
+async def test_a_plan_that_the_former_organisations_esm_accepted_is_not_that_of_the_new_one(site: PartnerSite) -> None:
+    await accept_plan(site)
     seller = administrator(site.plant.organization_id)
     async with site.database.transaction() as db:
         assert (await read_past(db, seller, site.plant.id, utc_now(), utc_now())).plan is not None
     buyer = administrator(await move(site))
     async with site.database.transaction() as db:
         assert (await read_past(db, buyer, site.plant.id, utc_now(), utc_now())).plan is None
+
+
+@pytest.mark.parametrize("link", ["E2", None])
+async def test_a_plan_for_the_former_plant_of_the_esm_is_in_force_until_the_link_changes(
+    site: PartnerSite, link: str | None
+) -> None:
+    owner = administrator(site.plant.organization_id)
+    for former in ("E0", "E1"):
+        async with site.database.transaction() as db:
+            await update_plant(db, owner, site.plant.id, PlantChanges(external_plant_id=former))
+    await accept_plan(site)
+    for changes in (PlantChanges(name="Renamed", external_plant_id="E1"), PlantChanges(external_plant_id=link)):
+        before = utc_now()
+        async with site.database.transaction() as db:
+            assert (await read_past(db, owner, site.plant.id, before, utc_now())).plan is not None
+            await update_plant(db, owner, site.plant.id, changes)
+    async with site.database.transaction() as db:
+        plans = [(await read_past(db, owner, site.plant.id, at, utc_now())).plan for at in (before, utc_now())]
+    assert [plan is not None for plan in plans] == [True, False]
 
 
 async def test_limits_and_fallback_end(site: PartnerSite) -> None:

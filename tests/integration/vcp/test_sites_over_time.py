@@ -219,7 +219,7 @@ async def test_adherence_compares_the_grids_meter_with_what_the_plant_has_applie
     assert [one.measured_kw for one in found.quarters] == pytest.approx([6] * 4)
     assert (found.compared_quarters, found.mean_deviation_kw) == (3, pytest.approx(1))
     assert (found.ordered_kwh, found.delivered_kwh) == (pytest.approx(4.25), pytest.approx(4.5))
-    assert ahead.quarters == []
+    assert (ahead.start, ahead.end, ahead.quarters) == (now + MINUTE, now + MINUTE, [])
     assert {one.ordered_kw for one in old.quarters} == {None}
 
 

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from gridfleet.domains.plants.commands.delivery import CLOCK_SECONDS, START_SECONDS, SignedCommand, claim_due
+from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, CLOCK_SECONDS, START_SECONDS, SignedCommand, claim_due
 from gridfleet.domains.plants.commands.ending.store import withdraw_waiting
 from gridfleet.domains.plants.commands.expiry import expire_due
 from gridfleet.domains.vcp.acknowledgements import follow_commands
-from support.builders.interleaving import pause_reads, until_blocked
+from support.builders.interleaving import pause_reads, slow_look_up_of_plants, until_blocked
 from support.builders.partner_commands import soon
 from support.builders.partner_site import PartnerSite
 
@@ -95,6 +95,20 @@ async def test_a_command_in_flight_during_a_stop_is_followed_by_another_stop(sit
     left += await site.send_commands(seconds=START_SECONDS + CLOCK_SECONDS + 0.1)
     left += await site.send_commands(seconds=START_SECONDS + CLOCK_SECONDS + 0.2)
     assert left == [first, command, again, auto], "AUTO waits until the stop has left for the last time"
+
+
+async def test_a_command_whose_claim_began_long_ago_is_followed_by_another_stop(
+    site: PartnerSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look-up of plants may take longer than a claim lasts, and the command may be published after it."""
+    command = await setpoint(site)
+    with monkeypatch.context() as patch:
+        slow_look_up_of_plants(patch, CLAIM_SECONDS + 0.2)
+        async with claiming(site) as in_flight:
+            pass
+    assert [(signed.command.id, signed.is_late) for signed in in_flight] == [(command, False)]
+    await stop(site)
+    assert len(await emergencies(site)) == 2
 
 
 async def test_a_stop_beside_nothing_is_sent_once(site: PartnerSite) -> None:

@@ -1,10 +1,13 @@
-"""Concurrent transactions: helpers that wait until one is blocked by another."""
+"""Concurrent transactions: helpers that wait until one is blocked by another, or that make a step of one slow."""
 
 import asyncio
+from typing import Any
 from uuid import UUID
 
+import pytest
 from psycopg.errors import LockNotAvailable
 
+from gridfleet.domains.plants.commands.sending import store as sending
 from gridfleet.kernel.db import Database
 
 _BLOCKED = (
@@ -21,6 +24,17 @@ async def until_blocked(database: Database, count: int = 1) -> None:
             if row is not None and row[0] >= count:
                 return
             await asyncio.sleep(0.01)
+
+
+def slow_look_up_of_plants(patch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Make the look-up of plants whose commands can be claimed take `seconds` longer, as with very many plants."""
+    look_up = sending.plants_to_claim
+
+    async def slow(*arguments: Any) -> list[UUID]:
+        await asyncio.sleep(seconds)
+        return await look_up(*arguments)
+
+    patch.setattr(sending, "plants_to_claim", slow)
 
 
 async def pause_reads(database: Database, table: str) -> None:

@@ -39,15 +39,17 @@ class Bench:
         """Return a pipeline with empty caches, as after a restart."""
         return Pipeline(self.database, self.keyring, window_seconds=600)
 
-    async def plant(self, devices: Sequence[str] = (), plant_id: UUID | None = None) -> "BenchPlant":
-        """Return a new ACTIVE plant with sub-devices that have no template."""
-        organization = await add_organization(self.database)
-        plant = BenchPlant(self, organization.id, plant_id or new_id())
+    async def plant(
+        self, devices: Sequence[str] = (), plant_id: UUID | None = None, organization_id: UUID | None = None
+    ) -> "BenchPlant":
+        """Return a new ACTIVE plant with sub-devices that have no template, by default of a new organisation."""
+        organization_id = organization_id or (await add_organization(self.database)).id
+        plant = BenchPlant(self, organization_id, plant_id or new_id())
         async with self.database.transaction() as db:
             await db.execute(
                 "INSERT INTO plant (id, organization_id, name, serial_number, type, auth_method, lifecycle_status)"
                 " VALUES (%s, %s, 'Plant', %s, 'GATEWAY', 'PASSWORD', 'ACTIVE')",
-                (plant.id, organization.id, plant.id.hex),
+                (plant.id, organization_id, plant.id.hex),
             )
             await db.execute(
                 "INSERT INTO plant_secret (plant_id, key_version, hmac_secret) VALUES (%s, 1, %s)",

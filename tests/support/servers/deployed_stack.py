@@ -69,9 +69,9 @@ def install_plugins(configuration: Path, broker: Path) -> None:
     script = "\n".join(build).replace("/usr/lib/rabbitmq/plugins", str(broker / "plugins"))
     wanted = needed_plugins(find_installation().version)
     subprocess.run(
-        ["sh", "-euc", script.replace("names=gridfleet_bounds", f"names='{' '.join(wanted)}'")], cwd=ROOT, check=True
+        ["sh", "-euc", script.replace("set -- gridfleet_bounds\n", f"set -- {' '.join(wanted)}\n")], cwd=ROOT, check=True
     )
-    assert enable == "rabbitmq-plugins enable --offline $names"
+    assert enable == 'rabbitmq-plugins enable --offline "$@"'
     enabled = configuration / "enabled_plugins"
     enabled.write_text(enabled.read_text().replace("].", f",{','.join(wanted)}]."))
     if AUTH_PLUGIN in wanted:

@@ -79,6 +79,7 @@ USERS: Final[Mapping[str, frozenset[str]]] = {
             "tests/integration/vcp/test_legacy_vhost.py",
             "tests/integration/vcp/test_lost_connections.py",
             "tests/integration/vcp/test_shares_of_partners.py",
+            "tests/integration/vcp/test_surplus_events.py",
         }
     ),
     "tests/unit/sdk::broker": frozenset(

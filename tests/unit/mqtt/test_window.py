@@ -52,3 +52,21 @@ def test_under_steady_load_the_books_move_on() -> None:
         shard.acknowledge(1)
 
     assert shard.arrived_after >= 95_000
+
+
+def test_times_of_a_clock_that_was_ahead_are_replaced_by_the_present() -> None:
+    """Messages of the present would be refused as too old, also by the next consumer."""
+    shard, ahead = window(), 9_000_000
+    for second in range(3):
+        shard.note_check(ahead + second * 1000, 0, nothing_waits=True)
+    shard.deliver(1)
+    shard.note_check(ahead + 3_000, 0, nothing_waits=True)
+    assert shard.arrived_after > ahead
+
+    now = 5_000_000
+    shard.note_check(now, 0, nothing_waits=False)
+    assert (shard.deliver(2), shard.arrived_after) == (now, now)
+    shard.acknowledge(1)
+    for second in range(1, 4):  # a queue that is never empty shows no later time
+        shard.note_check(now + second * 1000, 1, nothing_waits=False)
+        assert (shard.deliver(2 + second), shard.arrived_after) == (now, now)

@@ -86,7 +86,7 @@ def test_a_word_after_the_time_is_recorded_and_changes_nothing_but_the_reason() 
     life, steps = apply_acknowledgement(life, word(life, "APPLIED"), after(32))
     assert names(steps) == ["APPLIED late"]
     assert (life.status, life.finished_at) == ("EXPIRED", after(30))
-    assert life.reason == CommandReason("APPLIED_LATE", "The plant answered APPLIED after the command had expired.")
+    assert life.reason == CommandReason("APPLIED_LATE", "The plant acknowledged with APPLIED after the command had expired.")
 
 
 def test_the_last_moment_is_too_late() -> None:

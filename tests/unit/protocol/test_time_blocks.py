@@ -134,7 +134,7 @@ def test_overlaps_are_found_exactly_where_two_blocks_share_a_minute(spans: Seque
         minutes = set(range(start, end))
         shared |= bool(taken & minutes)
         taken |= minutes
-    found = list(complaints_about_blocks(blocks, "timeConfigs"))
+    found = list(complaints_about_blocks(blocks))
     assert bool(found) == shared
     for complaint in found:
         first, second = (int(part.split(".")[1].rstrip(":")) for part in complaint.split(" overlaps "))

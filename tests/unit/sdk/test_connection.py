@@ -101,7 +101,7 @@ async def test_a_client_outlasts_an_outage_in_which_the_broker_refuses_logins(
     """The broker refuses them while the service is away. After ten, a plant stopped for good."""
     options = Options(fsync=False, reconnect_min_seconds=0.01, reconnect_max_seconds=0.02)
     async with PlantClient(plant.package(password="wrong"), queue_path=tmp_path / "q", options=options) as client:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):  # RabbitMQ 4 takes three seconds to refuse a login
             while sum("refused the credentials" in line for line in caplog.messages) < 12:
                 await asyncio.sleep(0.05)
         await client.send(Snapshot(time=1))

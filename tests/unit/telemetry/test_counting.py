@@ -150,6 +150,17 @@ def test_a_value_that_is_misread_before_zeros_is_judged_by_the_reading_after_the
     )
 
 
+@pytest.mark.parametrize("high", [1, 4])
+def test_a_counter_that_stays_below_its_level_counts_again_after_a_day(high: int) -> None:
+    """Its first reading was misread, or the meter was exchanged. It reports around the clock, so that no day sets its level."""
+    readings = [(1_500.0 if n < high else 1_000.0) + n / 2 for n in range(100)]
+    batches = [(NOON + n * 30 * MINUTE, {PRODUCED: value}) for n, value in enumerate(readings)]
+    for last, produced in ((48, 0.0), (100, 14.0)):
+        state = counted(*batches[:last])
+        day = (NOON + (last - 1) * 30 * MINUTE).date()
+        assert (state.day, state.counted[0], sum(hour[0] for hour in state.hours.values())) == (day, produced, produced)
+
+
 def test_a_power_is_cut_at_midnight() -> None:
     midnight = datetime(2026, 11, 21, tzinfo=UTC)
     state = counted((midnight - 6 * MINUTE, {("PV1", "pv_power"): 10.0}), (midnight + 6 * MINUTE, {("PV1", "pv_power"): 10.0}))
@@ -219,11 +230,17 @@ def test_a_day_begins_with_the_time_that_clocks_do_not_leave_out() -> None:
     assert (state.day, state.counted[0]) == (date(2026, 9, 6), 3.0)
 
 
-def test_another_zone_begins_the_count_again_and_misses_no_rise() -> None:
-    state = counted((NOON, {PRODUCED: 1.0}), (NOON + MINUTE, {PRODUCED: 3.0}))
-    again = count_energy(state, [reading(*PRODUCED, 3.5, NOON + 2 * MINUTE)], "Pacific/Apia")
+def test_another_zone_keeps_what_its_day_has_of_the_count_and_misses_no_rise() -> None:
+    """Of closed hours, their kept energies are added later. Nothing is kept of the open one."""
+    morning = (NOON - 90 * MINUTE, {PRODUCED: 0.0}), (NOON - 80 * MINUTE, {PRODUCED: 1.0})
+    state = counted(*morning, (NOON, {PRODUCED: 1.0}), (NOON + MINUTE, {PRODUCED: 3.0}))
+    again = count_energy(state, [reading(*PRODUCED, 3.5, NOON + 2 * MINUTE)], "Pacific/Apia")  # its day began at 11:00 UTC
     assert again is not None
-    assert (again.day, again.counted[0], again.time_zone) == (date(2026, 11, 21), 0.5, "Pacific/Apia")
+    assert (again.day, again.counted[0], again.time_zone) == (date(2026, 11, 21), 2.5, "Pacific/Apia")
+    assert with_kept_hours(again, [kept(NOON - HOUR, 0.25, 0.0, 0.0, 0.0)]).counted[0] == 2.75
+    new_day = count_energy(state, [reading(*PRODUCED, 3.5, NOON + 2 * MINUTE)], "Etc/GMT-12")  # its day began at noon
+    assert new_day is not None
+    assert (new_day.day, new_day.counted[0]) == (date(2026, 11, 21), 2.5)
 
 
 def test_kept_hours_replace_what_was_counted_in_them() -> None:

@@ -1,1 +1,1 @@
-"""Who may call, and what was already answered: guards, the cache of access rights and its invalidation, idempotency keys."""
+"""Who may call, and which responses are stored: guards, the cache of access rights and its invalidation, idempotency keys."""

@@ -2,8 +2,8 @@
 
 A database notification invalidates the entry of each user or key that changes. A change that this process commits invalidates
 its entry before the commit returns. Other processes receive the notification over a listening connection, and the response to
-the change waits until they have applied it (`wait_for_invalidation`). Entries are valid only while that connection answers a
-query every second. After three seconds without an answer every look-up goes to the database.
+the change waits until they have applied it (`wait_for_invalidation`). Entries are valid only while that connection responds
+to a query every second. After three seconds without a response every look-up goes to the database.
 """
 
 import time

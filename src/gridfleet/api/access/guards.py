@@ -90,7 +90,7 @@ esm_client = partial(CallerRule, CallerKind.ESM_CLIENT, refusal="UNAUTHORIZED")
 
 
 def session(scope: str | None = None) -> CallerRule:
-    """Require a user with a valid session."""
+    """Require a user with a valid session or, with `scope`, an API key that has the scope."""
     return CallerRule(CallerKind.SESSION, scope=scope)
 
 

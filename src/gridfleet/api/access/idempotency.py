@@ -83,7 +83,11 @@ class FirstResponse:
     def of(
         cls, call: "Call", query: bytes, caller: Caller, org: OrgScope | PlatformScope | None, body: bytes
     ) -> "FirstResponse | None":
-        """Return the first response to this request, or None without a key. Raises ValidationFailed for a malformed key."""
+        """Return the first response to this request; None if the request has no `Idempotency-Key`.
+
+        Raises:
+            ValidationFailed: The key is malformed.
+        """
         key = key_of(call)
         if key is None:
             return None

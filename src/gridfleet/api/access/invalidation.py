@@ -71,7 +71,7 @@ class Barrier:
             del self._waits[name]
 
     def receive(self, database: Database, channel: str, name: str) -> None:
-        """Handle a notification of BARRIER_CHANNELS."""
+        """Handle a notification of BARRIER_CHANNELS: confirm another process's barrier, or count a confirmation."""
         wait = self._waits.get(name)
         if wait is not None:
             # This process's own barrier notification, or another process's acknowledgement of it.

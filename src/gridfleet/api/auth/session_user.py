@@ -29,7 +29,7 @@ class SessionOrganization(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FeatureFlags(msgspec.Struct, frozen=True, rename="camel"):
-    """Features of the current organisation. `svcEsmEnabled`: whether the sandbox ESM is enabled."""
+    """Features of the current organisation. `svcEsmEnabled` says whether the sandbox ESM is enabled."""
 
     svc_esm_enabled: bool
 

@@ -40,7 +40,7 @@ class DeviceQuery(PlantTimeQuery):
     addition=True,
 )
 async def list_refused_messages_of_fleet(org: OrgScope, db: Connection, query: RefusedQuery) -> CursorPage[PlantRefusedMessage]:
-    """List refused messages of all plants of the last seven days, newest first."""
+    """List the refused messages that all plants sent in the last seven days, newest first."""
     which = RefusedFilter(query.plant_id, frozenset(query.reason), query.since, query.until)
     return await queries.list_refused_messages(db, org, which, query.paging)
 
@@ -55,6 +55,6 @@ async def list_refused_messages_of_fleet(org: OrgScope, db: Connection, query: R
 async def list_unregistered_devices_of_fleet(
     org: OrgScope, db: Connection, query: DeviceQuery
 ) -> CursorPage[PlantUnregisteredDevice]:
-    """List unregistered devices that snapshots of all plants name, most recently discovered first."""
+    """List the unregistered devices in snapshots of all plants, most recently discovered first."""
     which = RefusedFilter(query.plant_id, since=query.since, until=query.until)
     return await queries.list_unregistered_devices(db, org, which, query.paging)

@@ -115,7 +115,7 @@ class Call:
         return found
 
     def set_header(self, name: str, value: str) -> None:
-        """Add a header to the response if the call succeeds."""
+        """Add a header in Latin-1 to the response if the call succeeds. It replaces the default header of the same name."""
         self.added_headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
 
     def download_as(self, name: str) -> None:

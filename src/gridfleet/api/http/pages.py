@@ -32,12 +32,12 @@ page = partial(Endpoint, "GET", caller=public(), codes=(), response=str, additio
 
 
 def page_file(call: Call, file: Path, policy: str = POLICY) -> Asset:
-    """Return a file, which is read once."""
+    """Return a file with its security policy. The content is read once and then cached."""
     call.set_header("content-security-policy", policy)
     return read_page(file)
 
 
 @cache
 def read_page(file: Path) -> Asset:
-    """Return a file, which is read once, with the content type of its suffix."""
+    """Return a file with the content type of its suffix. The content is read once and then cached."""
     return Asset.tagged(PAGE_TYPES[file.suffix], file.read_bytes())

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import no_info_after_validator_function, no_info_before_validator_function
 
 from gridfleet.api.http.complaints import MAX_COMPLAINTS, SAFE_INTEGER, below, refuse
-from gridfleet.kernel.ids import parse_uuid
+from gridfleet.kernel.ids import CONTROL, parse_uuid
 
 __all__ = ["MAX_DEPTH", "strict"]
 
@@ -27,7 +27,6 @@ _MOST_ITEMS: Final = 30_000
 _MOST_VALUES: Final = 16 * 1024
 """Values of a free-form value: as many as 32 KiB of metadata have room for. A body of 1 MiB has room for 524,000."""
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _CONTROL_BUT_LINES = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)\Z")
 
@@ -71,7 +70,7 @@ def _text(value: Any) -> Any:
 
 
 def _untrimmed(value: Any) -> Any:
-    if isinstance(value, str) and _CONTROL.search(value):
+    if isinstance(value, str) and CONTROL.search(value):
         refuse("must not contain control characters")
     return value
 
@@ -162,6 +161,6 @@ def _check_free(value: Any, path: str, found: list[str], depth: int) -> None:
         found.append(f"{path}: {complaint}")
     if complaint is None and isinstance(value, dict | list):
         for name, element in value.items() if isinstance(value, dict) else enumerate(value):
-            if isinstance(name, str) and _CONTROL.search(name) and len(found) < MAX_COMPLAINTS:
+            if isinstance(name, str) and CONTROL.search(name) and len(found) < MAX_COMPLAINTS:
                 found.append(f"{path}: must not have control characters in a field name")
             _check_free(element, below(path, name), found, depth + 1)

@@ -30,6 +30,8 @@ _MOST_NETWORKS: Final = 1_000
 """Limit of networks of one key. The address of every call with the key is compared with all of them."""
 _MOST_PLANTS: Final = 2_000
 """Limit of plants of one key. They are read with each partner command, and with each key of a list (docs/decisions/0373)."""
+PROOF_SECONDS: Final = 45.0
+"""Limit for the creation of a key's vhost at a slow broker. The database ends the request's transaction after a minute."""
 
 _Name = Annotated[str, Field(min_length=1, max_length=100)]
 
@@ -147,7 +149,7 @@ async def test_api_key(call: Call, org: OrgScope, db: Connection, id: UUID, body
 async def acknowledge_api_key_bundle(org: OrgScope, db: Connection, id: UUID) -> Message:
     """Record that the secrets shown at the key's creation have been stored."""
     await registry.acknowledge_bundle(db, org, id)
-    return Message("It was noted that the key's secrets are kept.")
+    return Message("The key is marked as one whose secrets have been stored.")
 
 
 async def _prove(call: Call, prepared: PreparedKey) -> None:
@@ -157,8 +159,9 @@ async def _prove(call: Call, prepared: PreparedKey) -> None:
     async with call.state.reserved.transaction() as own:
         queues = await vhosts.wanted_queues(own, key)
         size = await vhosts.wanted_queue_bytes(own, key)
+    management_url = settings.secret("broker_management_url").get_secret_value()
     try:
-        async with open_management(settings.secret("broker_management_url").get_secret_value()) as management:
+        async with asyncio.timeout(PROOF_SECONDS), open_management(management_url) as management:
             kind = settings.broker_queue_type
             await ensure_partner_vhost(management, broker_url, key.vhost, queues, queue_type=kind, queue_bytes=size)
     except (httpx.HTTPError, aiormq.exceptions.AMQPError, OSError) as error:

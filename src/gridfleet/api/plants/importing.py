@@ -112,7 +112,7 @@ async def import_plants_from_csv(org: OrgScope, db: Connection, query: ImportOpt
     created = await import_plants(db, org, [plant for plant in plants if not complaints[plant.row]])
     for plant in plants:
         if plant.row not in created and not complaints[plant.row]:
-            complaints[plant.row].append("serialNumber: is taken by another plant of the organisation")
+            complaints[plant.row].append("serialNumber or externalPlantId: was taken by another plant meanwhile")
     if not query.skip_invalid:
         _refuse(complaints)
     results = [ImportedRow(number, serials[number], created.get(number), found) for number, found in complaints.items()]

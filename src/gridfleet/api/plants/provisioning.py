@@ -1,11 +1,9 @@
 """Provisioning: secrets that are returned once and never cached."""
 
-from datetime import datetime
 from functools import partial
 from typing import Annotated
 from uuid import UUID
 
-import msgspec
 from pydantic import Field, StringConstraints
 
 from gridfleet.api.http import AppState, Call, Input, S, endpoint, org_member, public
@@ -15,17 +13,11 @@ from gridfleet.domains.plants.credentials import rotation
 from gridfleet.domains.plants.credentials.rotation import RenewedCertificate, RotatedSecret
 from gridfleet.domains.plants.mqtt_access import renewal
 from gridfleet.domains.plants.mqtt_access.renewal import TokenRequest
+from gridfleet.domains.plants.mqtt_access.tokens import MqttToken
 from gridfleet.domains.plants.provisioning import Provisioner, ProvisioningPackage
 from gridfleet.kernel.broker.addresses import broker_addresses
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
-
-
-class MqttToken(msgspec.Struct, frozen=True, rename="camel"):
-    """A JWT with which a TOKEN plant logs in."""
-
-    token: str
-    expires_at: datetime
 
 
 @endpoint(
@@ -62,8 +54,7 @@ async def download_provisioning_package(call: Call, org: OrgScope, db: Connectio
 async def create_mqtt_token(call: Call, org: OrgScope, db: Connection, id: UUID) -> MqttToken:
     """Issue an MQTT token for an ACTIVE plant whose authMethod is TOKEN."""
     call.no_store()
-    issued = await provisioning.issue_mqtt_token(db, org, call.state.plant_tokens, id)
-    return MqttToken(issued.token, issued.expires_at)
+    return await provisioning.issue_mqtt_token(db, org, call.state.plant_tokens, id)
 
 
 class TokenRenewal(Input):
@@ -91,7 +82,7 @@ async def renew_mqtt_token(call: Call, id: UUID, body: TokenRenewal) -> MqttToke
     state = call.state
     settings = state.settings
     await state.rate_limiter.hit("token address", call.client_network, settings.tokens_per_address_per_minute)
-    issued = await renewal.renew_token(
+    return await renewal.renew_token(
         state.database,
         state.keyring,
         state.plant_tokens,
@@ -100,7 +91,6 @@ async def renew_mqtt_token(call: Call, id: UUID, body: TokenRenewal) -> MqttToke
         # Counted after the signature was verified: otherwise anyone could use up the requests of a plant.
         partial(state.rate_limiter.hit, "token plant", str(id), settings.tokens_per_plant_per_minute),
     )
-    return MqttToken(issued.token, issued.expires_at)
 
 
 @endpoint(

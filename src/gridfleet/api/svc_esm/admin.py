@@ -56,7 +56,7 @@ class NewEsmPlant(Input):
 
     def complaints(self) -> Iterator[str]:
         """Yield a complaint for each overlap between blocks."""
-        return complaints_about_blocks(self.time_configs, "timeConfigs")
+        return complaints_about_blocks(self.time_configs)
 
 
 class EsmPlantPatch(Input):
@@ -72,7 +72,7 @@ class EsmPlantPatch(Input):
 
     def complaints(self) -> Iterator[str]:
         """Yield a complaint for each overlap between blocks."""
-        return complaints_about_blocks(self.time_configs if "time_configs" in self.model_fields_set else (), "timeConfigs")
+        return complaints_about_blocks(self.time_configs if "time_configs" in self.model_fields_set else ())
 
 
 _OF_ORGANIZATION = ("INVALID_UUID", "ORGANIZATION_NOT_FOUND", *SA)

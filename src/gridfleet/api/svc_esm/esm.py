@@ -82,7 +82,7 @@ class EsmPlan(Input):
 
     def complaints(self) -> Iterator[str]:
         """Yield a complaint for each overlap between blocks."""
-        return complaints_about_blocks(self.time_configs, "timeConfigs")
+        return complaints_about_blocks(self.time_configs)
 
 
 class MeterRange(Input):
@@ -173,7 +173,7 @@ async def list_esm_readings(client: str, db: Connection, external_plant_id: str,
     """Return what the plant's grid meter counted, every five minutes, over at most 31 days."""
     plant = await behaviour.plant_of(db, client, external_plant_id)
     if query.since >= query.until or query.until - query.since > LONGEST_MONTH:
-        raise ValidationFailed(details=["from: must be before to, by at most 31 days and an hour"])
+        raise ValidationFailed(details=["from: must be before to, by at most 31 days and three hours"])
     # In a thread: a month takes 60 ms.
     return Readings(await asyncio.to_thread(lambda: list(behaviour.readings(plant, query.since, query.until))))
 

@@ -9,8 +9,8 @@ from pydantic import Field, StringConstraints
 from gridfleet.api.http import NOT_NULL, Call, Input, Pattern, S, endpoint, org_member
 from gridfleet.domains.trading import configuration, plant_sync
 from gridfleet.domains.trading.configuration import EsmSettings
-from gridfleet.domains.trading.models import TradingConfig
-from gridfleet.domains.trading.partner_queues import EXCHANGE, RESERVED_PREFIXES
+from gridfleet.domains.trading.models import Synced, TradingConfig
+from gridfleet.domains.trading.partner_queues import EXCHANGE, RESERVED_PREFIXES, Queue
 from gridfleet.kernel.broker.addresses import BrokerAddress, broker_addresses
 from gridfleet.kernel.caller import OrgRole, OrgScope
 from gridfleet.kernel.db import Connection
@@ -45,15 +45,6 @@ class NewSettings(Input):
             yield f"queuePrefix: must not be {self.queue_prefix}, which is reserved"
 
 
-class Queue(msgspec.Struct, frozen=True, rename="camel"):
-    """A queue, and a routing key that leads into it."""
-
-    name: str
-    routing_key: str
-    direction: str
-    description: str
-
-
 class ConnectionDetails(msgspec.Struct, frozen=True, rename="camel"):
     """The details that a partner needs to connect by AMQP. `addresses` begins with `host` and `port`."""
 
@@ -67,13 +58,6 @@ class ConnectionDetails(msgspec.Struct, frozen=True, rename="camel"):
     auth_instructions: str
     queues: list[Queue]
     addresses: tuple[BrokerAddress, ...]
-
-
-class Synced(msgspec.Struct, frozen=True):
-    """Number of updated plants and of errors. `lastSyncError` describes the last error."""
-
-    synced: int
-    errors: int
 
 
 @endpoint("GET", "/api/v1/trading/config", caller=org_member(OrgRole.VIEWER, scope="trading:read"), codes=S)
@@ -134,7 +118,7 @@ async def get_connection_details(call: Call, org: OrgScope, db: Connection) -> C
         auth_method="PLAIN",
         auth_instructions="Log in over TLS with the organisation's slug as user name and an API key as password,"
         " to the vhost of that key. Declare queues of your own under the queue prefix.",
-        queues=[Queue(*queue) for queue in queues],
+        queues=queues,
         addresses=broker_addresses(settings.broker_hosts, settings.amqps_port),
     )
 
@@ -148,11 +132,10 @@ async def get_connection_details(call: Call, org: OrgScope, db: Connection) -> C
 async def sync_trading_plants(call: Call, org: OrgScope) -> Synced:
     """Update the organisation's linked plants from the ESM.
 
-    Plants are linked by `externalPlantId`. If the ESM does not answer, the call still succeeds and counts every plant as an
+    Plants are linked by `externalPlantId`. If the ESM does not respond, the call still succeeds and counts every plant as an
     error.
     """
     state = call.state
     async with state.shares.transaction(org) as db:
         access = await configuration.request_sync(db, org, state.keyring)
-    result = await plant_sync.sync_plants(state.shares.of(org), state.esm, access, org.organization_id, org.plant_ids)
-    return Synced(*result)
+    return await plant_sync.sync_plants(state.shares.of(org), state.esm, access, org.organization_id, org.plant_ids)

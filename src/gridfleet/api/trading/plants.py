@@ -35,7 +35,7 @@ class PlantPlan(Input):
 
     def complaints(self) -> Iterator[str]:
         """Yield a complaint for each overlap between blocks."""
-        return complaints_about_blocks(self.time_configs, "timeConfigs")
+        return complaints_about_blocks(self.time_configs)
 
 
 class PlantConfig(msgspec.Struct, frozen=True, rename="camel"):
@@ -55,7 +55,7 @@ class LogQuery(PageQuery):
 
 
 class MeterQuery(Input):
-    """Start, end, and width of the buckets."""
+    """The range, by default the last 24 hours, and the width of the buckets in minutes."""
 
     since: datetime | None = Field(alias="from", default=None)
     until: datetime | None = Field(alias="to", default=None)

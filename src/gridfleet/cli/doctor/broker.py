@@ -61,7 +61,7 @@ async def check_broker(examined: Examination, plugins: Mapping[str, str] = _PLUG
             nodes, users = await management.cluster_size(), await management.users()
     except httpx.HTTPError as error:
         remedy = "enable the plugin rabbitmq_management, and check GRIDFLEET_BROKER_MANAGEMENT_URL and the account's tag"
-        return [*found, fail("broker management", f"does not answer: {reason(error)}", remedy)]
+        return [*found, fail("broker management", f"does not respond: {reason(error)}", remedy)]
     text = str(overview.get("rabbitmq_version"))
     numbers = tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
     found.append(
@@ -155,7 +155,7 @@ async def _check_error_log(broker_url: str) -> Finding:
 async def check_auth_listener(examined: Examination) -> Finding:
     """Send the broker's four kinds of authorisation request for a user that does not exist.
 
-    Each must be answered with a denial.
+    The answer to each must be a denial.
     """
     settings = examined.settings
     remedy = "start `gridfleet serve`; GRIDFLEET_INTERNAL_HOST, _PORT and _SECRET must be the same for both"
@@ -172,7 +172,7 @@ async def check_auth_listener(examined: Examination) -> Finding:
                 if (response.status_code, response.text) != (200, "deny"):
                     wrong.append(f"{question}: {response.status_code}")
     except httpx.HTTPError as error:
-        return fail("authorisation requests", f"{base} does not answer: {type(error).__name__}", remedy)
+        return fail("authorisation requests", f"{base} does not respond: {type(error).__name__}", remedy)
     if wrong:
         return fail("authorisation requests", f"{base} answers wrongly ({', '.join(wrong)})", remedy)
     return ok("authorisation requests", f"{base} answers all four requests")

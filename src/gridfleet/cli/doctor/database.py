@@ -33,7 +33,7 @@ _STANDBY_NAME: Final = re.compile(r'"(?:[^"]|"")+"|[^\s,"]+')
 
 
 async def check_database(examined: Examination) -> list[Finding]:
-    """Return all findings about the server and its content; only the first one if the server does not answer."""
+    """Return all findings about the server and its content; only the first one if the server does not respond."""
     if examined.database_url is None:
         return [
             fail(
@@ -54,7 +54,7 @@ async def check_database(examined: Examination) -> list[Finding]:
         return [
             fail(
                 "database",
-                f"does not answer: {str(error).strip().splitlines()[0]}",
+                f"does not respond: {str(error).strip().splitlines()[0]}",
                 "start it (`gridfleet up` starts the embedded one), and check GRIDFLEET_DATABASE_URL",
             )
         ]
@@ -92,7 +92,7 @@ def check_clock(check: str, ahead_seconds: float, precision_seconds: float = 0.0
 
 
 def _server(facts: ServerFacts) -> list[Finding]:
-    answers = f"PostgreSQL {facts.version_text} answers"
+    answers = f"PostgreSQL {facts.version_text} responds"
     found = [
         ok("database", answers)
         if facts.version >= _OLDEST
@@ -157,7 +157,7 @@ async def _read_replica(examined: Examination, url: str) -> Finding:
     except ReplicaBehind:
         return warn(check, f"was promoted, or is not a replica of the database: {away}", remedy)
     except psycopg.Error as error:
-        return warn(check, f"does not answer: {away} ({type(error).__name__})", f"start it, and {remedy}")
+        return warn(check, f"does not respond: {away} ({type(error).__name__})", f"start it, and {remedy}")
     if seconds > limit:
         remedy = "see pg_stat_replication at the primary, and GridfleetReplicaBehind in docs/metrics.md"
         return warn(check, f"lags more than {limit:g} s: {away}", remedy)

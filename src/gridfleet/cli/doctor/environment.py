@@ -109,7 +109,7 @@ async def _shown(examined: Examination, check: str, name: str, port: int) -> Fin
     if ends <= examined.clock():
         return fail(check, f"{host}:{port} shows a certificate that ended {ends:%Y-%m-%d}", _RENEW)
     if complaint := await asyncio.to_thread(_distrusted, host, port, name, authority if authority.exists() else None):
-        return fail(check, complaint, _REPLACE)
+        return fail(check, complaint, _RENEW if "not yet valid" in complaint else _REPLACE)
     return warn(check, text, _RENEW) if ends <= examined.clock() + _SOON else ok(check, text)
 
 
@@ -145,7 +145,7 @@ async def check_mail(examined: Examination) -> Finding:
 
 
 async def check_redis(examined: Examination) -> list[Finding]:
-    """Check that Redis answers, if it is set."""
+    """Check that Redis responds, if it is configured."""
     if examined.settings.redis_url is None:
         return []
     from redis.asyncio import Redis
@@ -160,10 +160,10 @@ async def check_redis(examined: Examination) -> list[Finding]:
         await client.ping()
     except (RedisError, OSError) as error:
         remedy = "start it, and check GRIDFLEET_REDIS_URL"
-        return [fail("redis", f"{host} does not answer: {type(error).__name__}", remedy)]
+        return [fail("redis", f"{host} does not respond: {type(error).__name__}", remedy)]
     finally:
         await client.aclose()
-    return [ok("redis", f"{host} answers")]
+    return [ok("redis", f"{host} responds")]
 
 
 async def check_disk(examined: Examination) -> Finding:

@@ -122,7 +122,7 @@ def _certificate_finding(user: str, refusal: str | None, received: set[str]) -> 
 
 
 def _unreachable(refusal: str) -> bool:
-    return "connect" in refusal.lower() or "answer" in refusal.lower()
+    return "connect" in refusal.lower() or "not respond" in refusal.lower()
 
 
 async def _password_login(examined: Examination, user: str) -> str | None:
@@ -157,7 +157,7 @@ async def _mqtt_login(examined: Examination, port: int, tls: ssl.SSLContext | No
             finally:
                 writer.close()
     except TimeoutError:
-        return f"{host}:{port} does not answer"
+        return f"{host}:{port} does not respond"
     except asyncio.IncompleteReadError:
         return "the broker closed the session"
     except ssl.SSLError as error:

@@ -66,7 +66,7 @@ async def rules_with_room(db: Connection, candidates: Mapping[UUID, Hit]) -> lis
 
 
 def count_raised(db: Connection, organization_ids: Iterable[UUID]) -> None:
-    """Count an alert of each organisation in the hour if the transaction commits."""
+    """Count raised alerts in the hour if the transaction commits: `organization_ids` has one id for each alert."""
     for organization_id, count in Counter(organization_ids).items():
         _raised_in_hour.add_after_commit(db, organization_id, count)
 

@@ -50,7 +50,10 @@ class RuleState(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The result of points: the new state, the point that raised an alert, and whether the earlier alert cleared."""
+    """The result of `advance`: the new state, the point that raised an alert, and whether the earlier alert cleared.
+
+    `state` is None if neither the condition has begun to hold nor an alert waits to clear.
+    """
 
     state: RuleState | None
     raised_at: Point | None

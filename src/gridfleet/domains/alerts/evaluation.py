@@ -39,8 +39,9 @@ RequestIdOf = Callable[[int, int], str | None]
 
 
 async def note_newest(db: Connection, findings: Findings) -> None:
-    """Read the time of the newest earlier value of each metric whose condition may begin to hold. Call this before the batch's
-    values are written.
+    """Read the time of the newest earlier value of each metric whose condition may begin to hold.
+
+    Call this before the batch's values are written.
     """
     metrics = {(run.watch.source_id, run.watch.name) for run in findings.runs if run.watch.rule.for_seconds}
     if metrics:

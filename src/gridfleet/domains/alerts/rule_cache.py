@@ -6,11 +6,14 @@ A frame without rules costs one lookup. Missing entries are compiled at the next
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from operator import eq, gt, itemgetter, lt
 from typing import Final
 from uuid import UUID
+
+import structlog
+from psycopg.errors import QueryCanceled
 
 from gridfleet.domains.alerts.conditions import MAX_AGE_SECONDS, Point
 from gridfleet.domains.alerts.matches import MOST_STATES, Check, Checks, Findings, Hit, Run, Watch
@@ -19,17 +22,26 @@ from gridfleet.domains.alerts.rules import store
 from gridfleet.domains.alerts.rules.units import adopt_units, in_unit, report_unfit
 from gridfleet.domains.telemetry.frames.lookup import layout_columns, source_owners
 from gridfleet.domains.telemetry.frames.models import FrameBatch, LayoutColumns, SourceOwner, microseconds
-from gridfleet.kernel.db import Database
+from gridfleet.kernel.db import Database, limit_statements
 from gridfleet.kernel.db.notified_cache import NotifiedCache
 
-__all__ = ["RULES_CHANNEL", "RuleCache"]
+__all__ = ["MOST_ADOPT_SECONDS", "RULES_CHANNEL", "RuleCache"]
+
+log = structlog.get_logger(__name__)
 
 RULES_CHANNEL: Final = "alert_rule_changed"
 """Channel of the database notification that rules changed; the payload is their organisation."""
 
 _CHECKS_AT_ONCE: Final = 20_000
-_ADOPT_SECONDS: Final = 600.0
-"""How long a rule that got no unit is left alone: each try reads which layouts the organisation uses."""
+MOST_ADOPT_SECONDS: Final = 5.0
+"""How long the messages of all plants may wait for the units of an organisation's rules."""
+_SLOW_ADOPT_SECONDS: Final = 0.5
+"""How long the units of an organisation's rules may take to read, so that new rules get theirs without a pause."""
+_ADOPT_PAUSE_SECONDS: Final = 600.0
+"""How long a rule that got no unit, and an organisation whose units take long to read, are left alone.
+
+Each try reads which layouts the devices use that the rules watch.
+"""
 
 _COMPARE: Final[dict[Condition, Callable[[float, float], bool]]] = {Condition.LT: lt, Condition.GT: gt, Condition.EQ: eq}
 
@@ -45,6 +57,7 @@ class RuleCache(NotifiedCache[tuple[int, int], Checks]):
         super().__init__(lambda _, own: (str(own.source.organization_id), str(own.source.plant_id)))
         self._database = database
         self._adopt_from: dict[UUID, float] = {}
+        """Until when rules and organisations are left alone, by their ids."""
 
     async def examine(self, frames: FrameBatch, now: datetime) -> Findings:
         """Apply the rules to the frames. Values older than `MAX_AGE_SECONDS` are ignored."""
@@ -107,13 +120,29 @@ class RuleCache(NotifiedCache[tuple[int, int], Checks]):
     async def _adopt_units(self, compiler: "_Compiler") -> None:
         """Give rules without a unit the unit of their measurement, and report rules whose unit cannot be converted."""
         now = time.monotonic()
-        new = [watch for watch in compiler.without_unit.values() if now >= self._adopt_from.get(watch.rule.id, now)]
-        if new or compiler.unfit:
-            self._adopt_from = {rule_id: until for rule_id, until in self._adopt_from.items() if until > now}
-            self._adopt_from |= {watch.rule.id: now + _ADOPT_SECONDS for watch in new}
+        self._adopt_from = {one: until for one, until in self._adopt_from.items() if until > now}
+        new: dict[UUID, list[Watch]] = {}
+        for watch in compiler.without_unit.values():
+            if self._adopt_from.keys().isdisjoint((watch.rule.id, watch.rule.organization_id)):
+                new.setdefault(watch.rule.organization_id, []).append(watch)
+        for organization_id, watches in new.items():
+            await self._adopt_units_of(organization_id, watches)
+        if compiler.unfit:
             async with self._database.transaction() as db:
-                await adopt_units(db, new)
                 await report_unfit(db, compiler.unfit.values())
+
+    async def _adopt_units_of(self, organization_id: UUID, watches: Sequence[Watch]) -> None:
+        began = time.monotonic()
+        self._adopt_from |= {watch.rule.id: began + _ADOPT_PAUSE_SECONDS for watch in watches}
+        try:
+            with limit_statements(MOST_ADOPT_SECONDS):
+                async with self._database.transaction() as db:
+                    await adopt_units(db, watches)
+        except QueryCanceled:
+            log.warning("units of alert rules not read in time", organization_id=str(organization_id), rules=len(watches))
+        if time.monotonic() - began > _SLOW_ADOPT_SECONDS:
+            # Otherwise an organisation could delay all others again and again with new rules.
+            self._adopt_from[organization_id] = began + _ADOPT_PAUSE_SECONDS
 
 
 _Owner = tuple[UUID, UUID | None]
@@ -121,11 +150,11 @@ _Owner = tuple[UUID, UUID | None]
 
 
 class _Compiler:
-    """Compiles rules to checks. What sources have in common is compiled once, so that a thousand devices cost as much as one.
+    """Compiles rules to checks. Sources of the same plant and layout share the checks of rules that name no sub-device.
 
     Attributes:
-        without_unit: For each rule that has no unit, although its measurement has one, a watch.
-        unfit: For each rule whose unit cannot be converted, a watch.
+        without_unit: By rule, one watch of each rule without a unit whose measurement has one.
+        unfit: By rule, one watch of each rule whose unit cannot be converted.
     """
 
     def __init__(self, rules: Iterable[AlertRule], layouts: Mapping[int, LayoutColumns]) -> None:

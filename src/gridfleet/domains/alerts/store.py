@@ -54,10 +54,6 @@ class NewAlert(NamedTuple):
     cause: dict[str, str] | None
 
 
-def _visible(org: OrgScope) -> dict[str, Any]:
-    return {"org": org.organization_id, "plants": None if org.plant_ids is None else list(org.plant_ids)}
-
-
 async def acknowledge(db: Connection, org: OrgScope, alert_ids: Iterable[UUID], by: str) -> dict[UUID, UUID]:
     """Acknowledge those of the alerts that are active, locked in the order of their ids.
 
@@ -69,7 +65,7 @@ async def acknowledge(db: Connection, org: OrgScope, alert_ids: Iterable[UUID], 
         " ORDER BY id FOR NO KEY UPDATE)"
         " UPDATE alert a SET status = 'ACKNOWLEDGED', acknowledged_at = now(), acknowledged_by = %(by)s, updated_at = now()"
         " FROM held WHERE a.id = held.id RETURNING a.id, a.plant_id",
-        {"ids": list(alert_ids), "by": by, **_visible(org)},
+        {"ids": list(alert_ids), "by": by, **org.parameters},
     )
     return dict(await cursor.fetchall())
 
@@ -89,7 +85,7 @@ async def resolve(db: Connection, org: OrgScope, alert_ids: Iterable[UUID], by: 
         " acknowledged_at = coalesce(acknowledged_at, now()),"
         " acknowledged_by = CASE WHEN acknowledged_at IS NULL THEN %(by)s ELSE acknowledged_by END"
         " FROM held WHERE a.id = held.id RETURNING a.id, a.plant_id",
-        {"ids": list(alert_ids), "by": by, **_visible(org)},
+        {"ids": list(alert_ids), "by": by, **org.parameters},
     )
     return dict(await cursor.fetchall())
 
@@ -132,12 +128,16 @@ async def moved_plants(db: Connection) -> list[tuple[UUID, datetime]]:
 
 
 async def follow_plant(db: Connection, plant_id: UUID, after: AlertKey | None, limit: int) -> AlertKey | None:
-    """Move the next `limit` alerts of a plant, newest first after `after`, to the plant's organisation.
+    """Move up to `limit` alerts of a plant to its present organisation, from the newest to the oldest.
 
-    The plant stays in its organisation until the transaction ends. The alerts are locked in the order of their ids.
+    The plant cannot move until the transaction ends. The alerts are locked in the order of their ids.
+
+    Args:
+        after: What the previous call returned; None for the first call.
+        limit: The most alerts to examine. Those that are in the organisation already are not changed.
 
     Returns:
-        The last of them; None if there was none.
+        The key of the oldest alert that was examined; None if there was none.
     """
     further = "" if after is None else " AND (created_at, id) < (%(time)s, %(id)s)"
     cursor = await db.execute(
@@ -183,8 +183,9 @@ async def newest_times(db: Connection, metrics: Iterable[tuple[int, str]]) -> di
 
 
 async def plant_names(db: Connection, plant_ids: Iterable[UUID]) -> dict[UUID, PlantName]:
-    """Return the names of the plants that are not revoked. The plants cannot be deleted, moved or revoked until the transaction
-    ends.
+    """Return the names of those of the plants that are not revoked, by id.
+
+    They cannot be deleted, moved or revoked until the transaction ends.
     """
     cursor = db.cursor(row_factory=class_row(PlantName))
     await cursor.execute(

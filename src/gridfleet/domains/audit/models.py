@@ -137,6 +137,11 @@ class Subject(msgspec.Struct, frozen=True):
         """Return a plant as the subject."""
         return cls(SubjectType.PLANT, plant_id, plant_id)
 
+    @classmethod
+    def user(cls, user_id: UUID) -> "Subject":
+        """Return a user as the subject."""
+        return cls(SubjectType.USER, user_id)
+
 
 class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
     """A recorded event.

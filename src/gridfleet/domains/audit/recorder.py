@@ -33,8 +33,8 @@ async def record(
     """Add an event to the caller's transaction: it is recorded if and only if that is committed.
 
     Args:
-        details: more about the event, without secrets.
-        most_a_minute: limit for events that anyone can cause without limit. Further events of the kind in the organisation
+        details: More about the event, without secrets.
+        most_a_minute: Limit for events that anyone can cause without limit. Further events of the kind in the organisation
             (or without one) are left out. Transactions that commit at the same time may exceed the limit slightly.
     """
     now = utc_now()

@@ -69,8 +69,9 @@ async def count_since(db: Connection, event: str, organization_id: UUID | None, 
 
 
 async def nth_newest(db: Connection, event: str, subject_id: UUID, details: Mapping[str, Any], n: int) -> datetime | None:
-    """Return the time of the `n`-th newest event of a kind about a subject, without an organisation, whose details contain
-    `details`; None if there are fewer.
+    """Return the time of the `n`-th newest event of a kind about a subject; None if there are fewer.
+
+    Only events without an organisation count whose details contain `details`.
     """
     return await fetch_value(
         db,

@@ -5,7 +5,6 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET
 from psycopg import errors as pg
 
 from gridfleet.domains.audit.differences import differences
@@ -24,6 +23,7 @@ from gridfleet.domains.device_templates.models import (
 from gridfleet.domains.device_templates.system_templates import SYSTEM_TEMPLATES
 from gridfleet.kernel.caller import Actor
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import given
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
 
@@ -124,9 +124,8 @@ async def update_template(db: Connection, actor: Actor, template_id: UUID, chang
     template = await _require_changeable(db, template_id)
     # Converted: JSON of the database has a huge limit as a whole number, which is not equal to the float.
     stored = msgspec.convert(template, TemplateChanges, from_attributes=True)
-    wanted = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
     columns: dict[str, Any] = msgspec.to_builtins(
-        {name: value for name, value in wanted.items() if value != getattr(stored, name)}
+        {name: value for name, value in given(changes).items() if value != getattr(stored, name)}
     )
     if not columns:
         return template

@@ -90,10 +90,7 @@ async def update(db: Connection, template_id: UUID, changes: dict[str, Any]) -> 
         f"UPDATE device_template SET {assignments(values)}, updated_at = now() WHERE id = %(id)s RETURNING {_COLUMNS}",
         {**values, "id": template_id},
     )
-    template = await cursor.fetchone()
-    if template is None:
-        raise LookupError("the locked template was deleted")
-    return template
+    return (await cursor.fetchall())[0]
 
 
 async def delete(db: Connection, template_id: UUID) -> None:

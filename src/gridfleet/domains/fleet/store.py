@@ -1,6 +1,6 @@
 """SQL of fleets."""
 
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.fleet.models import PlacesPage
@@ -21,9 +21,7 @@ async def places(db: Connection, org: OrgScope, after: UUID | None, limit: int) 
     PostgreSQL writes the JSON of the features. Rows would have to become records and those JSON on the event loop, in which all
     other requests wait: 20,000 plants took 150 ms of it, their finished text takes 5 ms.
     """
-    visible, parameters = "", dict[str, Any](org=org.organization_id, after=after, limit=limit, severities=_SEVERITIES)
-    if org.plant_ids is not None:
-        visible, parameters["plants"] = " AND id = ANY(%(plants)s)", list(org.plant_ids)
+    visible = "" if org.plant_ids is None else " AND id = ANY(%(plants)s)"
     plants = f"FROM plant WHERE organization_id = %(org)s{visible}"
     later = _PLACED if after is None else f"{_PLACED} AND id > %(after)s"
     cursor = await db.execute(
@@ -39,9 +37,8 @@ async def places(db: Connection, org: OrgScope, after: UUID | None, limit: int) 
         f" {plants} AND {later} ORDER BY id LIMIT %(limit)s) AS s LEFT JOIN"
         " (SELECT plant_id, max(array_position(%(severities)s::text[], severity)) AS number FROM alert"
         " WHERE organization_id = %(org)s AND status <> 'RESOLVED' GROUP BY plant_id) AS w ON w.plant_id = s.id) AS f",
-        parameters,
+        {"after": after, "limit": limit, "severities": _SEVERITIES, **org.parameters},
         prepare=False,
     )
-    row = await cursor.fetchone()
-    assert row is not None
+    [row] = await cursor.fetchall()
     return PlacesPage(*row)

@@ -46,12 +46,12 @@ class FirstAdmin(msgspec.Struct, frozen=True):
 
 
 async def ensure_first_super_admin(db: Connection, email: str | None, password: str | None) -> FirstAdmin | None:
-    """Create the first SuperAdmin. Returns None if there is a SuperAdmin already, whatever address and password are.
+    """Create the first SuperAdmin. Returns None if there is a SuperAdmin already, also for an invalid address or password.
 
     An existing account with that e-mail address is made a SuperAdmin and gets this password.
 
     Raises:
-        FirstAdminInvalid: a login with this address or password would be impossible.
+        FirstAdminInvalid: A login with this address or password would be impossible.
     """
     if await store.lock_first_admin(db):
         return None
@@ -70,7 +70,7 @@ async def ensure_first_super_admin(db: Connection, email: str | None, password: 
 
 
 def password_complaint(password: str) -> str | None:
-    """Return the rule that the password breaks, so that a login is impossible; None if it breaks none."""
+    """Return a complaint if a user with this password could not log in; None if they could."""
     shortest = LOGIN_PASSWORD_CHARACTERS[0]
     if shortest <= len(password) <= MAX_PASSWORD_CHARACTERS and not _CONTROL.search(password):
         return None

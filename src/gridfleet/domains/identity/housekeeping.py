@@ -19,8 +19,8 @@ _ROWS: Final = 20_000
 async def sweep(database: Database) -> None:
     """Delete sessions that ended over a day ago, expired tokens, and failed logins that no longer count.
 
-    A user may have millions of tokens and sessions, because each refresh leaves a token for a month: in one statement, their
-    end would take too long and be undone, each time.
+    A user may have millions of tokens and sessions, because each refresh leaves a token for a month. One statement that deletes
+    all of them would reach its time limit and be rolled back, each time.
     """
     now = utc_now()
     async with database.transaction() as db:

@@ -4,14 +4,14 @@ An address is stored as its hash, with or without an account, so that the lock d
 are counted one at a time under a row lock: parallel attempts get no more tries than sequential ones.
 """
 
-import hashlib
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from gridfleet.domains.identity import store
+from gridfleet.domains.identity.accounts.tokens import digest
 from gridfleet.kernel.db import Connection
 
-__all__ = ["LIMIT", "LOCK", "WINDOW", "Verdict", "clear", "digest", "record_failure"]
+__all__ = ["LIMIT", "LOCK", "WINDOW", "Verdict", "clear", "record_failure"]
 
 LIMIT: Final = 10
 WINDOW: Final = timedelta(minutes=15)
@@ -27,16 +27,11 @@ class Verdict(NamedTuple):
     """This failure set the lock."""
 
 
-def digest(what: str) -> bytes:
-    """Return the hash of a normalised address, or of another text that identifies what a password is tried on."""
-    return hashlib.sha256(what.encode()).digest()
-
-
 async def record_failure(db: Connection, what: str, now: datetime) -> Verdict:
     """Count a wrong password, unless the lock is set.
 
     Args:
-        what: A normalised address, or another text that identifies the account, as for `digest`.
+        what: A normalised address, or another text that identifies the account.
 
     Returns:
         Whether the lock was already set, and whether this failure set it. Both can be False.

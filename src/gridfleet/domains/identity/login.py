@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.models import Event, Subject
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import lockout, sessions, store
 from gridfleet.domains.identity.access_tokens import AccessTokens
@@ -25,7 +25,9 @@ LOGIN_PASSWORD_CHARACTERS = (8, 72)
 MOST_UNKNOWN_A_MINUTE: Final = 60
 """Audit events of each kind per minute about addresses without an account: anyone can guess under any address."""
 _MOST_KNOWN_A_MINUTE: Final = 6_000
-"""The same about accounts. The lock is the real limit; with this one, their failures take as long as the others."""
+"""The same about accounts. The lock is the real limit; with this one, their failures take as long as the others. The right
+password of a disabled account has no lock.
+"""
 
 _OUTCOMES: Final = {OpenedSession: "opened", AccountLocked: "locked"}
 
@@ -39,10 +41,10 @@ async def log_in(
     held while the password is hashed.
 
     Raises:
-        InvalidCredentials: address or password are wrong.
-        AccountLocked: the address is locked.
-        AccountDisabled: the password is right, and a SuperAdmin has disabled the account.
-        ValidationFailed: the password is wrong and longer than login allows.
+        InvalidCredentials: Address or password are wrong.
+        AccountLocked: The address is locked.
+        AccountDisabled: The password is right, and a SuperAdmin has disabled the account.
+        ValidationFailed: The password is wrong and longer than login allows.
     """
     email = normalized(email)
     async with database.transaction() as db:
@@ -74,8 +76,9 @@ async def _accept(
     if await lockout.clear(db, found.account.email, utc_now()):
         return AccountLocked()
     if found.is_disabled:
-        actor, subject = Actor(ActorType.ANONYMOUS, ip=client.ip), Subject(SubjectType.USER, found.account.id)
-        await record(db, Event.USER_LOGIN_FAILED, actor, subject, details={"known": True, "disabled": True})
+        actor, subject = Actor(ActorType.ANONYMOUS, ip=client.ip), Subject.user(found.account.id)
+        details = {"known": True, "disabled": True}
+        await record(db, Event.USER_LOGIN_FAILED, actor, subject, details=details, most_a_minute=_MOST_KNOWN_A_MINUTE)
         return AccountDisabled()
     return await sessions.open_session(db, tokens, found.account, found.password_hash, client)
 
@@ -85,7 +88,7 @@ async def _refuse(db: Connection, found: store.Credentials | None, email: str, p
     if verdict.was_locked:
         return AccountLocked()
     actor = Actor(ActorType.ANONYMOUS, ip=client.ip)
-    subject = Subject(SubjectType.USER, found.account.id) if found else None
+    subject = Subject.user(found.account.id) if found else None
     most = MOST_UNKNOWN_A_MINUTE if found is None else _MOST_KNOWN_A_MINUTE
     for event in (Event.USER_LOGIN_FAILED, Event.USER_LOCKED) if verdict.locks else (Event.USER_LOGIN_FAILED,):
         await record(db, event, actor, subject, details={"known": found is not None}, most_a_minute=most)

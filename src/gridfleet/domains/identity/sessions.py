@@ -5,7 +5,6 @@ copied, so the whole session ends. For ten seconds after the rotation the second
 at the same time; it gets a token of its own.
 """
 
-import hashlib
 import re
 import secrets
 from datetime import datetime, timedelta
@@ -16,6 +15,7 @@ from gridfleet.domains.audit.models import Event, Subject, SubjectType
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import store
 from gridfleet.domains.identity.access_tokens import AccessClaims, AccessTokens
+from gridfleet.domains.identity.accounts.tokens import digest
 from gridfleet.domains.identity.errors import RefreshTokenInvalid, RefreshTokenMalformed, SessionNotFound
 from gridfleet.domains.identity.models import Account, Client, LiveSession, OpenedSession, SessionInfo
 from gridfleet.kernel.caller import Actor, ActorType, UserCaller
@@ -88,7 +88,7 @@ async def open_session(
         return None
     await store.end_unused_sessions(db, account.id, MOST_SESSIONS, _MOST_ENDED, now)
     actor = Actor(ActorType.USER, str(account.id), client.ip)
-    subject = Subject(SubjectType.USER, account.id)
+    subject = Subject.user(account.id)
     await record(db, Event.USER_LOGGED_IN, actor, subject, details={"sessionId": str(session_id)})
     return await _hand_out(db, tokens, account, session_id, now)
 
@@ -99,8 +99,8 @@ async def refresh(database: Database, tokens: AccessTokens, refresh_token: str |
     Takes the database because the end of a stolen session must be committed although the request fails.
 
     Raises:
-        RefreshTokenMalformed: there is no token, or its form is wrong.
-        RefreshTokenInvalid: it is unknown, expired, used before, or of a session that ended.
+        RefreshTokenMalformed: There is no token, or its form is wrong.
+        RefreshTokenInvalid: It is unknown, expired, used before, or of a session that ended.
     """
     if refresh_token is None or not _REFRESH_TOKEN.fullmatch(refresh_token):
         raise RefreshTokenMalformed
@@ -114,7 +114,7 @@ async def refresh(database: Database, tokens: AccessTokens, refresh_token: str |
 async def end(db: Connection, caller: UserCaller) -> None:
     """End the caller's session. Both of its tokens become invalid."""
     await store.revoke_session(db, caller.user_id, caller.session_id, utc_now())
-    subject = Subject(SubjectType.USER, caller.user_id)
+    subject = Subject.user(caller.user_id)
     await record(db, Event.USER_LOGGED_OUT, caller.as_actor, subject, details={"sessionId": str(caller.session_id)})
 
 
@@ -123,7 +123,7 @@ async def end_all(db: Connection, caller: UserCaller) -> None:
     # The account row first: this waits for a login in progress, whose session is then revoked below.
     await store.raise_token_version(db, caller.user_id)
     await store.revoke_sessions(db, caller.user_id, None, utc_now())
-    await record(db, Event.USER_LOGGED_OUT_EVERYWHERE, caller.as_actor, Subject(SubjectType.USER, caller.user_id))
+    await record(db, Event.USER_LOGGED_OUT_EVERYWHERE, caller.as_actor, Subject.user(caller.user_id))
 
 
 async def list_sessions(db: Connection, caller: UserCaller) -> list[SessionInfo]:
@@ -141,7 +141,7 @@ async def revoke(db: Connection, caller: UserCaller, session_id: UUID) -> None:
 async def _rotate(
     db: Connection, tokens: AccessTokens, refresh_token: str, ip: str | None, now: datetime
 ) -> OpenedSession | None:
-    used = await store.use_refresh_token(db, _digest(refresh_token), now)
+    used = await store.use_refresh_token(db, digest(refresh_token), now)
     if used is None:
         return None
     if used.rotated_at < now - ROTATION_TOLERANCE:
@@ -155,10 +155,6 @@ async def _rotate(
 
 async def _hand_out(db: Connection, tokens: AccessTokens, account: Account, session_id: UUID, now: datetime) -> OpenedSession:
     refresh_token = secrets.token_urlsafe(32)
-    await store.insert_refresh_token(db, _digest(refresh_token), session_id, now + LIFETIME)
+    await store.insert_refresh_token(db, digest(refresh_token), session_id, now + LIFETIME)
     access_token = tokens.issue(AccessClaims(account.id, session_id, account.token_version))
     return OpenedSession(account, access_token, refresh_token)
-
-
-def _digest(refresh_token: str) -> bytes:
-    return hashlib.sha256(refresh_token.encode()).digest()

@@ -121,8 +121,10 @@ async def delete_failures_before(db: Connection, moment: datetime) -> None:
 async def insert_session(
     db: Connection, session_id: UUID, user_id: UUID, password_hash: str, client: Client, now: datetime, expires_at: datetime
 ) -> bool:
-    """Open a session for a user whose password matched that hash. Returns False if the account's hash has changed, or it is
-    disabled."""
+    """Open a session for a user whose password matched that hash.
+
+    Returns False if the account's hash has changed, or the account is disabled.
+    """
     cursor = await db.execute(
         "INSERT INTO user_session (id, user_id, token_version, ip, user_agent, created_at, last_used_at, expires_at)"
         " SELECT %(id)s, u.id, u.token_version, %(ip)s, %(user_agent)s, %(now)s, %(now)s, %(expires_at)s"

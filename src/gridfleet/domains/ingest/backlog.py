@@ -18,9 +18,9 @@ __all__ = ["load_empty_at", "save_empty_at"]
 async def load_empty_at(db: Connection, shard: int) -> int:
     """Return when the shard's queue was last known to be empty, in epoch milliseconds.
 
-    A shard without a stored time was added after the earliest stored time of the others, and was empty then. Without any, the
-    deployment begins now. A time in the future counts as now: a clock that was ahead stored it, and messages of the present
-    would be refused as too old.
+    A shard without a stored time was added later, and was empty at the earliest time of the others: that time is returned. If
+    no shard has a time, or the time is in the future, the present time is returned. A clock that was ahead stores such times;
+    with them, current messages would be refused as too old.
     """
     now = utc_now()
     stored = await store.empty_times(db)

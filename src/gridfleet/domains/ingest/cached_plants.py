@@ -85,8 +85,6 @@ class CachedDevice:
     external_id: str | None
     source_id: int
     reader: Reader
-    layouts_read: int | None = None
-    """How many shards the process had taken when the layouts of the device's own names were read; None if they were not."""
     status: SubDeviceStatus = SubDeviceStatus.UNKNOWN
     presence: Presence = field(default_factory=Presence)
     _newest_us: int = 0

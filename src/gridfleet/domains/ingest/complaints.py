@@ -1,4 +1,4 @@
-"""Error texts about a message that name the wrong member."""
+"""Error texts that name the invalid member of a message."""
 
 import re
 from collections.abc import Sequence

@@ -116,7 +116,11 @@ class Batch:
         self.now_ms = self.now.timestamp() * 1000
 
     def request_id_of(self, source_id: int, time: int) -> str | None:
-        """Return the request id of the message that reported a source's values of a time; None if it is not in the batch."""
+        """Return the request id of the message that reported a source's values of a time; None if it is not in the batch.
+
+        Args:
+            time: Microseconds since 2000-01-01 UTC, as in frames.
+        """
         if (delivery := self.repeated.get((source_id, time))) is not None:
             return delivery.request_id
         if self._places is None:

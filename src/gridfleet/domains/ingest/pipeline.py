@@ -199,7 +199,8 @@ class Pipeline:
         else:
             batch.bad_signatures[plant.id] = batch.bad_signatures.get(plant.id, 0) + 1
             raise Refusal(RefusalReason.SIGNATURE_INVALID, "sig: does not match the message and the plant's secret", message.id)
-        if not delivery.arrived_after - self._window <= message.sent_at <= batch.now_ms + self._window:
+        arrived = delivery.arrived(message.sent_at, batch.now_ms)
+        if not arrived - self._window <= message.sent_at <= batch.now_ms + self._window:
             off = (message.sent_at - int(batch.now_ms)) // 1000
             raise Refusal(
                 RefusalReason.TIMESTAMP_OUT_OF_WINDOW,

@@ -14,14 +14,10 @@ from gridfleet.domains.device_templates.decoder import SignalMap
 from gridfleet.domains.device_templates.models import DeviceTemplate, Signal
 from gridfleet.domains.ingest.cached_plants import MAX_PLANT_NAMES, CachedDevice, CachedPlant, Presence
 from gridfleet.domains.ingest.early_messages import EarlyMessages
+from gridfleet.domains.ingest.organization_names import OrganizationNames
 from gridfleet.domains.ingest.readers import NAME_LIFE, OwnNamesReader, Reader, TemplateReader
 from gridfleet.domains.plants.ingest_plants import IngestDevice, IngestPlant, load_ingest_devices, load_ingest_plants
-from gridfleet.domains.telemetry.frames.lookup import (
-    count_own_names,
-    load_device_sources,
-    load_sources,
-    used_layouts,
-)
+from gridfleet.domains.telemetry.frames.lookup import count_own_names, load_device_sources, load_sources
 from gridfleet.domains.telemetry.frames.models import Source
 from gridfleet.domains.telemetry.frames.writer import LayoutIdCache
 from gridfleet.kernel.clock import utc_now
@@ -67,11 +63,12 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
         self._refreshing = asyncio.Lock()
         self._template_readers: dict[tuple[UUID, int], TemplateReader] = {}
         self._shards_taken = 0
+        self._organization_names: dict[UUID, OrganizationNames] = {}
         self.layouts = LayoutIdCache()
         self.early_messages = EarlyMessages()
 
     async def plants(self, plant_ids: Iterable[str]) -> dict[str, CachedPlant]:
-        """Return those of the plants that exist, by id. What is not cached or outdated is read from the database."""
+        """Return those of the plants that exist, by id. Those that are outdated or not cached are read from the database."""
         found = await self.look_up(set(plant_ids), self._read)
         if not self._outdated.isdisjoint(found):
             await self._refresh(self._outdated & found.keys())
@@ -164,19 +161,26 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
         """Assign positions to new field names of the plant's devices without a template.
 
         This uses a transaction of its own, because positions stay valid if the batch fails.
+
+        Args:
+            plant: The plant, whose number of names is updated.
+            new: Devices, each with the fields of an entry that need positions.
         """
-        read = [
-            device for device, fields in new if device.layouts_read != self._shards_taken or not device.reader.has_room(fields)
-        ]
+        own = [(device.source_id, device.reader, fields) for device, fields in new if isinstance(device.reader, OwnNamesReader)]
+        known = self._organization_names.setdefault(plant.organization_id, OrganizationNames())
+        if known.is_full:
+            for _, reader, _ in own:
+                known.refuse(reader)
+            return
+        taken = self._shards_taken
+        unread = {source_id: reader for source_id, reader, fields in own if reader.needs_layouts(taken, fields)}
         async with self._database.transaction() as db:
-            used = await used_layouts(db, [device.source_id for device in read]) if read else {}
+            refused = await known.read(db, unread, taken) if unread else set()
             names = await self._count_names(db, plant)
-            for device, fields in new:
-                room = MAX_PLANT_NAMES - names
-                names += await device.reader.extend(db, self.layouts, used.get(device.source_id), fields, room)
+            for source_id, reader, fields in own:
+                if source_id not in refused:
+                    names += await known.extend(db, self.layouts, reader, fields, MAX_PLANT_NAMES - names)
             plant.names = names
-        for device in read:
-            device.layouts_read = self._shards_taken
 
     async def _count_names(self, db: Connection, plant: CachedPlant) -> int:
         now = time.monotonic()
@@ -208,6 +212,7 @@ class PlantCache(NotifiedCache[str, CachedPlant]):
         self._sources.clear()
         self._outdated.clear()
         self._template_readers.clear()
+        self._organization_names.clear()
         self.layouts = LayoutIdCache()
 
     async def _cached_plant(

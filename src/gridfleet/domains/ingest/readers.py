@@ -1,10 +1,10 @@
 """Read the fields of an entry into frames of a source: by its template or, without one, by the names of the fields."""
 
 import re
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from math import isfinite
+from time import monotonic
 from typing import Final
 
 from gridfleet.domains.device_templates.decoder import FieldValues, Metric, SignalMap
@@ -30,6 +30,8 @@ Frame = tuple[int, Sequence[float | None]]
 class TemplateReader:
     """Reads fields by the signals of a template version."""
 
+    is_crowded: Final = False
+
     def __init__(self, signals: SignalMap, layout_ids: Sequence[int]) -> None:
         self._signals = signals
         self._layout_ids = tuple(layout_ids)
@@ -47,16 +49,6 @@ class TemplateReader:
     def lacks(self, fields: FieldValues) -> bool:
         """Return False: a template declares all its fields, so nothing has to be prepared."""
         return False
-
-    def has_room(self, fields: FieldValues) -> bool:
-        """Return True: every signal has a position."""
-        return True
-
-    async def extend(
-        self, db: Connection, layouts: LayoutIdCache, used: Sequence[SourceLayout] | None, fields: FieldValues, most: int
-    ) -> int:
-        """Return 0: no name needs a position."""
-        return 0
 
     def without_room(self, fields: FieldValues) -> list[str]:
         """Return an empty list: every signal has a position."""
@@ -100,31 +92,59 @@ class OwnNamesReader:
         """When each name was last seen. Updated when the layouts are read, and when a name gets a position."""
         self._extend_from = 0.0
         """When new names may get positions, in monotonic seconds."""
+        self._read_at: int | None = None
+        """How many shards the process had taken when the layouts were read; None if they were not."""
+        self.used_at = 0.0
+        """When the source last sent an entry, in monotonic seconds."""
+        self.is_crowded = False
+        """Whether names have no position because the process has no room for names of the organisation."""
+
+    @property
+    def name_count(self) -> int:
+        """The number of names in memory."""
+        return len(self._placed)
 
     def lacks(self, fields: FieldValues) -> bool:
-        """Return whether `extend` must run before `read`."""
+        """Return whether `extend` must run before `read`, and note that the source sends."""
+        self.used_at = monotonic()
         if self._active.keys() >= fields.keys() or not self._new(fields):
             return False
-        return time.monotonic() >= self._extend_from
+        return self.used_at >= self._extend_from
 
-    def has_room(self, fields: FieldValues) -> bool:
-        """Return whether all of the entry's new names get positions, even if no active name frees its own."""
-        return len(self._active) + len(self._new(fields)) <= MAX_NAMES
+    def needs_layouts(self, shards_taken: int, fields: FieldValues) -> bool:
+        """Return whether `note_used` must run before `extend`.
 
-    async def extend(
-        self, db: Connection, layouts: LayoutIdCache, used: Sequence[SourceLayout] | None, fields: FieldValues, most: int
-    ) -> int:
+        It need not if the layouts were read since the process took its last shard, and all of the entry's new names get
+        positions even if no active name frees its own.
+        """
+        return self._read_at != shards_taken or len(self._active) + len(self._new(fields)) > MAX_NAMES
+
+    def room_needed(self, fields: FieldValues) -> int:
+        """Return how many of the entry's new names the limit of the source allows."""
+        return max(0, min(MAX_NAMES - len(self._active), len(self._new(fields))))
+
+    def wait(self, until: float) -> None:
+        """Assign no positions before this time, in monotonic seconds: the process has no room for names of the organisation."""
+        self._extend_from = until
+        self.is_crowded = True
+
+    def forget(self) -> None:
+        """Remove the names from memory. They are read again when the source sends."""
+        for own in (self._names, self._placed, self._active, self._seen):
+            own.clear()
+        self._extend_from = 0.0
+        self._read_at = None
+
+    async def extend(self, db: Connection, layouts: LayoutIdCache, fields: FieldValues, most: int) -> int:
         """Assign positions to the entry's new names, as far as there is room. Returns their number.
 
         Args:
-            used: What `used_layouts` returns now; None if it has not changed since the last time.
-            most: The most new names for which the plant has room.
+            most: The most new names for which the plant and its organisation have room.
         """
-        if used is not None:
-            self._note_used(used)
+        self.is_crowded = False
         new = self._new(fields)
-        accepted = new[: max(0, min(MAX_NAMES - len(self._active), most))]
-        self._extend_from = time.monotonic() + (0 if accepted == new else _WHEN_FULL_SECONDS)
+        accepted = new[: min(self.room_needed(fields), most)]
+        self._extend_from = monotonic() + (0 if accepted == new else _WHEN_FULL_SECONDS)
         for layout in frame_layouts([Metric(name, "") for name in accepted if name not in self._placed]):
             self._place(await layouts.id_of(db, layout), [metric.key for metric in layout.metrics])
         self._active |= {name: self._placed[name] for name in accepted}
@@ -156,8 +176,14 @@ class OwnNamesReader:
         """Return the values of frames that `read` returned, by metric."""
         return _named(self._names, frames)
 
-    def _note_used(self, used: Sequence[SourceLayout]) -> None:
-        """Place the names of the layouts that the source has used, and activate those that were seen within `NAME_LIFE`."""
+    def note_used(self, used: Sequence[SourceLayout], shards_taken: int) -> None:
+        """Place the names of the layouts that the source has used, and activate those that were seen within `NAME_LIFE`.
+
+        Args:
+            used: What `used_layouts` returns now.
+            shards_taken: How many shards the process had taken before.
+        """
+        self._read_at = shards_taken
         for layout in reversed(used):
             # Layouts of a device that had a template may share names. The newest layout keeps the name, so it is
             # written once.

@@ -11,6 +11,7 @@ from gridfleet.domains.device_templates.models import FIELD
 from gridfleet.domains.ingest.cached_plants import MAX_PLANT_NAMES, CachedDevice, CachedPlant
 from gridfleet.domains.ingest.complaints import listed
 from gridfleet.domains.ingest.models import Batch, Delivery, Refusal
+from gridfleet.domains.ingest.organization_names import MAX_ORGANIZATION_NAMES
 from gridfleet.domains.ingest.parsing import check_external_id, check_fields, measurement_time, parse_snapshot
 from gridfleet.domains.ingest.readers import MAX_NAMES
 from gridfleet.domains.partner_events.telemetry import MAX_AGE as EVENT_MAX_AGE
@@ -123,8 +124,7 @@ def _add_frames(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: 
         if dropped:
             batch.undeclared_fields += dropped
             if names := device.reader.without_room(fields):
-                limit = f"{MAX_NAMES:,} names" if plant.has_room else f"{MAX_PLANT_NAMES:,} names of the plant"
-                detail = f"{fields_path}: {limit} were used within 30 days; dropped: {listed(names)}"
+                detail = f"{fields_path}: {_limit(plant, device)}; dropped: {listed(names)}"
                 batch.refuse(plant.id, delivery, Refusal(RefusalReason.TOO_MANY_FIELDS, detail, message_id))
         for layout_id, values in frames:
             batch.frames.add(device.source_id, layout_id, time_us, values)
@@ -139,6 +139,13 @@ def _add_frames(batch: Batch, plant: CachedPlant, delivery: Delivery, snapshot: 
         batch.repeated |= {(device.source_id, time_us): delivery for device, time_us, *_ in snapshot.entries}
     if published:
         _add_events(batch, plant, delivery, f"{message_id} {snapshot.path}", snapshot.time_us, published)
+
+
+def _limit(plant: CachedPlant, device: CachedDevice) -> str:
+    """Return which limit left no room for names of the device."""
+    if device.reader.is_crowded:
+        return f"{MAX_ORGANIZATION_NAMES:,} names of the organisation were used within an hour"
+    return f"{f'{MAX_NAMES:,} names' if plant.has_room else f'{MAX_PLANT_NAMES:,} names of the plant'} were used within 30 days"
 
 
 def _record_device(batch: Batch, plant: CachedPlant, device: CachedDevice, status: SubDeviceStatus) -> None:

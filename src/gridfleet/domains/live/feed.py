@@ -75,7 +75,7 @@ class ReadPosition(NamedTuple):
 
 
 class Feed:
-    """The events of one organisation, in turns that are numbered from 0."""
+    """The events of one `FeedKey`. Events that are read together are a turn; turns are numbered from 0."""
 
     subscribed: asyncio.Task[bool]
     running: asyncio.Task[None]

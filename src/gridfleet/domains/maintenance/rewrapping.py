@@ -84,7 +84,7 @@ async def rewrap(database: Database, keyring: Keyring, target_version: int, acto
     """Encrypt every row of another version with `target_version`, which may be any version of the keyring.
 
     Raises:
-        ValidationFailed: the version is not in the keyring.
+        ValidationFailed: The version is not in the keyring.
     """
     if target_version not in keyring.versions:
         known = ", ".join(map(str, keyring.versions))

@@ -43,8 +43,15 @@ MAX_TEXTS_A_DAY: Final = 100
 Each costs money, and reaches a number that no user has confirmed and that several users may have set. Several processes that
 send to one user at the same time may exceed it by a few.
 """
+SHARE_OF_NUMBER_A_DAY: Final = 20
+"""Text messages of an organisation to a number within 24 hours that others cannot use up.
+
+Otherwise a user who sets the number of another, or another organisation of the same user, would silence its alerts.
+"""
 MAX_TEXTS_A_DAY_OF_ORGANIZATION: Final = 1_000
 """Maximum text messages about alerts of an organisation within 24 hours: its administrators invite any number of users."""
+MAX_TEST_TEXTS_A_DAY: Final = 500
+"""Maximum test messages of all users by text message within 24 hours: the accounts of an organisation increase day by day."""
 _TOO_MANY_TEXTS: Final = Outcome("too many text messages within a day", final=True)
 _UNWANTED: Final = Outcome(
     "the user is no longer an ORG_ADMIN or OPERATOR of the organisation, no longer has this address, or does not want it",
@@ -70,11 +77,11 @@ class NotificationWorker:
         """Create a worker.
 
         Args:
-            database: holds the queue.
-            senders: the channels to serve.
-            expo: the push service whose receipts are fetched.
-            waits: pauses between the tries.
-            receipt_after: time from sending a push message to the query of its receipt.
+            database: Holds the queue.
+            senders: The channels to serve.
+            expo: The push service whose receipts are fetched.
+            waits: Pauses between the tries.
+            receipt_after: Time from sending a push message to the query of its receipt.
         """
         self._database = database
         self._senders = senders
@@ -143,7 +150,9 @@ class NotificationWorker:
         most = {
             TextOwner.USER: MAX_TEXTS_A_DAY,
             TextOwner.NUMBER: MAX_TEXTS_A_DAY,
+            TextOwner.SHARE: SHARE_OF_NUMBER_A_DAY,
             TextOwner.ORGANIZATION: MAX_TEXTS_A_DAY_OF_ORGANIZATION,
+            TextOwner.TESTS: MAX_TEST_TEXTS_A_DAY,
         }
         keys = {one.id: self._text_keys(one) for one in deliveries}
         sent: Counter[tuple[TextOwner, str]] = Counter()
@@ -154,7 +163,11 @@ class NotificationWorker:
                 sent.update({(owner, key): count for key, count in found.items()})
         refused = {}
         for delivery_id, of in keys.items():
-            if any(sent[key] >= most[key[0]] for key in of.items()):
+            full = {owner for owner, key in of.items() if sent[owner, key] >= most[owner]}
+            if TextOwner.SHARE in of and TextOwner.SHARE not in full:
+                full -= {TextOwner.USER, TextOwner.NUMBER}
+            full.discard(TextOwner.SHARE)
+            if full:
                 refused[delivery_id] = _TOO_MANY_TEXTS
             else:
                 sent.update(of.items())
@@ -163,8 +176,10 @@ class NotificationWorker:
     @staticmethod
     def _text_keys(delivery: Outgoing) -> dict[TextOwner, str]:
         keys = {TextOwner.USER: str(delivery.user_id), TextOwner.NUMBER: delivery.address}
-        # Test messages have no organisation, and a limit of their own.
-        return {**keys, TextOwner.ORGANIZATION: delivery.organization} if delivery.organization else keys
+        if not delivery.organization:
+            return {**keys, TextOwner.TESTS: ""}
+        share = f"{delivery.organization} {delivery.address}"
+        return {**keys, TextOwner.SHARE: share, TextOwner.ORGANIZATION: delivery.organization}
 
     @staticmethod
     def _quiet_until(delivery: Outgoing, now: datetime) -> datetime | None:

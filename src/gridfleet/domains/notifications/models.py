@@ -61,7 +61,11 @@ class TextOwner(StrEnum):
 
     USER = "USER"
     NUMBER = "NUMBER"
+    SHARE = "SHARE"
+    """An organisation at a number; its key is `organization number`."""
     ORGANIZATION = "ORGANIZATION"
+    TESTS = "TESTS"
+    """The test messages of all users; the key is empty."""
 
 
 class QuietHours(msgspec.Struct, frozen=True, rename={"start": "from", "end": "to", "time_zone": "timeZone"}):
@@ -138,9 +142,9 @@ class PushToken(msgspec.Struct, frozen=True, rename="camel"):
 class Outgoing(msgspec.Struct, frozen=True):
     """A delivery that is due. `attempts` counts this one; `address` is an e-mail address, a phone number or a push token.
 
-    `is_wanted`: the user is not disabled and still an ORG_ADMIN or OPERATOR of the organisation, the address is still the
-    user's, and the user wants notifications of this severity by this channel. `quiet_hours`: those of the user, if
-    notifications of this severity wait in them.
+    `is_wanted` says that the user is not disabled and still an ORG_ADMIN or OPERATOR of the organisation, that the address is
+    still the user's, and that the user wants notifications of this severity by this channel. `quiet_hours` are those of the
+    user, None if notifications of this severity do not wait in them.
     """
 
     id: UUID

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET
 from pydantic.alias_generators import to_camel
 
-from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.models import Event, Subject
 from gridfleet.domains.audit.queries import limit_a_day
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.notifications import store
@@ -31,7 +31,7 @@ _NO_ADDRESS: Final = {
 
 
 async def preferences_of(db: Connection, user_id: UUID) -> NotificationPreferences:
-    """Return a user's preferences, or those of users who have chosen nothing."""
+    """Return a user's preferences, or the default ones if the user has chosen nothing."""
     return await store.load_preferences(db, user_id)
 
 
@@ -52,7 +52,7 @@ async def change_preferences(db: Connection, caller: UserCaller, changes: Prefer
     if "quiet_hours" in columns:
         await store.end_delays(db, caller.user_id)
     details = {"changed": sorted(map(to_camel, columns))}
-    await record(db, Event.USER_NOTIFICATIONS_CHANGED, caller.as_actor, _subject(caller), details=details)
+    await record(db, Event.USER_NOTIFICATIONS_CHANGED, caller.as_actor, Subject.user(caller.user_id), details=details)
     return await preferences_of(db, caller.user_id)
 
 
@@ -66,19 +66,15 @@ async def queue_test(db: Connection, caller: UserCaller, channel: Channel) -> li
         TooManyRequests: The caller has sent too many test messages by this channel within a day.
     """
     details = {"channel": channel}
-    await limit_a_day(db, Event.USER_NOTIFICATIONS_TESTED, _subject(caller), _MOST_TESTS_A_DAY[channel], details)
+    await limit_a_day(db, Event.USER_NOTIFICATIONS_TESTED, Subject.user(caller.user_id), _MOST_TESTS_A_DAY[channel], details)
     subject = "Test message from Gridfleet"
     body = f"{caller.name} requested this test message. Notifications arrive here."
     queued = await recipients.queue_for_user(db, caller.user_id, channel, subject, body, {"test": True}, current_cause())
     if not queued:
         raise ValidationFailed(details=[_NO_ADDRESS[channel]])
-    await record(db, Event.USER_NOTIFICATIONS_TESTED, caller.as_actor, _subject(caller), details=details)
+    await record(db, Event.USER_NOTIFICATIONS_TESTED, caller.as_actor, Subject.user(caller.user_id), details=details)
     return queued
 
 
 def _in_lists(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-
-
-def _subject(caller: UserCaller) -> Subject:
-    return Subject(SubjectType.USER, caller.user_id)

@@ -45,7 +45,7 @@ class Notification(NamedTuple):
     """A notification for an organisation.
 
     Without a `cause`, its cause is the current one. Without a `severity`, every user gets it, by each of `channels`.
-    `is_sent_once`: nothing reports the same later, so it may use the whole hour regardless of its severity.
+    `is_sent_once` says that nothing reports the same later, so it may use the whole hour regardless of its severity.
     """
 
     organization_id: UUID

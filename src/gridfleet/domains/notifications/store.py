@@ -89,7 +89,9 @@ _ORGANIZATION: Final = "coalesce(metadata->>'organizationId', '')"
 _TEXT_OWNERS: Final = {
     TextOwner.USER: "user_id = o.key::uuid",
     TextOwner.NUMBER: "address = o.key",
+    TextOwner.SHARE: "address = split_part(o.key, ' ', 2) AND metadata->>'organizationId' = split_part(o.key, ' ', 1)",
     TextOwner.ORGANIZATION: "metadata->>'organizationId' = o.key",
+    TextOwner.TESTS: "metadata->>'organizationId' IS NULL",
 }
 _WAITING: Final = "notification_log WHERE channel = %(channel)s AND due_at IS NOT NULL"
 
@@ -98,7 +100,7 @@ async def claim(db: Connection, channel: Channel, most: int, lease: timedelta, a
     """Claim up to `most` due deliveries and count the try.
 
     Organisations take turns: of each, the delivery that waits longest, then the second, until there are `most`. The turns begin
-    with the organisation that follows `after`. Claimed deliveries are due again after `lease`.
+    with the organisation that follows `after`, the id of one as text or "". Claimed deliveries are due again after `lease`.
     """
     cursor = db.cursor(row_factory=kwargs_row(_outgoing))
     await cursor.execute(

@@ -79,9 +79,9 @@ async def _claim(db: Connection, org: OrgScope, member_id: UUID, *, stays_admin:
     If two ORG_ADMINs demote each other at the same time, the second waits, and is no ORG_ADMIN any more when it continues.
 
     Raises:
-        Forbidden: the caller is no longer an ORG_ADMIN of the organisation.
-        MemberNotFound: the organisation has no such member.
-        LastAdmin: the member is the last ORG_ADMIN and would not stay one.
+        Forbidden: The caller is no longer an ORG_ADMIN of the organisation.
+        MemberNotFound: The organisation has no such member.
+        LastAdmin: The member is the last ORG_ADMIN and would not stay one.
     """
     admins = await store.lock_admins(db, org)
     if not org.actor.is_super_admin and org.actor.id not in admins:

@@ -36,7 +36,7 @@ def scope_of(
     Without `must_exist` a SuperAdmin gets the right to an organisation that does not exist, which is then empty.
 
     Raises:
-        Forbidden: the caller is not a member, or the organisation does not exist.
+        Forbidden: The caller is not a member, or the organisation does not exist.
     """
     if caller.is_super_admin and (membership is not None or not must_exist):
         return OrgScope(organization_id, OrgRole.ORG_ADMIN, caller)
@@ -68,8 +68,8 @@ async def set_default_organization(db: Connection, caller: UserCaller, organizat
     """Set the caller's default organisation: one of their own, or any for a SuperAdmin.
 
     Raises:
-        MembershipRequired: the caller is not a member, or the organisation does not exist.
-        OrganizationNotFound: it does not exist, and the caller is a SuperAdmin.
+        MembershipRequired: The caller is not a member, or the organisation does not exist.
+        OrganizationNotFound: It does not exist, and the caller is a SuperAdmin.
     """
     membership = await role_in(db, caller.user_id, organization_id)
     if caller.is_super_admin and membership is None:

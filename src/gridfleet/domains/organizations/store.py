@@ -192,8 +192,10 @@ async def find_member(db: Connection, org: OrgScope, member_id: UUID) -> Members
 
 
 async def lock_admins(db: Connection, org: OrgScope) -> set[UUID]:
-    """Return the ids of the organisation's ORG_ADMINs who are not disabled, with their memberships locked until the transaction
-    ends."""
+    """Return the user ids of the organisation's ORG_ADMINs who are not disabled.
+
+    Their memberships stay locked until the transaction ends.
+    """
     cursor = await db.execute(
         "SELECT m.user_id FROM membership m JOIN user_account u ON u.id = m.user_id WHERE m.organization_id = %s"
         " AND m.role = 'ORG_ADMIN' AND u.disabled_at IS NULL ORDER BY m.id FOR UPDATE OF m",
@@ -213,7 +215,7 @@ async def hold_admin(db: Connection, org: OrgScope, user_id: UUID) -> bool:
 
 
 async def set_role(db: Connection, org: OrgScope, member_id: UUID, role: RoleName) -> Membership | None:
-    """Set the role of a membership and return it, or None."""
+    """Set the role of a membership and return it; None if the organisation has no such membership."""
     cursor = db.cursor(row_factory=args_row(_membership))
     await cursor.execute(
         f"UPDATE membership SET role = %s, updated_at = now() WHERE organization_id = %s AND id = %s RETURNING {_MEMBERSHIP}",

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from gridfleet.protocol.partner_routes import EventKind
 
-__all__ = ["AlertChange", "NewEvent", "QueuedEvent", "Room", "StatusChange"]
+__all__ = ["AlertChange", "NewEvent", "QueuedEvent", "Room", "StatusChange", "Walk"]
 
 
 class StatusChange(NamedTuple):
@@ -72,5 +72,19 @@ class Room(NamedTuple):
     copies: int
 
     def without(self, event: QueuedEvent) -> "Room":
-        """Return what is left when the event is being published."""
+        """Return the room that is left while the event is being published."""
         return Room(self.events - 1, self.size - len(event.body) * self.copies, self.copies)
+
+
+class Walk(NamedTuple):
+    """A walk through the waiting telemetry events of an organisation, the newest first.
+
+    Attributes:
+        oldest: Id of the last event that was read.
+        size: Bytes on disk of all that were read.
+        dropped: Number of events that the last step deleted.
+    """
+
+    oldest: int
+    size: int
+    dropped: int

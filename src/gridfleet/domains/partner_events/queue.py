@@ -1,15 +1,26 @@
 """The queue of events to partners in the database."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID, uuid5
 
 from gridfleet.domains.partner_events import store
-from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent, Room
-from gridfleet.kernel.db import Connection
+from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent, Room, Walk
+from gridfleet.kernel.db import Connection, Database
 
-__all__ = ["EVENTS_CHANNEL", "delete_published", "drop_stale", "event_id", "next_events", "queue_events", "subscribed_plants"]
+__all__ = [
+    "EVENTS_CHANNEL",
+    "MOST_BYTES",
+    "delete_published",
+    "drop_stale",
+    "drop_surplus",
+    "event_id",
+    "may_have_surplus",
+    "next_events",
+    "queue_events",
+    "subscribed_plants",
+]
 
 EVENTS_CHANNEL: Final = "partner_event"
 """The database notifies this channel when events have been queued."""
@@ -19,6 +30,13 @@ _KEPT: Final = timedelta(hours=24)
 """Maximum age of a queued event, the same as in the broker's queues."""
 _DROPPED_AT_ONCE: Final = 10_000
 """Maximum number of events that a statement deletes: all stale ones of a long outage take longer than a statement may."""
+MOST_BYTES: Final = 1024**3
+"""Bytes on disk of an organisation's telemetry events that wait. Other events are few and small, and are not counted."""
+_ROW_BYTES: Final = 200
+"""Bytes of an event besides its body: the rest of its row, and its entries in the indexes."""
+_START: Final = Walk(2**63 - 1, 0, 0)
+_STEP: Final = 2_000
+"""Maximum number of events that a statement reads and deletes to find the surplus. Their bodies may have a GiB together."""
 
 
 def event_id(*facts: object) -> UUID:
@@ -59,6 +77,33 @@ async def delete_published(db: Connection, ids: Collection[int]) -> None:
 async def drop_stale(db: Connection, now: datetime) -> int:
     """Delete some of the events that were not published within a day. Returns how many; call it again until there are none."""
     return await store.delete_before(db, now - _KEPT, _DROPPED_AT_ONCE)
+
+
+async def may_have_surplus(db: Connection) -> bool:
+    """Return whether the events of all organisations take more space than those of one may."""
+    return await store.disk_size(db) > MOST_BYTES
+
+
+async def drop_surplus(database: Database, organization_id: UUID, claimed: Callable[[], Collection[int]]) -> int:
+    """Delete the oldest telemetry events of an organisation beyond `MOST_BYTES`, as a full queue of the broker does.
+
+    Each step is a transaction: an organisation may have more events than a statement can read in its time.
+
+    Args:
+        database: The database.
+        organization_id: The organisation.
+        claimed: Returns the ids of events that are being published. They stay.
+
+    Returns:
+        How many were deleted.
+    """
+    dropped = 0
+    walk: Walk | None = _START
+    while walk is not None:
+        async with database.transaction() as db:
+            walk = await store.delete_surplus(db, organization_id, walk, MOST_BYTES, _ROW_BYTES, claimed(), _STEP)
+        dropped += walk.dropped if walk else 0
+    return dropped
 
 
 async def subscribed_plants(db: Connection, plant_ids: Collection[UUID]) -> dict[UUID, UUID]:

@@ -4,12 +4,13 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from psycopg.rows import class_row
+from psycopg.rows import args_row, class_row
 from psycopg.types.json import Jsonb
 
-from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent, Room
+from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent, Room, Walk
 from gridfleet.kernel.cause import current_cause
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import fetch_count
 from gridfleet.protocol.partner_routes import EventKind
 
 _QUEUED = ", ".join(QueuedEvent._fields)
@@ -88,6 +89,51 @@ async def delete_before(db: Connection, moment: datetime, limit: int) -> int:
         (limit, moment),
     )
     return cursor.rowcount
+
+
+async def disk_size(db: Connection) -> int:
+    """Return the bytes on disk of all events that wait, with their indexes and the space that can be used again."""
+    return await fetch_count(db, "SELECT pg_total_relation_size('partner_event')")
+
+
+async def delete_surplus(
+    db: Connection, organization_id: UUID, walk: Walk, most: int, row: int, claimed: Collection[int], limit: int
+) -> Walk | None:
+    """Take a step of a walk: read up to `limit` events, and delete those beyond `most` bytes. Returns None after the oldest.
+
+    Args:
+        db: The connection.
+        organization_id: The organisation.
+        walk: The previous step.
+        most: Bytes of the newest events that are kept.
+        row: Bytes to count for each event in addition to its body.
+        claimed: The ids of events that are kept.
+        limit: Maximum number of events.
+    """
+    # Before the table is analyzed, the planner would sort all events of the organisation in each step.
+    await db.execute("SELECT set_config('enable_sort', 'off', true)")
+    cursor = db.cursor(row_factory=args_row(Walk))
+    await cursor.execute(
+        "WITH summed AS (SELECT id, %(size)s + sum(size) OVER (ORDER BY id DESC) AS size FROM"
+        # The size of a large body on disk is read without the body.
+        " (SELECT id, pg_column_size(body) + %(row)s AS size FROM partner_event WHERE organization_id = %(organization)s"
+        f" AND kind = '{EventKind.TELEMETRY}' AND id < %(oldest)s ORDER BY id DESC LIMIT %(limit)s) AS next),"
+        " surplus AS (SELECT id FROM summed WHERE size > %(most)s AND id <> ALL(%(claimed)s)),"
+        " dropped AS (DELETE FROM partner_event WHERE id = ANY (ARRAY(SELECT id FROM partner_event"
+        " WHERE id = ANY (ARRAY(SELECT id FROM surplus)) FOR UPDATE SKIP LOCKED)) RETURNING id)"
+        " SELECT min(id), max(size), (SELECT count(*) FROM dropped) FROM summed HAVING count(*) > 0",
+        {
+            "organization": organization_id,
+            "oldest": walk.oldest,
+            "size": walk.size,
+            "most": most,
+            "row": row,
+            "claimed": list(claimed),
+            "limit": limit,
+        },
+        prepare=False,  # so that each plan is for this organisation: others may have far fewer events
+    )
+    return await cursor.fetchone()
 
 
 async def subscribed(db: Connection, plant_ids: Collection[UUID]) -> dict[UUID, UUID]:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gridfleet.domains.partner_events.models import NewEvent
 from gridfleet.domains.partner_events.queue import event_id
+from gridfleet.kernel.clock import whole_milliseconds
 from gridfleet.protocol.partner_messages import DeviceValues, TelemetryEvent, encode_event
 from gridfleet.protocol.partner_routes import EventKind
 
@@ -40,11 +41,11 @@ def telemetry_events(
     """
     own = values.get((None, time), {})
     devices = [
-        DeviceValues(external_id, found, UNSET if at == time else _whole_milliseconds(at))
+        DeviceValues(external_id, found, UNSET if at == time else whole_milliseconds(at))
         for (external_id, at), found in values.items()
         if external_id is not None
     ]
-    bodies = _bodies(TelemetryEvent(plant_id, _whole_milliseconds(time), own, devices))
+    bodies = _bodies(TelemetryEvent(plant_id, whole_milliseconds(time), own, devices))
     facts = (plant_id, "telemetry", message_id, time.isoformat())
     return [
         NewEvent(event_id(*facts, *([part] if part else [])), organization_id, plant_id, None, EventKind.TELEMETRY, body)
@@ -62,7 +63,3 @@ def _bodies(event: TelemetryEvent) -> Iterator[bytes]:
     middle = 0 if event.values else len(devices) // 2
     yield from _bodies(replace(event, devices=devices[:middle]))
     yield from _bodies(replace(event, values={}, devices=devices[middle:]))
-
-
-def _whole_milliseconds(time: datetime) -> datetime:
-    return time.replace(microsecond=time.microsecond // 1000 * 1000)

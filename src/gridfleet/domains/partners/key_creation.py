@@ -87,8 +87,8 @@ async def activate(db: Connection, org: OrgScope, prepared: PreparedKey) -> Crea
     """Activate the key and return it with its secrets, which are returned only this once.
 
     Raises:
-        SelfTestFailed: the key was withdrawn meanwhile.
-        Forbidden: the caller is no longer an ORG_ADMIN of the organisation.
+        SelfTestFailed: The key was withdrawn meanwhile.
+        Forbidden: The caller is no longer an ORG_ADMIN of the organisation.
     """
     await require_admin(db, org)  # the proof has taken seconds
     row = await store.activate(db, org, prepared.id)
@@ -105,8 +105,8 @@ async def activate(db: Connection, org: OrgScope, prepared: PreparedKey) -> Crea
 async def withdraw(db: Connection, org: OrgScope, prepared: PreparedKey) -> None:
     """Delete a key that was not proved. Its vhost is removed after the commit, as soon as the broker is available.
 
-    The failure of a key for the broker is recorded, because an organisation can cause any number of them: another ORG_ADMIN
-    changes the role of the one who creates the key, or its programs use up what the broker allows.
+    The failure of a key for the broker is recorded in the audit log, because an organisation can cause any number of failures:
+    an ORG_ADMIN may demote the one who creates the key, or the organisation's programs may exhaust the limits of the broker.
     """
     await store.delete_unproven(db, org, prepared.id)
     if prepared.at_broker is not None:

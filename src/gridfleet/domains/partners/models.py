@@ -115,7 +115,7 @@ class AmqpAddress(NamedTuple):
 class SendingKey(NamedTuple):
     """An `AmqpKey` with the 32 bytes that sign its messages.
 
-    None for a key without a `vcp:write:*` scope, and for a legacy key that was imported without a signing key.
+    `signing_key` is None for a key without a `vcp:write:*` scope, and for a legacy key that was imported without a signing key.
     """
 
     key: AmqpKey

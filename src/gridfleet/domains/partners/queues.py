@@ -23,7 +23,8 @@ async def set_queues(db: Connection, org: OrgScope, prefix: str, *, enabled: boo
     organisation's active keys; without it they are removed there.
     """
     before = await store.lock_queues(db, org)
-    await store.save_queues(db, org, prefix, enabled)
+    if before is None or (before.prefix, before.enabled) != (prefix, enabled):  # a change wakes all gateways
+        await store.save_queues(db, org, prefix, enabled)
     gone = [] if before is None or not before.enabled else [inbound_queue(before.prefix)]
     for key in await broker_keys.list_amqp_of(db, org):
         own = PartnerQueues(key.slug, prefix).names
@@ -46,5 +47,9 @@ async def queue_prefixes(db: Connection) -> dict[UUID, str]:
 
 
 async def amqp_address(db: Connection, org: OrgScope) -> AmqpAddress:
-    """Return where the organisation's programs connect: its slug, and the vhost of the caller's or its newest key, or None."""
+    """Return where the organisation's programs connect: its slug, and the vhost of the caller's or its newest key, or None.
+
+    Raises:
+        LookupError: The organisation was deleted.
+    """
     return await store.find_amqp_address(db, org)

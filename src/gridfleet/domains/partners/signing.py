@@ -35,5 +35,9 @@ async def load_sending_key(db: Connection, keyring: Keyring, key_id: UUID) -> Se
 
 
 async def list_amqp_keys(db: Connection, organization_ids: Collection[UUID], known: Mapping[UUID, AmqpKey]) -> list[AmqpKey]:
-    """Return the active keys of these organisations that may use the broker. The plants of `known` keys are not read again."""
+    """Return the active keys of these organisations that may use the broker, oldest first.
+
+    Args:
+        known: Keys that were read before, by id. Their plants never change, and are not read again.
+    """
     return await store.list_amqp_of_many(db, organization_ids, known)

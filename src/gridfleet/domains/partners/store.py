@@ -6,9 +6,8 @@ from uuid import UUID
 
 from psycopg.rows import class_row, kwargs_row
 
-from gridfleet.domains.partners.broker_keys.store import AMQP, LIVES, amqp_key
+from gridfleet.domains.partners.broker_keys.store import AMQP, AT_BROKER, LIVES, amqp_key
 from gridfleet.domains.partners.models import AmqpAddress, AmqpKey, LiveKey, NewKey
-from gridfleet.domains.partners.scopes import AMQP_SCOPES
 from gridfleet.kernel.addresses import IPNetwork
 from gridfleet.kernel.caller import KeyCaller, OrgScope
 from gridfleet.kernel.db import Connection
@@ -20,8 +19,6 @@ _SHOWN = (
     " revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) AS is_active, revoked_at, expires_at, last_used_at,"
     " created_by, created_at, updated_at"
 )
-# The condition of the index `partner_key_newest_at_broker`. It must be a constant: with a parameter, the index is not used.
-_AT_BROKER = f"scopes && '{{{','.join(sorted(AMQP_SCOPES))}}}'"
 _OURS = "organization_id = %(org)s AND activated_at IS NOT NULL"
 
 
@@ -149,8 +146,10 @@ async def count(db: Connection, org: OrgScope) -> int:
 
 
 async def nth_newest(db: Connection, org: OrgScope, n: int) -> datetime | None:
-    """Return when the `n`-th newest of the organisation's keys of 24 hours was created, also if it was revoked; None if there
-    are fewer."""
+    """Return when the `n`-th newest of the organisation's keys was created in the last 24 hours; None if there are fewer.
+
+    Revoked keys count too.
+    """
     return await fetch_value(
         db,
         "SELECT created_at FROM partner_key WHERE organization_id = %s AND created_at > now() - interval '1 day'"
@@ -160,11 +159,10 @@ async def nth_newest(db: Connection, org: OrgScope, n: int) -> datetime | None:
 
 
 async def nth_newest_at_broker(db: Connection, org: OrgScope, n: int) -> datetime | None:
-    """Return when the `n`-th newest of the organisation's keys of 24 hours with a scope for the broker was created, also if it
-    was revoked; None if there are fewer."""
+    """Return what `nth_newest` returns, of the keys with a scope for the broker."""
     return await fetch_value(
         db,
-        f"SELECT created_at FROM partner_key WHERE organization_id = %s AND {_AT_BROKER}"
+        f"SELECT created_at FROM partner_key WHERE organization_id = %s AND {AT_BROKER}"
         " AND created_at > now() - interval '1 day' ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
         (org.organization_id, n - 1),
     )
@@ -296,8 +294,13 @@ async def find_prefix(db: Connection, organization_id: UUID) -> str:
 
 
 async def find_amqp_address(db: Connection, org: OrgScope) -> AmqpAddress:
-    """Return the organisation's slug and a vhost: that of the caller's key, else of the newest live key that may use the
-    broker, None if there is none."""
+    """Return the organisation's slug and the vhost to connect to.
+
+    The vhost is that of the caller's key, else that of the newest live key that may use the broker; None if there is none.
+
+    Raises:
+        LookupError: The organisation was deleted.
+    """
     cursor = await db.execute(
         "SELECT o.slug, (SELECT k.vhost FROM partner_key k WHERE k.organization_id = o.id AND k.amqp_slug IS NOT NULL"
         f" AND {LIVES} ORDER BY k.id = %(caller)s DESC, k.created_at DESC, k.id DESC LIMIT 1)"

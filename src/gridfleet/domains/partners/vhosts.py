@@ -17,6 +17,7 @@ from gridfleet.domains.partners.legacy.topology import LEGACY_COMMANDS, LEGACY_E
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.partners.scopes import LEGACY_VHOST
 from gridfleet.domains.partners.topology import DROPPED_EXCHANGE, PartnerQueues, queue_bytes_of
+from gridfleet.domains.telemetry.clocks import is_clock_behind
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.outbox import waiting_values
 from gridfleet.kernel.outbox import enqueue
@@ -35,6 +36,7 @@ __all__ = [
     "queue_updates_except",
     "queue_updates_of_missing",
     "queue_vhost_update",
+    "restore_ended",
     "wanted_queue_bytes",
     "wanted_queues",
     "wanted_vhost",
@@ -63,9 +65,15 @@ _UNPROVEN: Final = timedelta(minutes=2)
 class WantedVhost(NamedTuple):
     """The state that a vhost should have.
 
-    `is_needed`: the key may use the broker, so the vhost is kept. Otherwise the vhost is removed; in the shared vhost of the
-    legacy keys only the connections of `slug` are closed. `queues` must exist, the names in `unwanted` must not. `prefix`
-    begins the names of the partner's own queues. Each of these and of the event queues keeps at most `queue_bytes`.
+    Attributes:
+        vhost: The name of the vhost.
+        slug: The slug of the key's organisation, which is the user name at the broker.
+        is_needed: Whether the key may use the broker, so that the vhost is kept. Otherwise the vhost is removed; in the shared
+            vhost of the legacy keys only the connections of `slug` are closed.
+        queues: The queues that must exist.
+        unwanted: The names of queues that must not exist.
+        prefix: The beginning of the names of the partner's own queues.
+        queue_bytes: The most bytes that each of these and of the event queues keeps.
     """
 
     vhost: str
@@ -141,7 +149,7 @@ async def wanted_queues(db: Connection, key: AmqpKey) -> PartnerQueues | None:
 
 
 async def wanted_queue_bytes(db: Connection, key: AmqpKey) -> int:
-    """Return how many bytes each event queue and own queue in a key's vhost should keep."""
+    """Return how many bytes each event queue and each own queue in a key's vhost may keep."""
     return await _queue_bytes(db, key.organization_id)
 
 
@@ -176,6 +184,19 @@ async def expire_due(db: Connection) -> int:
     for key in ended:
         await queue_ending(db, key)
     return len(ended)
+
+
+async def restore_ended(db: Connection) -> int:
+    """Restore the broker access of keys that has ended while a clock was ahead. Returns the number of keys.
+
+    If the clock is behind now, nothing changes: the access of all keys that have expired would seem to have ended too early.
+    """
+    if await is_clock_behind(db):
+        return 0
+    restored = await broker_keys.restore_ended(db)
+    for key in restored:
+        await queue_vhost_update(db, key)
+    return len(restored)
 
 
 async def queue_updates_except(db: Connection, complete: Mapping[str, Set[str]]) -> None:

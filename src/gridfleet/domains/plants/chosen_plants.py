@@ -12,7 +12,7 @@ _MANY: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ChosenPlants:
-    """The plants; None is every plant of the organisation."""
+    """The ids of the plants; None means every plant of the organisation."""
 
     ids: frozenset[UUID] | None
 
@@ -29,7 +29,7 @@ class ChosenPlants:
         return self.ids is not None and len(self.ids) < _MANY
 
     def condition(self, column: str) -> str:
-        """Return the condition on the column of a row's plant, for many plants; its parameter is `plants`.
+        """Return the SQL condition that a row's plant, in `column`, is one of these, for many plants. See `parameters`.
 
         A hash table of the plants: `= ANY` compares them one by one in the plan of a prepared statement. IS TRUE: otherwise the
         planner may look each of the plants up.

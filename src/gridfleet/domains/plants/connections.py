@@ -7,10 +7,11 @@ request to close is repeated until no such connection can be left.
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from gridfleet.domains.plants.commands.delivery import CLAIM_SECONDS, START_SECONDS
+from gridfleet.domains.plants.models import AuthMethod, Plant
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.outbox import enqueue
 
@@ -27,7 +28,9 @@ CLOSE_CONNECTIONS: Final = "plants.close_connections"
 """The kind of effect; its payload is {organizationId, names: broker user names}."""
 
 PURGE_SESSIONS: Final = "plants.purge_sessions"
-"""The kind of effect; its payload is {organizationId, pattern: a regular expression of the plant's session queues}."""
+"""The kind of effect; its payload is {organizationId, pattern: a regular expression of the plant's session queues, names: these
+queues, if they are known}. The former release reads only the pattern.
+"""
 
 _RACING_PUBLISHERS: Final = (timedelta(0), timedelta(seconds=START_SECONDS + CLAIM_SECONDS))
 _RACING_LOGINS: Final = tuple(timedelta(seconds=seconds) for seconds in (0, 0.5, 1.5, 10))
@@ -50,15 +53,18 @@ async def queue_closing(
     await _queue_closing(db, organization_id, names, delay)
 
 
-async def queue_purge(db: Connection, organization_id: UUID, plant_id: UUID) -> None:
+async def queue_purge(db: Connection, plant: Plant) -> None:
     """Queue the deletion of the commands that the broker keeps for the plant while it is offline, after the commit.
 
     From RabbitMQ 3.12 on, it also keeps them for a subscription with QoS 0. They are deleted a second time when no gateway can
     still publish a command that it claimed earlier. A newer command that is deleted with them is sent again, like any command
     that the plant does not acknowledge.
     """
+    session = f"mqtt-subscription-{plant.id}"
+    payload: dict[str, Any] = {"organizationId": str(plant.organization_id), "pattern": f"^{session}"}
+    if plant.auth_method is not AuthMethod.PASSWORD:  # the client id is fixed, and a search reads the queues of all plants
+        payload["names"] = [f"{session}qos0", f"{session}qos1"]
     for delay in _RACING_PUBLISHERS:
-        payload = {"organizationId": str(organization_id), "pattern": f"^mqtt-subscription-{plant_id}"}
         await enqueue(db, PURGE_SESSIONS, payload, delay=delay)
 
 

@@ -26,9 +26,10 @@ _AT_ONCE: Final = 500
 
 
 async def complaints_about(db: Connection, org: OrgScope, plants: Sequence[PlantToImport]) -> dict[int, list[str]]:
-    """Return why some of the plants cannot be registered, by row.
+    """Return the complaints about plants that cannot be registered, by `row`. Rows without a complaint are left out.
 
-    Reasons are numbers that are taken or that occur twice in the file, and templates that do not fit.
+    A serial number or an external plant id must be free, and occur once in the file. A template must exist and have the level
+    PLANT.
 
     Raises:
         Forbidden: The caller is limited to some plants.
@@ -72,7 +73,7 @@ async def import_plants(db: Connection, org: OrgScope, plants: Sequence[PlantToI
     """Register plants that have no complaints: PENDING, without credentials.
 
     Returns:
-        The new ids by row. A row is missing if another request took its numbers at the same time.
+        The new ids by row. A row is missing if another request took its serial number or external plant id at the same time.
 
     Raises:
         ValidationFailed: A template was deleted at the same time, or the organisation would have too many plants.

@@ -62,7 +62,13 @@ async def load_ingest_plants(db: Connection, keyring: Keyring, plant_ids: Sequen
 async def load_ingest_devices(
     db: Connection, plant_ids: Collection[UUID], named: Mapping[UUID, Collection[str]]
 ) -> dict[UUID, list[IngestDevice]]:
-    """Return every sub-device of the plants in `plant_ids`, and those of `named` by plant and external id."""
+    """Return every sub-device of the plants in `plant_ids`, and those that `named` lists, by plant.
+
+    Plants without any are left out.
+
+    Args:
+        named: External ids by plant.
+    """
     rows = await sub_devices.of_plants(db, plant_ids) if plant_ids else []
     if named:
         rows += await sub_devices.find_named(db, [(plant_id, name) for plant_id, names in named.items() for name in names])

@@ -56,7 +56,7 @@ async def suspend_plant(db: Connection, org: OrgScope, plant_id: UUID) -> None:
     if plant.lifecycle_status is not Lifecycle.ACTIVE:
         raise PlantStateForbids(f"Only an ACTIVE plant can be suspended; this one is {plant.lifecycle_status}.")
     await store.set_lifecycle(db, org, plant_id, Lifecycle.SUSPENDED)
-    await queue_purge(db, org.organization_id, plant_id)
+    await queue_purge(db, plant)
     await record_in(db, org, Event.PLANT_SUSPENDED, Subject.plant(plant_id))
 
 

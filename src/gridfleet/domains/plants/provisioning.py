@@ -15,7 +15,7 @@ from gridfleet.domains.plants import store
 from gridfleet.domains.plants.credentials import store as credentials
 from gridfleet.domains.plants.errors import PlantNotFound, PlantStateForbids
 from gridfleet.domains.plants.models import AuthMethod, Lifecycle, Plant
-from gridfleet.domains.plants.mqtt_access.tokens import PlantToken, PlantTokens
+from gridfleet.domains.plants.mqtt_access.tokens import MqttToken, PlantTokens
 from gridfleet.kernel.broker.addresses import BrokerAddress
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
@@ -99,7 +99,11 @@ class ProvisioningPackage(msgspec.Struct, frozen=True, rename="camel"):
 class Provisioner:
     """What provisioning needs besides the database.
 
-    `addresses`: where plants reach the broker over TLS, at least one. `base_url`: that of the REST API.
+    Attributes:
+        authority: The authority that issues certificates of plants.
+        keyring: Encrypts secrets.
+        addresses: Where plants reach the broker over TLS, at least one.
+        base_url: The URL of the REST API.
     """
 
     authority: Authority
@@ -175,7 +179,7 @@ async def download_package(
     return plant, msgspec.json.decode(plain, type=ProvisioningPackage)
 
 
-async def issue_mqtt_token(db: Connection, org: OrgScope, tokens: PlantTokens, plant_id: UUID) -> PlantToken:
+async def issue_mqtt_token(db: Connection, org: OrgScope, tokens: PlantTokens, plant_id: UUID) -> MqttToken:
     """Issue an MQTT token to an ACTIVE plant of method TOKEN.
 
     Raises:

@@ -4,7 +4,6 @@ from collections.abc import Collection
 from typing import Any, Final
 from uuid import UUID
 
-import msgspec
 from msgspec import UNSET
 from psycopg import errors as pg
 
@@ -26,6 +25,7 @@ from gridfleet.kernel.caller import OrgScope, PlatformScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.jobs import defer
+from gridfleet.kernel.db.queries import given
 from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page, Paging
@@ -155,15 +155,14 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
         roles = former_roles(former, template, None)
         await roles_store.keep(db, org, plant_id, None, roles, plant.template_id, template)
         await roles_store.log_energy_after(db, org, plant_id, None, roles)
-    given = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
-    columns = {store.OWN_COLUMNS.get(name, name): value for name, value in given.items()}
+    columns = {store.OWN_COLUMNS.get(name, name): value for name, value in given(changes).items()}
     if not columns:
         return plant
     moves = changes.organization_id not in (UNSET, plant.organization_id)
     if moves:
         columns.setdefault("external_plant_id", None)  # it is an id at the ESM of the old organisation
     if moves or columns.get("external_plant_id", plant.external_plant_id) != plant.external_plant_id:
-        columns |= dict.fromkeys(EsmFacts._fields)  # they come from the previous link
+        columns |= {**dict.fromkeys(EsmFacts._fields), "linked_at": utc_now()}  # the facts come from the previous link
     try:
         if moves:
             # Commands are locked before the site, which the update deletes: acknowledgements lock them in this order too.
@@ -172,7 +171,7 @@ async def update_plant(db: Connection, org: OrgScope, plant_id: UUID, changes: P
         if updated.organization_id != plant.organization_id:
             await store.move_belongings(db, org, plant_id, updated.organization_id)
             await groups.leave_all(db, org, plant_id)
-            await queue_purge(db, org.organization_id, plant_id)
+            await queue_purge(db, plant)
             await defer(db, FOLLOW_MOVES, {"timestamp": 0}, lock=FOLLOW_MOVES, unless_waiting=True)
         await _record_changes(db, org, plant, updated)
         return updated

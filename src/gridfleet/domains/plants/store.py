@@ -50,10 +50,6 @@ def _plant(**row: Any) -> Plant:
     return Plant(**row)
 
 
-def _visible(org: OrgScope) -> dict[str, Any]:
-    return {"org": org.organization_id, "plants": None if org.plant_ids is None else list(org.plant_ids)}
-
-
 async def insert(
     db: Connection,
     org: OrgScope,
@@ -91,7 +87,7 @@ async def taken(
 
 
 async def insert_many(db: Connection, org: OrgScope, plant_ids: Sequence[UUID], plants: Sequence[PlantToImport]) -> set[UUID]:
-    """Insert plants, and return the ids of those whose numbers were free."""
+    """Insert plants, and return the ids of those whose serial number and external plant id were free."""
     columns = ("name", "serial_number", "type", "auth_method", "external_plant_id", "template_id")
     named = f"{', '.join(columns)}, metadata, {_PLACE}"
     cursor = await db.execute(
@@ -121,14 +117,14 @@ async def counts_of_organizations(db: Connection, scope: PlatformScope, organiza
 async def find(db: Connection, org: OrgScope, plant_id: UUID) -> Plant | None:
     """Return the plant, or None if the caller may not see it."""
     cursor = db.cursor(row_factory=kwargs_row(_plant))
-    await cursor.execute(f"SELECT {_COLUMNS} FROM plant WHERE id = %(id)s AND {_VISIBLE}", {"id": plant_id, **_visible(org)})
+    await cursor.execute(f"SELECT {_COLUMNS} FROM plant WHERE id = %(id)s AND {_VISIBLE}", {"id": plant_id, **org.parameters})
     return await cursor.fetchone()
 
 
 async def visible_among(db: Connection, org: OrgScope, plant_ids: Iterable[UUID]) -> set[UUID]:
     """Return the plants of `plant_ids` that the caller may see."""
     cursor = await db.execute(
-        f"SELECT id FROM plant WHERE id = ANY(%(wanted)s) AND {_VISIBLE}", {"wanted": list(plant_ids), **_visible(org)}
+        f"SELECT id FROM plant WHERE id = ANY(%(wanted)s) AND {_VISIBLE}", {"wanted": list(plant_ids), **org.parameters}
     )
     return {row[0] for row in await cursor.fetchall()}
 
@@ -137,7 +133,7 @@ async def lock(db: Connection, org: OrgScope, plant_id: UUID) -> Plant | None:
     """Return the plant, locked until the transaction ends, or None if the caller may not see it."""
     cursor = db.cursor(row_factory=kwargs_row(_plant))
     await cursor.execute(
-        f"SELECT {_COLUMNS} FROM plant WHERE id = %(id)s AND {_VISIBLE} FOR UPDATE", {"id": plant_id, **_visible(org)}
+        f"SELECT {_COLUMNS} FROM plant WHERE id = %(id)s AND {_VISIBLE} FOR UPDATE", {"id": plant_id, **org.parameters}
     )
     return await cursor.fetchone()
 
@@ -157,9 +153,8 @@ def _listed(org: OrgScope, auth_method: AuthMethod | None) -> tuple[str, dict[st
 
     Only conditions that apply: the plan of a prepared statement cannot use an index for an optional condition.
     """
-    conditions, parameters = "", dict[str, Any](org=org.organization_id)
-    if org.plant_ids is not None:
-        conditions, parameters["plants"] = " AND id = ANY(%(plants)s)", list(org.plant_ids)
+    parameters = org.parameters
+    conditions = "" if org.plant_ids is None else " AND id = ANY(%(plants)s)"
     if auth_method is not None:
         conditions, parameters["method"] = conditions + " AND auth_method = %(method)s", auth_method
     return conditions, parameters
@@ -214,10 +209,7 @@ async def update(db: Connection, org: OrgScope, plant_id: UUID, changes: dict[st
         f" WHERE id = %(id)s AND organization_id = %(org)s RETURNING {_COLUMNS}",
         {**values, "id": plant_id, "org": org.organization_id},
     )
-    plant = await cursor.fetchone()
-    if plant is None:
-        raise LookupError("the locked plant was deleted")
-    return plant
+    return (await cursor.fetchall())[0]
 
 
 async def move_belongings(db: Connection, org: OrgScope, plant_id: UUID, organization_id: UUID) -> None:
@@ -231,7 +223,7 @@ async def move_belongings(db: Connection, org: OrgScope, plant_id: UUID, organiz
 
 
 async def activate(db: Connection, org: OrgScope, plant_id: UUID, certificate: IssuedCertificate | None) -> bool:
-    """Make the plant ACTIVE. Returns False if it is not PENDING."""
+    """Make the plant ACTIVE, with its client certificate if it has one. Returns False if it is not PENDING."""
     cursor = await db.execute(
         "UPDATE plant SET lifecycle_status = 'ACTIVE', activated_at = now(), updated_at = now(),"
         " certificate_serial_number = %(serial)s, certificate_fingerprint = %(fingerprint)s,"

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from gridfleet.domains.sandbox_esm import store
 from gridfleet.domains.sandbox_esm.errors import SandboxPlantNotFound
 from gridfleet.domains.sandbox_esm.models import EsiState, PlanResponse, Reading, SandboxPlant
-from gridfleet.kernel.clock import measurable, utc_now
+from gridfleet.kernel.clock import EPOCH, measurable, round_up, utc_now
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.time_blocks import TimeBlock
 
@@ -16,7 +16,6 @@ __all__ = ["READING_MINUTES", "carry_out", "judge", "plant_of", "plants_of", "re
 
 READING_MINUTES: Final = 5
 _WIDTH: Final = timedelta(minutes=READING_MINUTES)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def plants_of(db: Connection, client_id: str) -> list[SandboxPlant]:
@@ -72,7 +71,7 @@ def readings(plant: SandboxPlant, start: datetime, end: datetime) -> Iterator[Re
     The curve has sun by day and loads in the morning and the evening. It is the same for each call.
     """
     start, end = measurable(start, min(end, utc_now()))
-    start += (_EPOCH - start) % _WIDTH
+    start = round_up(start, _WIDTH)
     while start + _WIDTH <= end:
         power = _load_kw(plant, start) - _sun_kw(plant, start)
         yield Reading(start, f"{plant.external_plant_id}-M1", READING_MINUTES, round(power * READING_MINUTES / 60, 4))
@@ -81,7 +80,7 @@ def readings(plant: SandboxPlant, start: datetime, end: datetime) -> Iterator[Re
 
 def _sun_kw(plant: SandboxPlant, time: datetime) -> float:
     hour = time.hour + time.minute / 60
-    clouds = 0.7 + 0.3 * math.sin(plant.id.int % 1_000 + (time - _EPOCH).days * 2.4)
+    clouds = 0.7 + 0.3 * math.sin(plant.id.int % 1_000 + (time - EPOCH).days * 2.4)
     return plant.fve_peak_power_kwp * clouds * max(0.0, math.sin(math.pi * (hour - 6) / 12))
 
 

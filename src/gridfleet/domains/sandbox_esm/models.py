@@ -2,7 +2,6 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -79,11 +78,6 @@ class SandboxPlantChanges(msgspec.Struct, frozen=True):
     config_enabled: bool | UnsetType = UNSET
     esi_state: EsiState | UnsetType = UNSET
     time_configs: tuple[TimeBlock, ...] | UnsetType = UNSET
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """The values to write, by column."""
-        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not UNSET}
 
 
 class PlanResponse(msgspec.Struct, frozen=True, rename="camel"):

@@ -13,6 +13,7 @@ from gridfleet.domains.sandbox_esm.errors import SandboxPlantNotFound
 from gridfleet.domains.sandbox_esm.models import NewSandboxPlant, SandboxPlant, SandboxPlantChanges
 from gridfleet.kernel.caller import Actor
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import given
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
 
@@ -46,12 +47,12 @@ async def get_plant(db: Connection, plant_id: UUID) -> SandboxPlant:
 
 async def change_plant(db: Connection, actor: Actor, plant_id: UUID, changes: SandboxPlantChanges) -> SandboxPlant:
     """Change a plant and return it. An empty change returns it as it is. Raises SandboxPlantNotFound."""
-    if not changes.columns:
+    if not (columns := given(changes)):
         return await get_plant(db, plant_id)
-    plant = await store.update_plant(db, plant_id, changes.columns)
+    plant = await store.update_plant(db, plant_id, columns)
     if plant is None:
         raise SandboxPlantNotFound
-    await _record(db, Event.SANDBOX_PLANT_CHANGED, actor, plant, {"changed": sorted(map(to_camel, changes.columns))})
+    await _record(db, Event.SANDBOX_PLANT_CHANGED, actor, plant, {"changed": sorted(map(to_camel, columns))})
     return plant
 
 

@@ -48,8 +48,7 @@ async def enable_client(db: Connection, organization_id: UUID, client_id: str, s
         " SET secret_hash = excluded.secret_hash, enabled = true, updated_at = now() RETURNING client_id",
         (client_id, organization_id, secret_hash),
     )
-    row = await cursor.fetchone()
-    assert row is not None
+    [row] = await cursor.fetchall()
     return str(row[0])
 
 
@@ -110,7 +109,7 @@ async def insert_plant(db: Connection, plant_id: UUID, new: NewSandboxPlant) -> 
     """Insert a plant and return it; None if the client has one with this external id.
 
     Raises:
-        psycopg.errors.ForeignKeyViolation: the client does not exist.
+        psycopg.errors.ForeignKeyViolation: The client does not exist.
     """
     cursor = db.cursor(row_factory=kwargs_row(_plant))
     await cursor.execute(

@@ -59,7 +59,7 @@ async def _write_and_read(db: Connection, hour: datetime) -> None:
     await write_batch(db, batch)
     stale = [Stale(source, hour) for source in sources]
     await recompute(db, stale)
-    frames = await values.frames_page(db, sources, hour, hour + _MINUTE, 1)
+    frames, _ = await values.frames_page(db, sources, hour, hour + _MINUTE, 1, _SOURCES)
     _compare("frames", [(frame[1], frame[3]) for frame in frames], [(source, [_VALUE]) for source in sources])
     for source in sources:
         for level in (Level.MINUTE, Level.QUARTER, Level.HOUR):
@@ -69,7 +69,8 @@ async def _write_and_read(db: Connection, hour: datetime) -> None:
         await store.delete_frames(db, source)
         for level in Level:
             await rollups.erase(db, source, level)
-    _compare("deleted frames", await values.frames_page(db, sources, hour, hour + _MINUTE, 1), [])
+    frames, _ = await values.frames_page(db, sources, hour, hour + _MINUTE, 1, _SOURCES)
+    _compare("deleted frames", frames, [])
 
 
 def _compare(what: str, found: object, expected: object) -> None:

@@ -13,7 +13,7 @@ from gridfleet.domains.trading import store
 from gridfleet.domains.trading.errors import EsmNotConfigured, TradingConfigIncomplete
 from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient
 from gridfleet.domains.trading.models import TradingConfig, TradingStatus
-from gridfleet.domains.trading.partner_queues import RESERVED_PREFIXES, PartnerQueue, partner_queues
+from gridfleet.domains.trading.partner_queues import RESERVED_PREFIXES, Queue, partner_queues
 from gridfleet.domains.trading.store import ConfigRow
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
@@ -80,9 +80,9 @@ async def change_config(db: Connection, org: OrgScope, keyring: Keyring, setting
     """Change the settings and return the configuration.
 
     Raises:
-        ValidationFailed: the prefix changes while trading is enabled, or the address changes to another server while the
+        ValidationFailed: The prefix changes while trading is enabled, or the address changes to another server while the
             secret does not change.
-        Forbidden: the caller is limited to some plants.
+        Forbidden: The caller is limited to some plants.
     """
     row = await _lock(db, org)
     if row.esm_client_secret is not None and settings.esm_client_secret is None and _leads_elsewhere(row, settings):
@@ -130,7 +130,7 @@ async def disable(db: Connection, org: OrgScope) -> TradingConfig:
     return await _turn(db, org, await _lock(db, org), TradingStatus.DISABLED)
 
 
-async def queues(db: Connection, org: OrgScope) -> tuple[str, str, list[PartnerQueue]]:
+async def queues(db: Connection, org: OrgScope) -> tuple[str, str, list[Queue]]:
     """Return the vhost, the queue prefix and the queues that exist while trading is enabled.
 
     The vhost is that of the key that calls, else of the newest key, or the naming pattern of vhosts if there is no key.
@@ -181,9 +181,13 @@ async def follow_slug(db: Connection, org: OrgScope) -> None:
     """Give the organisation's queues the prefix of its configuration, which is the slug unless another prefix was set.
 
     Call this after the slug has changed. No key uses the broker then, so no queue has the former prefix.
+
+    Raises ValidationFailed for a prefix that is reserved, while trading is enabled.
     """
     row = await store.lock_config(db, org)
     if row is not None:
+        if row.queue_prefix in RESERVED_PREFIXES and row.status is TradingStatus.ENABLED:
+            raise ValidationFailed(details=["slug: is the queue prefix, and this one is reserved"])
         await set_queues(db, org, row.queue_prefix, enabled=row.status is TradingStatus.ENABLED)
 
 

@@ -6,13 +6,13 @@ from typing import Final
 from uuid import UUID
 
 from gridfleet.domains.telemetry.energy.arithmetic import limited
-from gridfleet.domains.telemetry.energy.metering import MeteredEnergy, TooManyReadings, metered_energy, metered_rows
+from gridfleet.domains.telemetry.energy.metering import MeteredEnergy, metered_energy, metered_rows
 from gridfleet.domains.trading.esm.client import EsmClient, EsmFailed
 from gridfleet.domains.trading.esm.messages import EsmReading
 from gridfleet.domains.trading.models import MeterRow
 from gridfleet.domains.trading.plans import LinkedPlant, refusal
 from gridfleet.kernel.caller import OrgScope
-from gridfleet.kernel.clock import LONGEST_MONTH, measurable
+from gridfleet.kernel.clock import LONGEST_MONTH, measurable, round_down
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import ValidationFailed
 
@@ -21,7 +21,6 @@ __all__ = ["MOST_ROWS", "checked_range", "esm_meters", "in_buckets", "own_meters
 MOST_ROWS: Final = 200_000
 """The most readings of a plant's own meters in one response, which is built in memory: those of four meters for a month."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE: Final = timedelta(minutes=1)
 _TOLERANCE_MINUTES: Final = 1e-3
 _USUAL_SPAN: Final = timedelta(hours=24)
@@ -32,14 +31,14 @@ def checked_range(start: datetime | None, end: datetime | None, now: datetime) -
     """Return the requested range. An open end means `now`, an open start 24 hours before the end.
 
     Raises:
-        ValidationFailed: the range is empty or too long.
+        ValidationFailed: The range is empty or too long.
     """
     until = end or now
     since = start or max(until, _FIRST + _USUAL_SPAN) - _USUAL_SPAN
     if since >= until:
         raise ValidationFailed(details=["from: must be before to"])
     if until - since > LONGEST_MONTH:
-        raise ValidationFailed(details=["from: must be at most 31 days and an hour before to"])
+        raise ValidationFailed(details=["from: must be at most 31 days and three hours before to"])
     return since, until
 
 
@@ -49,11 +48,11 @@ async def esm_meters(
     """Return the readings of the ESM's meters.
 
     Args:
-        bucket_minutes: width of the buckets that finer readings are added up to.
+        bucket_minutes: Width of the buckets that finer readings are added up to.
 
     Raises:
-        PlantNotLinked: the ESM does not have the plant.
-        EsmSilent: the ESM gave no valid response.
+        PlantNotLinked: The ESM does not have the plant.
+        EsmSilent: The ESM gave no valid response.
     """
     start, end = measurable(start, end)
     if start == end:
@@ -81,8 +80,8 @@ def in_buckets(plant_id: UUID, readings: Iterable[EsmReading], bucket_minutes: f
         if reading.interval >= bucket_minutes:
             yield MeterRow(time, plant_id, meter_id, _plain(reading.interval), reading.energy)
             continue
-        for part in _divided(reading, time, width - (time - _EPOCH) % width):
-            buckets.setdefault((meter_id, part.time - (part.time - _EPOCH) % width), []).append(part)
+        for part in _divided(reading, time, round_down(time, width) + width - time):
+            buckets.setdefault((meter_id, round_down(part.time, width)), []).append(part)
     for (meter_id, start), parts in buckets.items():
         if _cover(parts, start, bucket_minutes):
             energy = 0.0
@@ -116,24 +115,19 @@ def _cover(parts: Iterable[EsmReading], start: datetime, minutes: float) -> bool
 async def own_meters(
     db: Connection, org: OrgScope, plant_id: UUID, start: datetime, end: datetime, bucket_minutes: float
 ) -> list[MeterRow]:
-    """Return the readings of the plant's METER sub-devices, by their external ids.
+    """Return the readings of the plant's METER sub-devices in kWh, by time, then external id.
 
     Raises:
         PlantNotFound: There is no such plant.
-        ValidationFailed: There are more than `MOST_ROWS` readings, or many more buckets.
+        ValidationFailed: There are more than `MOST_ROWS` readings, or more than five times as many buckets would be computed.
     """
     width, interval = timedelta(minutes=bucket_minutes), _plain(bucket_minutes)
 
     def row_of(one: MeteredEnergy) -> MeterRow:
         return MeterRow(one.start, plant_id, one.external_id, interval, one.energy)
 
-    try:
-        return await metered_rows(metered_energy(db, org, plant_id, start, end, width, most=MOST_ROWS), row_of)
-    except TooManyReadings:
-        raise ValidationFailed(
-            f"The response would have more than {MOST_ROWS:,} readings, or need too many buckets for them.",
-            ["from: ask for a shorter range, or for wider buckets"],
-        ) from None
+    advice = "from: ask for a shorter range, or for wider buckets"
+    return await metered_rows(metered_energy(db, org, plant_id, start, end, width, most=MOST_ROWS, advice=advice), row_of)
 
 
 def _plain(minutes: float) -> float:

@@ -2,12 +2,12 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
-__all__ = ["ConfigChange", "MeterRow", "SyncResult", "TradingConfig", "TradingStatus"]
+__all__ = ["ConfigChange", "MeterRow", "Synced", "TradingConfig", "TradingStatus"]
 
 
 class TradingStatus(StrEnum):
@@ -36,7 +36,7 @@ class TradingConfig(msgspec.Struct, frozen=True, rename="camel"):
 class ConfigChange(msgspec.Struct, frozen=True, rename="camel"):
     """A plan that was sent to the ESM, with its response. `resultCode` and what follows it are null until there is a response.
 
-    `isTerminal`: the result is final; sending the same plan again gives the same result.
+    `isTerminal` says that the result is final: sending the same plan again gives the same result.
     """
 
     id: int
@@ -54,8 +54,8 @@ class ConfigChange(msgspec.Struct, frozen=True, rename="camel"):
     created_at: datetime
 
 
-class SyncResult(NamedTuple):
-    """The number of plants that were updated, and of errors."""
+class Synced(msgspec.Struct, frozen=True):
+    """Number of updated plants and of errors. `lastSyncError` describes the last error."""
 
     synced: int
     errors: int

@@ -83,8 +83,8 @@ async def read_config(esm: EsmClient, plant: LinkedPlant) -> EsmConfig:
     """Return the current plan of the plant.
 
     Raises:
-        PlantNotLinked: the ESM does not have the plant.
-        EsmSilent: the ESM gave no valid response.
+        PlantNotLinked: The ESM does not have the plant.
+        EsmSilent: The ESM gave no valid response.
     """
     try:
         return await esm.config(plant.access, plant.external_id)
@@ -105,9 +105,9 @@ async def begin(
     """Record that a plan will be sent. The same plan with the same `key` within 24 hours returns the first record.
 
     Raises:
-        PlantNotFound: the plant does not exist.
-        PlantNotLinked: the plant has no counterpart at an ESM.
-        ValidationFailed: the key was used with another plan.
+        PlantNotFound: The plant does not exist.
+        PlantNotLinked: The plant has no counterpart at an ESM.
+        ValidationFailed: The key was used with another plan.
     """
     plant = await linked_plant(db, org, keyring, plant_id)
     snapshot, now = {"timeConfigs": msgspec.to_builtins(list(blocks)), "version": None}, utc_now()
@@ -161,8 +161,10 @@ async def finish(
 ) -> ConfigChange:
     """Save the outcome and return the record.
 
-    If a repetition of the same plan has been answered meanwhile, that record is returned. Raises PlantNotFound if the plant was
-    deleted meanwhile.
+    If the ESM has responded to a repetition of the same plan meanwhile, that record is returned.
+
+    Raises:
+        PlantNotFound: The plant was deleted meanwhile.
     """
     change = await store.finish_change(db, relay.change.id, outcome, version, responded_at)
     if change is None:

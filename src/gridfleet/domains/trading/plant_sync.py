@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 import structlog
+from msgspec.structs import asdict
 
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.plants.models import EsmFacts
@@ -16,7 +17,7 @@ from gridfleet.domains.trading import store
 from gridfleet.domains.trading.configuration import access_of
 from gridfleet.domains.trading.esm.client import EsmAccess, EsmClient, EsmFailed
 from gridfleet.domains.trading.esm.messages import EsmPlant, EsmPlantName
-from gridfleet.domains.trading.models import SyncResult
+from gridfleet.domains.trading.models import Synced
 from gridfleet.domains.trading.store import ConfigRow
 from gridfleet.kernel.db import Database, Transactions
 from gridfleet.kernel.isolation import is_poison, isolate, note_set_aside, reason_of
@@ -34,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 async def sync_plants(
     database: Transactions, esm: EsmClient, access: EsmAccess, organization_id: UUID, plant_ids: Collection[UUID] | None
-) -> SyncResult:
+) -> Synced:
     """Read the ESM's plants and write the facts of the organisation's linked plants.
 
     A plant of the ESM that is not linked is not counted. A linked plant that the ESM does not have, or whose record is invalid,
@@ -49,11 +50,11 @@ async def sync_plants(
     try:
         facts, complaints = await esm.plants(access, partial(_read, linked))
     except EsmFailed as error:
-        result, complaints = SyncResult(0, max(1, len(linked))), [error.text]
+        result, complaints = Synced(0, max(1, len(linked))), [error.text]
     else:
         unwritten = await _write(database, organization_id, linked, facts)
         complaints += unwritten
-        result = SyncResult(len(facts) - len(unwritten), len(complaints))
+        result = Synced(len(facts) - len(unwritten), len(complaints))
     async with database.transaction() as db:
         await store.record_sync(db, organization_id, _summary(complaints))
     return result
@@ -81,7 +82,7 @@ async def sync_enabled(database: Database, esm: EsmClient, keyring: Keyring) -> 
                     else:
                         note_set_aside(Consumer.ESM_PLANTS, error, organization_id=str(row.organization_id))
                     return
-                log.info("plants synced", organization_id=str(row.organization_id), **result._asdict())
+                log.info("plants synced", organization_id=str(row.organization_id), **asdict(result))
 
     async with asyncio.TaskGroup() as tasks:
         for row in rows:

@@ -83,14 +83,16 @@ async def lock_config(db: Connection, org: OrgScope) -> ConfigRow | None:
 async def accepted_before(db: Connection, org: OrgScope, plant_id: UUID, moment: datetime) -> ConfigChange | None:
     """Return the newest plan of a plant that was sent until `moment` and accepted by the ESM, or None.
 
-    None too if it is a former organisation's: a plant that moves leaves that organisation's ESM, and its plan with it.
+    None too if it is a former organisation's: a plant that moves leaves that organisation's ESM, and its plan with it. So does
+    a plant whose link has changed between the two times.
     """
     cursor = db.cursor(row_factory=class_row(ConfigChange))
     await cursor.execute(
         f"SELECT {_CHANGE} FROM (SELECT * FROM trading_config_change c WHERE plant_id = %s AND {_OURS} AND sent_at <= %s"
         f" AND {_ACCEPTED.format('c')} ORDER BY id DESC LIMIT 1) AS newest"
-        " WHERE organization_id = %s",
-        (plant_id, org.organization_id, moment, org.organization_id),
+        " WHERE organization_id = %s AND NOT EXISTS (SELECT FROM plant p WHERE p.id = newest.plant_id"
+        " AND p.linked_at > newest.sent_at AND p.linked_at <= %s)",
+        (plant_id, org.organization_id, moment, org.organization_id, moment),
     )
     return await cursor.fetchone()
 
@@ -182,7 +184,7 @@ async def finish_change(
 ) -> ConfigChange | None:
     """Save a plan's outcome and return the plan, even if its plant has moved to another organisation meanwhile.
 
-    None if it was deleted with its plant, or if the ESM has already answered it.
+    None if it was deleted with its plant, or if a response of the ESM to it is already recorded.
     """
     cursor = db.cursor(row_factory=class_row(ConfigChange))
     await cursor.execute(

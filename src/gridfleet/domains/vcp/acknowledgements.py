@@ -12,6 +12,7 @@ from gridfleet.domains.plants.commands.models import OPEN, CommandStatus, Transi
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.confirmation.ends import apply_ends
 from gridfleet.domains.vcp.models import NewLogEntry
+from gridfleet.kernel.clock import whole_milliseconds
 from gridfleet.kernel.db import Connection
 from gridfleet.protocol.partner_messages import AckEvent, PartnerAck, RejectionReason, encode_event
 from gridfleet.protocol.partner_routes import EventKind
@@ -36,7 +37,6 @@ def acknowledgement(
 
     An acknowledgement of the same entry with the same status has the same event id.
     """
-    time = entry.acknowledged_at
     body = AckEvent(
         entry.message_id,
         entry.correlation_id,
@@ -44,7 +44,7 @@ def acknowledgement(
         entry.command_type,
         entry.status,
         PartnerAck(entry.ack_status),
-        time.replace(microsecond=time.microsecond // 1000 * 1000),
+        whole_milliseconds(entry.acknowledged_at),
         UNSET if entry.rejection_reason is None else RejectionReason(entry.rejection_reason),
     )
     return NewEvent(
@@ -63,8 +63,8 @@ async def follow_commands(db: Connection, steps: Sequence[Transition], connected
     Runs in the transaction that writes the steps.
 
     Args:
-        steps: steps of any plant commands, in their order.
-        connected: plants that have just connected.
+        steps: Steps of any plant commands, in their order.
+        connected: Plants that have just connected.
     """
     last = _newest(steps)
     moved = await _move_log_entries(db, last)
@@ -77,8 +77,8 @@ async def follow_without_sites(db: Connection, steps: Sequence[Transition], conn
     """Apply steps as `follow_commands` does, but not to the sites, for commands whose site cannot be changed.
 
     Args:
-        steps: steps of any plant commands, in their order.
-        connected: not used, because only sites depend on it.
+        steps: Steps of any plant commands, in their order.
+        connected: Not used, because only sites depend on it.
     """
     last = _newest(steps)
     await _acknowledge_ended(db, await _move_log_entries(db, last), last)

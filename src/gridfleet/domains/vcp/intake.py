@@ -1,4 +1,4 @@
-"""Process a partner's message: prove it, look for a duplicate, read it, check it against the site, relay and log it.
+"""Process a partner's message: verify it, look for a duplicate, parse it, check it against the site, relay and log it.
 
 All of this happens in one transaction, after which the message may be acknowledged. A message that is processed again changes
 nothing: the log holds its messageId, or the digest of its bytes if it did not claim the messageId.
@@ -67,7 +67,7 @@ async def take_command(
         The status that the message's newest acknowledgement has.
 
     Raises:
-        psycopg.errors.UniqueViolation: another process takes the same messageId at this moment. Try again.
+        psycopg.errors.UniqueViolation: Another process takes the same messageId at this moment. Try again.
     """
     logged = LoggedMessage(message, sender)
     try:
@@ -78,6 +78,10 @@ async def take_command(
         return await _refuse(db, logged, rejection, now, claims_id=False)
     if logged.message_id is not None:
         known = await store.find_claim(db, sender.key.organization_id, logged.message_id)
+        if known is not None and known.issued_at is None and known.api_key_id != sender.key.id:
+            # Otherwise a key could block the commands of another one with messages that are refused.
+            await store.release_claim(db, known.id)
+            known = None
         if known is not None and known.digest == logged.digest:
             return await _acknowledge_again(db, sender, known)
         if known is not None:

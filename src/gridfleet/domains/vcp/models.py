@@ -23,7 +23,7 @@ __all__ = [
 
 
 class PartnerMessage(NamedTuple):
-    """A partner's message as the broker delivers it. `redelivered`: it may have been processed before."""
+    """A partner's message as the broker delivers it. `redelivered` says that it may have been processed before."""
 
     routing_key: str
     body: bytes
@@ -41,7 +41,7 @@ class Rejection(Exception):
 
 
 class Verified(NamedTuple):
-    """A verified partner command. `device`: the external id of the sub-device that the command names."""
+    """A verified partner command. `device` is the external id of the sub-device that the command names."""
 
     command: Heading
     type: CommandType

@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
 
 from gridfleet.domains.device_templates.models import DeviceTemplate
 from gridfleet.domains.device_templates.parameters import find_action, parameter_complaints
 from gridfleet.domains.plants.commands.models import LONGEST_WAIT
 from gridfleet.domains.vcp.models import Device, Instruction, Rejection, Verified
 from gridfleet.domains.vcp.sites.models import Constraints, Fallback, ScheduleInterval, Site
+from gridfleet.kernel.db.queries import given
 from gridfleet.kernel.numbers import compared
 from gridfleet.protocol.envelope import format_time
 from gridfleet.protocol.partner_messages import (
@@ -69,11 +69,11 @@ def instruct(
     """Return the content of the plant command.
 
     Args:
-        device: the sub-device that the command names, None if it does not exist.
-        template: the template of `device`, None if it has none.
+        device: The sub-device that the command names, None if it does not exist.
+        template: The template of `device`, None if it has none.
 
     Raises:
-        Rejection: the site's limits, schedule, devices or templates do not allow the command.
+        Rejection: The site's limits, schedule, devices or templates do not allow the command.
     """
     command = verified.command
     match command:
@@ -119,7 +119,7 @@ def _end(command: Heading, now: datetime, life: timedelta) -> datetime:
 
 
 def power_fits(constraints: Constraints, power_kw: float) -> bool:
-    """Return whether the site's limits allow this power: positive is import, negative export."""
+    """Return whether the site's import or export limit allows this power: positive is import, negative export."""
     _, limit = _limit_of(constraints, power_kw)
     return limit is None or abs(power_kw) <= limit
 
@@ -196,9 +196,9 @@ def changed_constraints(old: Constraints, changes: ConstraintChanges) -> Constra
     """Return the limits after a change.
 
     Raises:
-        Rejection: a limit is out of range, or the limits contradict each other.
+        Rejection: A limit is out of range, or the limits contradict each other.
     """
-    new = msgspec.structs.replace(old, **_given(changes))
+    new = msgspec.structs.replace(old, **given(changes))
     for field in msgspec.structs.fields(new):
         value, name = getattr(new, field.name), field.encode_name
         if value is not None and (value < 0 or (name.startswith("soc") and value > 100)):
@@ -210,13 +210,9 @@ def changed_constraints(old: Constraints, changes: ConstraintChanges) -> Constra
 
 def changed_fallback(old: Fallback, changes: FallbackChanges) -> Fallback:
     """Return the fallback after a change. Raises `Rejection` for an emergency stop or a time out of range."""
-    new = msgspec.structs.replace(old, **_given(changes))
+    new = msgspec.structs.replace(old, **given(changes))
     if new.mode is Mode.EMERGENCY_STOP:
         raise Rejection(RejectionReason.PARAMS_INVALID, "fallback.mode: must not be EMERGENCY_STOP")
     if new.after_seconds is not None and not 1 <= new.after_seconds <= _LONGEST_SILENCE:
         raise Rejection(RejectionReason.PARAMS_INVALID, f"fallback.afterSeconds: must be 1 to {_LONGEST_SILENCE}")
     return new
-
-
-def _given(changes: ConstraintChanges | FallbackChanges) -> dict[str, Any]:
-    return {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}

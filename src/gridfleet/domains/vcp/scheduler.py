@@ -43,7 +43,9 @@ async def issue_due_commands(
     *,
     ahead: timedelta = timedelta(0),
 ) -> int:
-    """Process what is due, at up to a thousand of the selected sites.
+    """Process what is due at the selected sites: up to 1,000 schedule steps, and of each other kind up to 200 sites.
+
+    The other kinds are ended overrides, schedules and setpoints, fallbacks, and commands that are issued again.
 
     Args:
         db: The connection.
@@ -53,7 +55,8 @@ async def issue_due_commands(
         ahead: How far the commands are placed before those that others issue at `now`.
 
     Returns:
-        The number of schedules ended, commands issued and schedule steps claimed; 0 means that nothing else is due.
+        The number of schedules ended, commands issued and schedule steps claimed; 0 means that nothing else is due. The end
+        of an override and the start of a fallback count when their mode is issued.
     """
     # First, because a step may follow the mode, and the mode must not undo the step.
     await _expect_modes(db, await store.end_overrides(db, now, _BATCH, selection), now - ahead - A_MOMENT, now)
@@ -65,12 +68,12 @@ async def issue_due_commands(
 
 
 async def correct_silence(db: Connection) -> int:
-    """Set the start of partners' silence to now where a clock that was ahead has set it to the future.
+    """Set the start of partners' silence, and of sites, to now where a clock that was ahead has set it to the future.
 
     If the clock is behind now, nothing changes: otherwise the partners would seem silent for years once it is corrected.
-    Returns the number of sites.
+    Returns the number of corrected times.
     """
-    return 0 if await is_clock_behind(db) else await store.correct_silence(db)
+    return 0 if await is_clock_behind(db) else await store.correct_silence(db) + await store.correct_openings(db)
 
 
 async def reopen_early_steps(db: Connection) -> int:

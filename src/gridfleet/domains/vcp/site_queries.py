@@ -13,7 +13,7 @@ from gridfleet.domains.plants.commands.listing.powers import applied_powers
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.telemetry.energy.computing import computed
-from gridfleet.domains.telemetry.energy.metering import MeteredEnergy, TooManyReadings, metered_energy, metered_rows
+from gridfleet.domains.telemetry.energy.metering import MeteredEnergy, metered_energy, metered_rows
 from gridfleet.domains.trading.plans import accepted_before
 from gridfleet.domains.vcp import store
 from gridfleet.domains.vcp.adherence import PowerOrder, compared, orders_of, quarters_between, rounded
@@ -98,9 +98,12 @@ def _holding(override: ModeOverride | None, now: datetime) -> ModeOverride | Non
 
 
 async def list_recent_commands(db: Connection, org: OrgScope, plant_id: UUID, now: datetime) -> list[LogEntry]:
-    """Return the commands of the last 24 hours and the open ones, newest first. Raises Forbidden.
+    """Return the commands of the last 24 hours and the open ones, newest first.
 
-    At most 1,000, and no further ones after payloads of 8 MiB.
+    At most 1,000. The list also ends after the command with which the payloads reach 8 MiB.
+
+    Raises:
+        Forbidden: The site does not exist or the caller may not see it.
     """
     await _site(db, org, plant_id)
     since, open_since = now - _HISTORY, now - _OLDEST_OPEN
@@ -122,9 +125,9 @@ async def list_meter_readings(
     """Return the readings of whole quarter hours between `start` and `end`, sorted.
 
     Raises:
-        Forbidden: the site does not exist or the caller may not see it.
-        ValidationFailed: the span is empty or longer than 48 hours, or there are more than `MOST_READINGS` readings, or many
-            more buckets.
+        Forbidden: The site does not exist or the caller may not see it.
+        ValidationFailed: The span is empty or longer than 48 hours, or there are more than `MOST_READINGS` readings, or more
+            than five times as many buckets would be computed.
     """
     _check_span(start, end)
     await _site(db, org, plant_id)
@@ -132,13 +135,7 @@ async def list_meter_readings(
     def reading_of(quarter: MeteredEnergy) -> MeterReading:
         return MeterReading(quarter.start, plant_id, quarter.external_id, _QUARTER // _MINUTE, quarter.energy)
 
-    try:
-        return await metered_rows(metered_energy(db, org, plant_id, start, end, _QUARTER, most=MOST_READINGS), reading_of)
-    except TooManyReadings:
-        raise ValidationFailed(
-            f"The response would have more than {MOST_READINGS:,} readings, or need too many buckets for them.",
-            ["from: ask for a shorter range"],
-        ) from None
+    return await metered_rows(metered_energy(db, org, plant_id, start, end, _QUARTER, most=MOST_READINGS), reading_of)
 
 
 async def list_sites(db: Connection, org: OrgScope, wanted: SiteFilter, paging: Paging, now: datetime) -> Page[SiteOverview]:
@@ -171,8 +168,8 @@ async def read_past(db: Connection, org: OrgScope, plant_id: UUID, moment: datet
     """Return the schedule and the plan that a site had at a past time.
 
     Raises:
-        Forbidden: the site does not exist or the caller may not see it.
-        ValidationFailed: the time is in the future.
+        Forbidden: The site does not exist or the caller may not see it.
+        ValidationFailed: The time is in the future.
     """
     if moment > now:
         raise ValidationFailed(details=["at: must not be in the future"])
@@ -195,12 +192,12 @@ async def read_adherence(
     """Return how the power at the grid's meter followed the ordered one, by whole quarters of an hour that have ended.
 
     Raises:
-        Forbidden: the site does not exist or the caller may not see it.
-        ValidationFailed: the span is empty or longer than 48 hours.
+        Forbidden: The site does not exist or the caller may not see it.
+        ValidationFailed: The span is empty or longer than 48 hours.
     """
     _check_span(start, end)
     await _site(db, org, plant_id)
-    end = min(end, now)
+    end = max(start, min(end, now))
     quarters = quarters_between(start, end)
     orders: list[PowerOrder] = []
     measured: dict[datetime, float] = {}

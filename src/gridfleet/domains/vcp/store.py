@@ -26,9 +26,11 @@ _MAY_HOLD = (
 
 
 class EarlierLogEntry(NamedTuple):
-    """The log entry of an earlier command with the same messageId or the same bytes."""
+    """The log entry of an earlier command with the same messageId or bytes. `issued_at` is None if the service refused it."""
 
     id: UUID
+    api_key_id: UUID
+    issued_at: datetime | None
     digest: bytes
     message_id: str | None
     correlation_id: str | None
@@ -90,6 +92,11 @@ async def find_claim(db: Connection, organization_id: UUID, message_id: str) -> 
     return await cursor.fetchone()
 
 
+async def release_claim(db: Connection, entry_id: UUID) -> None:
+    """Let another message claim the messageId of an entry."""
+    await db.execute("UPDATE vcp_command SET claims_id = false WHERE id = %s", (entry_id,))
+
+
 async def find_refused(db: Connection, api_key_id: UUID, digest: bytes) -> EarlierLogEntry | None:
     """Return the newest entry of a message with this digest that did not claim its messageId, or None."""
     cursor = db.cursor(row_factory=class_row(EarlierLogEntry))
@@ -102,7 +109,7 @@ async def find_refused(db: Connection, api_key_id: UUID, digest: bytes) -> Earli
 
 
 async def has_refused_payloads(db: Connection, api_key_id: UUID, most: int, within: timedelta) -> bool:
-    """Return whether the log keeps `most` payloads, or more, that the service has refused of this key within the time."""
+    """Return whether the log holds at least `most` payloads of this key that were refused in the last `within`."""
     has = await fetch_value(
         db,
         "SELECT count(*) = %(most)s FROM (SELECT FROM vcp_command WHERE api_key_id = %(key)s"
@@ -116,7 +123,7 @@ async def insert_log_entry(db: Connection, entry: NewLogEntry) -> None:
     """Insert an entry into the command log.
 
     Raises:
-        psycopg.errors.UniqueViolation: another entry has claimed the messageId.
+        psycopg.errors.UniqueViolation: Another entry has claimed the messageId.
     """
     fields = msgspec.structs.asdict(entry)
     fields["payload"] = Jsonb(entry.payload)

@@ -41,11 +41,11 @@ def prove(message: PartnerMessage, sender: SendingKey, message_id: Any, now: dat
     """Check the headers, the scope and the signature of a message. Returns its parsed routing key.
 
     Args:
-        message_id: the value of the body's `messageId`, unchecked.
-        window_seconds: maximum difference between the signature's time and `now`.
+        message_id: The value of the body's `messageId`, unchecked.
+        window_seconds: Maximum difference between the signature's time and `now`.
 
     Raises:
-        Rejection: a check failed.
+        Rejection: A check failed.
     """
     if UNDECODABLE in message.headers:
         why = str(message.headers[UNDECODABLE])[:100]

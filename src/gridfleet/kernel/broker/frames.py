@@ -41,9 +41,9 @@ class TaggedMessage(NamedTuple):
 
 
 class Confirmation(NamedTuple):
-    """The broker's answer to published messages.
+    """The broker's confirmation or rejection of published messages.
 
-    `tag` is the number of the message on its channel, `multiple` means that all earlier ones are answered too, and `confirmed`
+    `tag` is the number of the message on its channel, `multiple` means that it applies to all earlier ones too, and `confirmed`
     whether the broker is responsible for them now.
     """
 

@@ -124,6 +124,18 @@ class Management:
         """Delete a queue with its messages. Has no effect if it is missing."""
         await self._remove(f"/api/queues/{quote(vhost, safe='')}/{quote(name, safe='')}")
 
+    async def purge_queue(self, vhost: str, name: str) -> None:
+        """Delete the waiting messages of a queue, unless it is exclusive. Has no effect if it is missing."""
+        path = f"/{quote(vhost, safe='')}/{quote(name, safe='')}"
+        try:
+            found = await self._queues(path, False)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != httpx.codes.NOT_FOUND:
+                raise
+            return
+        if not _facts(found).exclusive:
+            await self._remove(f"/api/queues{path}/contents")
+
     async def purge_queues(self, vhost: str, pattern: str) -> None:
         """Delete the waiting messages of the durable queues whose names match a regular expression."""
         path = f"/api/queues/{quote(vhost, safe='')}"

@@ -62,7 +62,7 @@ async def probe(broker_url: str, vhost: str, user: str, password: str, exchange:
             finally:
                 await connection.close()
     except TimeoutError:
-        error = f"the broker did not answer within {_PROBE_SECONDS:.0f} seconds"
+        error = f"the broker did not respond within {_PROBE_SECONDS:.0f} seconds"
     except (AMQPError, OSError) as failure:
         error = f"{type(failure).__name__}: {_text_of(failure)}".replace(password, "…").replace(quote(password, safe=""), "…")
     return Probe(round((time.perf_counter() - started) * 1000), error)

@@ -18,7 +18,7 @@ async def in_batches(
 
     Args:
         database: The database.
-        change: Changes at most so many rows and returns their number.
+        change: Changes at most as many rows as its argument says, and returns their number.
         rows: The limit. Where `change` has no index to find its rows, a small one takes long.
 
     Returns:

@@ -52,7 +52,7 @@ def plan(url: str, tables: Sequence[Hypertable]) -> Plan:
     Raises:
         CannotScaleOut: Citus is too old or not in the database, has no worker, or a worker cannot take shards; the role does
             not own the schema; or another extension partitions the tables.
-        psycopg.Error: The database does not answer.
+        psycopg.Error: The database does not respond.
     """
     with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
         check_installed(connection, Extension.CITUS, _OLDEST_VERSION)
@@ -66,7 +66,7 @@ def examine(url: str, tables: Sequence[Hypertable]) -> int | None:
 
     Raises:
         CannotScaleOut: Only some tables are distributed, or a worker cannot be used.
-        psycopg.Error: The database does not answer.
+        psycopg.Error: The database does not respond.
     """
     with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
         if fetch(connection, "SELECT to_regclass('pg_catalog.pg_dist_partition')") is None:

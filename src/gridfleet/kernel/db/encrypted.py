@@ -63,7 +63,7 @@ def _first(key: Key) -> str:
 
 @dataclass(frozen=True)
 class EncryptedTable:
-    """A table with the column `key_version` beside its encrypted columns. `key`: columns of the primary key."""
+    """A table with the column `key_version` beside its encrypted columns. `key` has the columns of the primary key."""
 
     kind: str
     key: tuple[str, ...]

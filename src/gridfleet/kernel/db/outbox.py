@@ -30,20 +30,18 @@ class Effect(NamedTuple):
     cause: dict[str, str] | None
 
 
-async def insert(
-    db: Connection, kind: str, key: str | None, payload: dict[str, Any], delay: timedelta, cause: dict[str, str] | None
-) -> None:
+async def insert(db: Connection, kind: str, payload: dict[str, Any], delay: timedelta, cause: dict[str, str] | None) -> None:
     """Queue an effect, due `delay` from now."""
     await db.execute(
-        "INSERT INTO outbox (kind, key, payload, due_at, cause) VALUES (%s, %s, %s, clock_timestamp() + %s, %s)",
-        (kind, key, Jsonb(payload), delay, cause and Jsonb(cause)),
+        "INSERT INTO outbox (kind, payload, due_at, cause) VALUES (%s, %s, clock_timestamp() + %s, %s)",
+        (kind, Jsonb(payload), delay, cause and Jsonb(cause)),
     )
 
 
 async def claim(db: Connection, kind: str, after: str) -> Effect | None:
     """Return a due effect of the kind, locked by this transaction; None if there is none.
 
-    Skips effects that another process has locked, and those behind an earlier effect with the same key.
+    Skips effects that another process has locked.
 
     Args:
         db: A transaction that has just begun: effects that become due later are left out.
@@ -59,9 +57,7 @@ async def claim(db: Connection, kind: str, after: str) -> Effect | None:
         " FROM organizations o WHERE o.id IS NOT NULL)"
         " SELECT due.* FROM (SELECT id FROM organizations WHERE id IS NOT NULL ORDER BY id <= %(after)s, id) AS o"
         f" CROSS JOIN LATERAL (SELECT id, kind, {_ORGANIZATION} AS organization, payload, attempts, cause FROM {_OF_KIND}"
-        f" AND {_ORGANIZATION} = o.id AND due_at <= now() AND (key IS NULL OR NOT EXISTS"
-        " (SELECT FROM outbox e WHERE e.kind = outbox.kind AND e.key = outbox.key AND e.id < outbox.id))"
-        " ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED) AS due LIMIT 1",
+        f" AND {_ORGANIZATION} = o.id AND due_at <= now() ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED) AS due LIMIT 1",
         {"kind": kind, "after": after},
     )
     return await cursor.fetchone()

@@ -163,8 +163,7 @@ async def savepoint(db: Connection, seconds: float) -> AsyncIterator[None]:
     """
     async with db.transaction():
         cursor = await db.execute("SELECT current_setting('statement_timeout')")
-        before = await cursor.fetchone()
-        assert before is not None
+        [before] = await cursor.fetchall()
         await db.execute("SELECT set_config('statement_timeout', %s, true)", (f"{seconds:g}s",))
         yield
         await db.execute("SELECT set_config('statement_timeout', %s, true)", before)

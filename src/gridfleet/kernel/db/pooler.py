@@ -13,7 +13,7 @@ class BehindPooler(WrongSetting):
 
 
 async def refuse_pooler(url: str, setting: str = "GRIDFLEET_DATABASE_URL") -> None:
-    """Check that the options of a connection reach PostgreSQL. Returns without a check if the server does not answer.
+    """Check that the options of a connection reach PostgreSQL. Returns without a check if the server does not respond.
 
     PgBouncer in transaction mode runs statements of several clients in one session: prepared statements, advisory locks,
     `LISTEN` and time-outs of one would be those of another.

@@ -1,4 +1,4 @@
-"""What many stores need: single values and undecoded JSON of a query, the assignments of an UPDATE, and patterns of texts."""
+"""What many stores need: single values and undecoded JSON of a query, the columns of an UPDATE, and patterns of texts."""
 
 import asyncio
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from psycopg.adapt import Loader
 
 from gridfleet.kernel.db.pool import Connection
 
-__all__ = ["assignments", "containing", "fetch_count", "fetch_in_turns", "fetch_value", "with_raw_json"]
+__all__ = ["assignments", "containing", "fetch_count", "fetch_in_turns", "fetch_value", "given", "with_raw_json"]
 
 Row = TypeVar("Row")
 _VALUES_A_TURN: Final = 10_000
@@ -58,6 +58,11 @@ def with_raw_json(cursor: AsyncCursor[Row]) -> AsyncCursor[Row]:
 def containing(text: str) -> str:
     """Return the pattern with which LIKE and ILIKE find texts that contain `text`, of which no character is special."""
     return "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+
+
+def given(changes: msgspec.Struct) -> dict[str, Any]:
+    """Return the members that are set, by name."""
+    return {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not msgspec.UNSET}
 
 
 def assignments(columns: Iterable[str]) -> str:

@@ -50,8 +50,7 @@ async def _position(db: Connection) -> _Position:
         "SELECT pg_is_in_recovery(), (SELECT system_identifier FROM pg_control_system()), current_database(),"
         " (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0')::bigint"
     )
-    row = await cursor.fetchone()
-    assert row is not None
+    [row] = await cursor.fetchall()
     return _Position(*row)
 
 

@@ -77,7 +77,11 @@ def grant(url: str, role: str) -> str:
 
 
 def role_without_rights(url: str) -> str | None:
-    """Return the role at `url` if it may not read every table, else None. Raises psycopg errors."""
+    """Return the role that `url` logs in as if there is a table of the service that it cannot read; None if it can read all.
+
+    Raises:
+        psycopg.Error: The database is unavailable.
+    """
     with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
         row = connection.execute(
             "SELECT current_user FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"

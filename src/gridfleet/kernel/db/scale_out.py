@@ -98,7 +98,7 @@ def plan(url: str, tables: Sequence[Hypertable]) -> Plan:
 
     Raises:
         CannotScaleOut: The extension is too old or not in the database, or the role does not own the schema.
-        psycopg.Error: The database does not answer.
+        psycopg.Error: The database does not respond.
     """
     with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
         check_installed(connection, Extension.TIMESCALEDB, _OLDEST_VERSION)
@@ -121,7 +121,7 @@ def apply(url: str, steps: Sequence[Step], report: Callable[[Step], None] = lamb
 
     Raises:
         CannotScaleOut: A step failed. It changed nothing, and those before it are complete.
-        psycopg.OperationalError: The database does not answer.
+        psycopg.OperationalError: The database does not respond.
     """
     with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
         connection.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'".encode())

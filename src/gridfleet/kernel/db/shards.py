@@ -78,7 +78,7 @@ async def settle(db: Connection) -> None:
     coordinator, and then reads those that were written with them, has to wait. Returns at once if nothing is distributed.
 
     Raises:
-        NotSettled: A worker does not answer, or still has prepared transactions after some seconds.
+        NotSettled: A worker does not respond, or still has prepared transactions after some seconds.
     """
     if not is_distributed(db):
         return

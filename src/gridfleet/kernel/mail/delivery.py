@@ -52,7 +52,13 @@ class SmtpDelivery:
     """
 
     def __init__(self, url: str, sender: str, authority: Path | None = None) -> None:
-        """`authority`: PEM file of authorities to trust beside those of the system, because a mail server is often hosted."""
+        """Prepare deliveries.
+
+        Args:
+            url: The server, with user name and password if it needs them.
+            sender: The address that mails come from.
+            authority: PEM file of authorities to trust beside those of the system, because a mail server is often hosted.
+        """
         parts = urlsplit(url)
         self._sender = sender
         self._tls = client_tls(None)

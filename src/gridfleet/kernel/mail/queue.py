@@ -31,7 +31,12 @@ class MailQueue:
     """Queue of the mails that domains send."""
 
     def __init__(self, keyring: Keyring, base_url: str) -> None:
-        """`base_url`: prefix of links in mails, without a trailing slash."""
+        """Prepare the queue.
+
+        Args:
+            keyring: Encrypts the content of mails.
+            base_url: Prefix of links in mails, without a trailing slash.
+        """
         self._keyring = keyring
         self._base_url = base_url
 

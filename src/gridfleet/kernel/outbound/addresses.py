@@ -145,7 +145,7 @@ def _is_literal(host: str) -> bool:
 async def resolve(host: str, port: int) -> Sequence[str]:
     """Return the addresses of a host from the system's resolver. An IP address resolves to itself.
 
-    A name whose server does not answer keeps the resolver waiting for ten seconds or more, also after the caller has given up.
+    A name whose server does not respond keeps the resolver waiting for ten seconds or more, also after the caller has given up.
     The event loop has two threads for look-ups, by which it also finds the database, the broker and the mail server. So a
     name that customers choose is looked up in a thread of its own, which all calls for this name share.
 

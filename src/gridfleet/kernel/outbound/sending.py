@@ -43,7 +43,7 @@ class Response(NamedTuple):
 
 
 class Outbound:
-    """Opens clients of services that customers configured."""
+    """Opens clients of servers that organisations or SREs name."""
 
     def __init__(
         self,
@@ -81,7 +81,10 @@ class Outbound:
 
     @asynccontextmanager
     async def open(self, base: httpx.URL, *, private: bool = False) -> AsyncIterator["ServiceClient"]:
-        """Open a client of the service at `base`. With `private`, for a service of our own, every address is allowed.
+        """Open a client of the service at `base`.
+
+        Args:
+            private: Whether every address is allowed, for a URL that an SRE has set or that is the deployment's own.
 
         Raises:
             AddressRefused: The host has an address that is not allowed.

@@ -1,4 +1,4 @@
 """Keys, certificates, passwords and tokens.
 
-These are thin layers over maintained libraries, without cryptographic primitives of our own.
+These are thin layers over maintained libraries, without own cryptographic primitives.
 """

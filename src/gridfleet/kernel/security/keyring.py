@@ -36,7 +36,12 @@ class Keyring:
     """Root keys by version."""
 
     def __init__(self, keys: dict[int, bytes], current_version: int | None = None) -> None:
-        """`keys`: 32 bytes by version from 1; at least one. `current_version`: the one that encrypts; default: the highest."""
+        """Derive the ciphers.
+
+        Args:
+            keys: 32 bytes by version from 1, at least one.
+            current_version: The version that encrypts; None is the highest.
+        """
         if not keys or any(version < 1 or len(key) != 32 for version, key in keys.items()):
             raise ValueError("a keyring needs at least one key, of 32 bytes, with a version from 1")
         self._keys = dict(sorted(keys.items()))

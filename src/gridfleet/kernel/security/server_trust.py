@@ -50,7 +50,7 @@ def client_tls(authority: str | Path | None) -> ssl.SSLContext:
 
 
 def unverified_tls() -> ssl.SSLContext:
-    """Return a TLS context that verifies nothing, for requests to our own ports that do not depend on the server's identity."""
+    """Return a TLS context that verifies nothing, for requests to own ports that do not depend on the server's identity."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -17,7 +17,8 @@ _RENEW_BEFORE = timedelta(days=30)
 def write_server_certificate(folder: Path, authority: Authority, hosts: list[str]) -> None:
     """Write `ca.pem`, `server.pem` and `server.key`. A valid server certificate is kept.
 
-    It is replaced if another authority issued it, its hosts differ, or it expires within 30 days.
+    It is replaced if another authority issued it, its hosts differ, it expires within 30 days, or it is not valid yet because
+    the clock was ahead when it was issued.
     """
     ensure_private_folder(folder)
     names = list(dict.fromkeys(hosts))
@@ -35,9 +36,10 @@ def _fits(folder: Path, authority: Authority, names: list[str]) -> bool:
     if not all(path.exists() for path in paths):
         return False
     hosts, certificate, _, issuer = paths
-    expires_at = x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
+    stored, now = x509.load_pem_x509_certificate(certificate.read_bytes()), utc_now()
     return (
         hosts.read_text().splitlines() == names
         and issuer.read_text() == authority.certificate_pem
-        and expires_at > utc_now() + _RENEW_BEFORE
+        and stored.not_valid_before_utc <= now
+        and stored.not_valid_after_utc > now + _RENEW_BEFORE
     )

@@ -298,7 +298,10 @@ class PlantClient:
     async def _send_stored(self, publisher: Publisher, channel: Channel, *, waits: bool = True) -> None:
         """Publish stored messages, oldest first, including those stored while this runs.
 
-        `waits`: Whether to continue when none is stored.
+        Args:
+            publisher: The connection.
+            channel: Whose messages are sent.
+            waits: When no message is stored, wait for the next one instead of returning.
         """
         window = Window(self._options.window)
         count = self._options.batch_snapshots if channel is Channel.TELEMETRY else 1

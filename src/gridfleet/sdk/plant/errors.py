@@ -42,8 +42,9 @@ class QueueOverflow(PlantClientError):
 
 
 class SnapshotRefused(PlantClientError):
-    """The service would refuse the snapshot, so it was not stored: too large, too many devices or fields, or a value that is no
-    number, boolean or null.
+    """The service would refuse the snapshot, so it was not stored.
+
+    It is too large, has too many devices or fields, or has a value that is no number, boolean or null.
     """
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from gridfleet.protocol.envelope import AckReason, AckStatus, Command, CommandAck, CommandType
+from gridfleet.protocol.envelope import AckStatus, Command, CommandAck, CommandReason, CommandType
 from gridfleet.sdk.plant.errors import CommandRejected, PlantClientError, QueueError
 from gridfleet.sdk.plant.messages import current_time
 from gridfleet.sdk.plant.options import Counters
@@ -76,7 +76,7 @@ class CommandExecutor:
     async def fail_interrupted(self) -> None:
         """Store FAILED for the commands that a former process began and did not finish."""
         for command_id in await self._queue.unfinished_commands():
-            reason = AckReason("INTERRUPTED", "the plant's software ended while it executed this command")
+            reason = CommandReason("INTERRUPTED", "the plant's software ended while it executed this command")
             await self._finish(command_id, AckStatus.FAILED, reason)
 
     async def accept(self, command: Command) -> bool:
@@ -130,14 +130,14 @@ class CommandExecutor:
         """Wait until every accepted command has its last acknowledgement stored."""
         await self._commands.join()
 
-    async def _execute(self, waiting: _Waiting) -> tuple[AckStatus, AckReason | None]:
+    async def _execute(self, waiting: _Waiting) -> tuple[AckStatus, CommandReason | None]:
         command = waiting.command
         if waiting.is_no_stop and waiting.number < self._last_stop:
-            return AckStatus.REJECTED, AckReason("EMERGENCY_STOPPED", "an emergency stop came before its execution")
+            return AckStatus.REJECTED, CommandReason("EMERGENCY_STOPPED", "an emergency stop came before its execution")
         if command.expires_at.timestamp() <= self._clock():
-            return AckStatus.REJECTED, AckReason("EXPIRED", "the command has expired")
+            return AckStatus.REJECTED, CommandReason("EXPIRED", "the command has expired")
         if self._on_command is None:
-            return AckStatus.REJECTED, AckReason("UNSUPPORTED", "this plant executes no commands")
+            return AckStatus.REJECTED, CommandReason("UNSUPPORTED", "this plant executes no commands")
         try:
             try:
                 await self._on_command(command)
@@ -147,21 +147,21 @@ class CommandExecutor:
             if isinstance(error, asyncio.CancelledError) and _is_being_cancelled():
                 raise
             _log.exception("plant %s: command %s failed", self._plant_id, command.command_id)
-            return AckStatus.FAILED, AckReason("HANDLER_ERROR", type(error).__name__)
+            return AckStatus.FAILED, CommandReason("HANDLER_ERROR", type(error).__name__)
         return AckStatus.APPLIED, None
 
-    async def _finish(self, command_id: str, status: AckStatus, reason: AckReason | None) -> None:
+    async def _finish(self, command_id: str, status: AckStatus, reason: CommandReason | None) -> None:
         await self._queue.finish_command(command_id, self._ack(command_id, status, reason))
         self._stored.set()
 
-    def _ack(self, command_id: str, status: AckStatus, reason: AckReason | None = None) -> bytes:
+    def _ack(self, command_id: str, status: AckStatus, reason: CommandReason | None = None) -> bytes:
         return msgspec.json.encode(CommandAck(command_id, status, current_time(self._clock), reason))
 
 
-def _rejection(error: CommandRejected) -> AckReason:
+def _rejection(error: CommandRejected) -> CommandReason:
     """Return the reason as the service keeps it. Handlers raise errors with other objects than text, and of any length."""
     code, message = (str(part).encode(errors="replace").decode() for part in (error.code, error.message))
-    return AckReason(code[:_CODE_CHARACTERS], message[:_MESSAGE_CHARACTERS])
+    return CommandReason(code[:_CODE_CHARACTERS], message[:_MESSAGE_CHARACTERS])
 
 
 def _is_being_cancelled() -> bool:

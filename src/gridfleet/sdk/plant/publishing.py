@@ -76,7 +76,7 @@ class Window:
         self._changed = asyncio.Event()
 
     async def enter(self, size: int) -> None:
-        """Wait until a message of `size` bytes may be published. One is allowed whatever its size."""
+        """Wait until a message of `size` bytes may be published. A single message is allowed regardless of its size."""
         while self._messages and (self._messages >= self._most_messages or self._bytes + size > self._most_bytes):
             self._changed.clear()
             await self._changed.wait()

@@ -37,11 +37,9 @@ def _alert(**row: Any) -> Alert:
     return Alert(acknowledged_by_name=None, **row)
 
 
-def _visible(org: OrgScope) -> tuple[str, dict[str, Any]]:
-    """Return the condition that a caller's plants add to `_OURS`, and the parameters of both."""
-    if org.plant_ids is None:
-        return "", {"org": org.organization_id}
-    return " AND a.plant_id = ANY(%(plants)s)", {"org": org.organization_id, "plants": list(org.plant_ids)}
+def _visible(org: OrgScope) -> str:
+    """Return the condition that a caller's plants add to `_OURS`."""
+    return "" if org.plant_ids is None else " AND a.plant_id = ANY(%(plants)s)"
 
 
 def _chosen(org: OrgScope, which: AlertFilter) -> tuple[str, dict[str, Any], bool]:
@@ -112,22 +110,20 @@ async def counts(db: Connection, org: OrgScope, which: AlertFilter) -> dict[tupl
 
 async def find_many(db: Connection, org: OrgScope, alert_ids: Iterable[UUID]) -> list[Alert]:
     """Return those of the alerts that the caller may see, in no particular order."""
-    visible, parameters = _visible(org)
     cursor = db.cursor(row_factory=kwargs_row(_alert))
     await cursor.execute(
-        f"SELECT {_COLUMNS} FROM {_WITH_PLANT} WHERE a.id = ANY(%(ids)s) AND {_OURS}{visible}",
-        {"ids": list(alert_ids), **parameters},
+        f"SELECT {_COLUMNS} FROM {_WITH_PLANT} WHERE a.id = ANY(%(ids)s) AND {_OURS}{_visible(org)}",
+        {"ids": list(alert_ids), **org.parameters},
     )
     return await cursor.fetchall()
 
 
 async def open_of_plant(db: Connection, org: OrgScope, plant_id: UUID, most: int) -> list[Alert]:
     """Return up to `most` of the plant's alerts that are not resolved, newest first."""
-    visible, parameters = _visible(org)
     cursor = db.cursor(row_factory=kwargs_row(_alert))
     await cursor.execute(
-        f"SELECT {_COLUMNS} FROM {_WITH_PLANT} WHERE a.plant_id = %(plant)s AND a.status <> 'RESOLVED' AND {_OURS}{visible}"
-        f" {_NEWEST} LIMIT %(most)s",
-        {"plant": plant_id, "most": most, **parameters},
+        f"SELECT {_COLUMNS} FROM {_WITH_PLANT} WHERE a.plant_id = %(plant)s AND a.status <> 'RESOLVED'"
+        f" AND {_OURS}{_visible(org)} {_NEWEST} LIMIT %(most)s",
+        {"plant": plant_id, "most": most, **org.parameters},
     )
     return await cursor.fetchall()

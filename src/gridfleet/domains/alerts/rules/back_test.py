@@ -39,8 +39,10 @@ class PastAlert(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class BackTest(msgspec.Struct, frozen=True, rename="camel"):
-    """The result of a rule on history. `matches` is the number of values that met the condition; `alerts` holds the first
-    1,000.
+    """The result of a rule on history.
+
+    `points` is the number of values, `matches` that of the values that met the condition. `alerts` holds the first 1,000 of
+    `alert_count`.
     """
 
     points: int
@@ -112,7 +114,7 @@ async def back_test(db: Connection, org: OrgScope, rule: AlertRule, start: datet
     """
     await check_plant(db, org, rule.plant_id)
     if end - start > LONGEST_MONTH:
-        raise ValidationFailed(details=["from: must be at most 31 days and an hour before to"])
+        raise ValidationFailed(details=["from: must be at most 31 days and three hours before to"])
     if rule.unit is None:
         rule = msgspec.structs.replace(rule, unit=await measured_unit(db, org.organization_id, rule.plant_id, rule.metric))
     replay = Replay(rule)

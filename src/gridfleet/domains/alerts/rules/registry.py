@@ -5,7 +5,6 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET
 from psycopg import errors as pg
 
 from gridfleet.domains.alerts.conditions import complaint_about
@@ -21,6 +20,7 @@ from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.registry import get_plant
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import given
 from gridfleet.kernel.errors import Forbidden, ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page, Paging
@@ -91,7 +91,7 @@ async def update_rule(db: Connection, org: OrgScope, rule_id: UUID, changes: Rul
         ValidationFailed: The clear threshold does not fit, the plant is not the organisation's, or it has too many rules.
         Forbidden: The caller is limited to some plants, and the rule watches or would watch all.
     """
-    columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    columns = given(changes)
     measured = await _measured(db, org, rule_id, columns)
     rule = await store.lock(db, org, rule_id)
     if rule is None:

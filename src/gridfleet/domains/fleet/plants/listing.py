@@ -1,10 +1,6 @@
 """List plants of a fleet, page after page."""
 
-import binascii
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import datetime, timedelta
-
-import msgspec
 
 from gridfleet.domains.fleet.days import today_in, zone_of
 from gridfleet.domains.fleet.plants import store
@@ -18,6 +14,7 @@ from gridfleet.domains.fleet.plants.models import (
 )
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.pagination import decode_cursor, encode_cursor
 
 __all__ = ["decode_position", "list_fleet"]
 
@@ -29,12 +26,10 @@ async def list_fleet(db: Connection, org: OrgScope, which: FleetFilter, paging: 
     """
     total, rows = await store.page(db, org, which, paging, today_in(await zone_of(db, org)))
     shown = rows[: paging.limit]
-    cursor = _encode(Position(paging.sort, paging.order, shown[-1][0], shown[-1][1].id)) if len(rows) > len(shown) else None
+    cursor = None
+    if len(rows) > len(shown):
+        cursor = encode_cursor(Position(paging.sort, paging.order, shown[-1][0], shown[-1][1].id))
     return FleetPlantPage([plant for _, plant in shown], FleetPlantPageMeta(paging.limit, total, cursor))
-
-
-def _encode(position: Position) -> str:
-    return urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
 
 
 def decode_position(text: str) -> Position:
@@ -43,16 +38,13 @@ def decode_position(text: str) -> Position:
     Raises:
         ValueError: No page has this cursor.
     """
-    try:
-        position = msgspec.json.decode(urlsafe_b64decode(text.encode() + b"=="), type=Position)
-        if position.value is not None and not isinstance(position.value, store.TYPES[position.sort]):
-            raise ValueError("the value has another type")
-        if position.sort in (FleetSort.LAST_SEEN_AT, FleetSort.CREATED_AT) and isinstance(position.value, str):
-            return position._replace(value=_moment(position.value))
-        if isinstance(position.value, str) and "\0" in position.value:
-            raise ValueError("PostgreSQL has no such text")
-    except (binascii.Error, UnicodeError, msgspec.DecodeError) as error:
-        raise ValueError("not a cursor") from error
+    position: Position = decode_cursor(text, Position)
+    if position.value is not None and not isinstance(position.value, store.TYPES[position.sort]):
+        raise ValueError("the value has another type")
+    if position.sort in (FleetSort.LAST_SEEN_AT, FleetSort.CREATED_AT) and isinstance(position.value, str):
+        return position._replace(value=_moment(position.value))
+    if isinstance(position.value, str) and "\0" in position.value:
+        raise ValueError("PostgreSQL has no such text")
     return position
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from gridfleet.domains.alerts.models import Severity
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
+from gridfleet.kernel.pagination import CursorMeta
 
 __all__ = [
     "AlertCondition",
@@ -151,12 +152,8 @@ class FleetPaging:
     after: Position | None = None
 
 
-class FleetPlantPageMeta(msgspec.Struct, frozen=True, rename="camel"):
+class FleetPlantPageMeta(CursorMeta, frozen=True, rename="camel"):
     """The page's limit, the number of plants that match, and where the next page begins; None on the last one."""
-
-    limit: int
-    total: int
-    next_cursor: str | None
 
 
 class FleetPlantPage(msgspec.Struct, frozen=True):

@@ -62,9 +62,9 @@ class FleetStorage(msgspec.Struct, frozen=True, rename="camel"):
 class FleetSummary(msgspec.Struct, frozen=True, rename="camel"):
     """The totals of the plants that the caller may see, as of `as_of`.
 
-    `offline_in_use` counts the plants that are OFFLINE, without those that were revoked: these stay OFFLINE for ever.
+    `offline_in_use` counts the plants that are OFFLINE, without those that were revoked, which stay OFFLINE.
     Energies are those of the day and of its month in the organisation's time zone, in kWh. `energy_month` is None for an API
-    key with so many plants that adding up their days would take long.
+    key that is limited to too many plants to add up their days.
     """
 
     plants: int

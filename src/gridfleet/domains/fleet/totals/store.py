@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import astuple
 
@@ -54,23 +54,19 @@ class _Group(NamedTuple):
     discharged_kwh: float | None
 
 
-def _visible(org: OrgScope, column: str) -> tuple[str, dict[str, Any]]:
-    if org.plant_ids is None:
-        return "", {"org": org.organization_id}
-    return f" AND {column} = ANY(%(plants)s)", {"org": org.organization_id, "plants": list(org.plant_ids)}
+def _visible(org: OrgScope, column: str) -> str:
+    return "" if org.plant_ids is None else f" AND {column} = ANY(%(plants)s)"
 
 
 async def open_alerts(db: Connection, org: OrgScope) -> FleetAlerts:
     """Return the numbers of alerts that are not resolved."""
-    condition, parameters = _visible(org, "plant_id")
     by_severity = ", ".join(f"count(*) FILTER (WHERE severity = '{severity}')" for severity in SEVERITIES)
     cursor = await db.execute(
         f"SELECT {by_severity}, count(DISTINCT plant_id) FROM alert"
-        f" WHERE organization_id = %(org)s AND status <> 'RESOLVED'{condition}",
-        parameters,
+        f" WHERE organization_id = %(org)s AND status <> 'RESOLVED'{_visible(org, 'plant_id')}",
+        org.parameters,
     )
-    row = await cursor.fetchone()
-    assert row is not None
+    [row] = await cursor.fetchall()
     return FleetAlerts(*row)
 
 
@@ -86,8 +82,6 @@ async def summary(db: Connection, org: OrgScope, alerts: FleetAlerts, before: Fl
         before: Energy of the earlier days of the month; None if it is not known.
         today: The current day of the organisation.
     """
-    condition, parameters = _visible(org, "p.id")
-    parameters["today"] = today
     columns = [
         "p.status",
         "p.lifecycle_status",
@@ -101,13 +95,14 @@ async def summary(db: Connection, org: OrgScope, alerts: FleetAlerts, before: Fl
         "count(capacity) FILTER (WHERE w.soc IS NOT NULL)",
         *(f"sum(w.{one}_kwh)" for one in _ENERGIES),
     ]
+    condition = _visible(org, "p.id")
     cursor = await db.execute(
         f"SELECT now(), g.* FROM (VALUES (1)) AS always LEFT JOIN (SELECT {', '.join(columns)}"
         " FROM plant p LEFT JOIN plant_power w ON w.plant_id = p.id"
         " CROSS JOIN LATERAL (SELECT CASE WHEN w.capacity_kwh > 0 THEN w.capacity_kwh"
         f" WHEN p.capacity_kwh > 0 THEN least(p.capacity_kwh, {MOST:.0f}) END AS capacity) AS f"
         f" WHERE p.organization_id = %(org)s{condition} GROUP BY p.status, p.lifecycle_status, fresh, of_today) AS g ON true",
-        parameters,
+        {**org.parameters, "today": today},
         prepare=False,  # planned for the number of plants of this organisation
     )
     rows = await cursor.fetchall()

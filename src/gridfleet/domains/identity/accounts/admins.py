@@ -1,10 +1,10 @@
 """SuperAdmins as the operator manages them on the command line: with access to the database, without a session."""
 
-from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.models import Event, Subject
 from gridfleet.domains.audit.recorder import record
-from gridfleet.domains.identity import lockout
 from gridfleet.domains.identity import store as sessions_store
 from gridfleet.domains.identity.accounts import store
+from gridfleet.domains.identity.accounts.tokens import digest
 from gridfleet.domains.identity.emails import is_address, normalized
 from gridfleet.domains.identity.errors import EmailTaken, UserNotFound
 from gridfleet.domains.identity.models import User
@@ -28,14 +28,14 @@ async def create_super_admin(db: Connection, email: str, name: str, password_has
 
     Raises:
         ValueError: `email` is no e-mail address.
-        EmailTaken: the address has an account.
+        EmailTaken: The address has an account.
     """
     if not is_address(normalized(email)):
         raise ValueError(f"{email!r} is not an e-mail address")
     account = await store.insert_account(db, new_id(), normalized(email), name, password_hash, is_super_admin=True)
     if account is None:
         raise EmailTaken
-    subject = Subject(SubjectType.USER, account.id)
+    subject = Subject.user(account.id)
     await record(db, Event.USER_REGISTERED, _OPERATOR, subject, details={"email": account.email})
     await record(db, Event.USER_MADE_SUPER_ADMIN, _OPERATOR, subject)
 
@@ -48,7 +48,7 @@ async def promote(db: Connection, email: str) -> bool:
     if account.is_super_admin:
         return False
     await store.make_super_admin(db, account.id)
-    await record(db, Event.USER_MADE_SUPER_ADMIN, _OPERATOR, Subject(SubjectType.USER, account.id))
+    await record(db, Event.USER_MADE_SUPER_ADMIN, _OPERATOR, Subject.user(account.id))
     return True
 
 
@@ -62,5 +62,5 @@ async def set_password(db: Connection, email: str, password_hash: str) -> None:
     await sessions_store.revoke_sessions(db, account.id, None, utc_now())
     await store.delete_email_change(db, account.id)
     await store.delete_password_reset(db, account.id)
-    await sessions_store.delete_failures(db, lockout.digest(account.email))
-    await record(db, Event.USER_PASSWORD_RESET, _OPERATOR, Subject(SubjectType.USER, account.id))
+    await sessions_store.delete_failures(db, digest(account.email))
+    await record(db, Event.USER_PASSWORD_RESET, _OPERATOR, Subject.user(account.id))

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.models import Event, Subject
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import store as sessions_store
 from gridfleet.domains.identity.accounts import store
@@ -40,7 +40,7 @@ async def disable(db: Connection, caller: UserCaller, user_id: UUID) -> User:
         await sessions_store.revoke_sessions(db, user_id, None, now)
         await store.delete_email_change(db, user_id)
         await store.delete_password_reset(db, user_id)
-        await record(db, Event.USER_DISABLED, caller.as_actor, Subject(SubjectType.USER, user_id))
+        await record(db, Event.USER_DISABLED, caller.as_actor, Subject.user(user_id))
     return await get_user(db, user_id)
 
 
@@ -48,5 +48,5 @@ async def enable(db: Connection, caller: UserCaller, user_id: UUID) -> User:
     """Enable an account, whose user can log in again. Returns it, also if it was not disabled. Raises UserNotFound."""
     await get_user(db, user_id)
     if await store.enable(db, user_id):
-        await record(db, Event.USER_ENABLED, caller.as_actor, Subject(SubjectType.USER, user_id))
+        await record(db, Event.USER_ENABLED, caller.as_actor, Subject.user(user_id))
     return await get_user(db, user_id)

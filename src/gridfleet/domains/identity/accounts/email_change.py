@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
-from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.models import Event, Subject
 from gridfleet.domains.audit.queries import limit_a_day
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import store as sessions_store
@@ -31,7 +31,7 @@ async def request(db: Connection, mail: MailQueue, caller: UserCaller, email: st
         EmailTaken: Another account has the address.
         TooManyRequests: The caller has requested too many changes within a day.
     """
-    subject = Subject(SubjectType.USER, caller.user_id)
+    subject = Subject.user(caller.user_id)
     # The change of the password waits for this transaction, and then deletes the request.
     if not await store.hold_password(db, caller.user_id, password_hash):
         raise WrongPassword
@@ -54,13 +54,13 @@ async def confirm(db: Connection, mail: MailQueue, token: str, ip: str) -> None:
     """Set the new address of the token's owner. Password resets that were mailed to the old address end.
 
     Raises:
-        TokenDead: the token is not valid, or another account has taken the address meanwhile.
+        TokenDead: The token is not valid, or another account has taken the address meanwhile.
     """
     change = await store.take_email_change(db, tokens.digest(token), utc_now())
     account = await sessions_store.find_account(db, change.user_id) if change else None
     if change is None or account is None or not await store.set_email(db, account.id, change.email):
         raise TokenDead
     await store.delete_password_reset(db, account.id)
-    actor, subject = Actor(ActorType.USER, str(account.id), ip), Subject(SubjectType.USER, account.id)
+    actor, subject = Actor(ActorType.USER, str(account.id), ip), Subject.user(account.id)
     await record(db, Event.USER_EMAIL_CHANGED, actor, subject, details={"from": account.email, "to": change.email})
     await mail.put(db, account.email, mails.email_changed(account.name, change.email))

@@ -7,9 +7,8 @@ the response nor its time shows whether an account exists.
 from datetime import timedelta
 from typing import Final
 
-from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.models import Event, Subject
 from gridfleet.domains.audit.recorder import record
-from gridfleet.domains.identity import lockout
 from gridfleet.domains.identity import store as sessions_store
 from gridfleet.domains.identity.accounts import mails, store, tokens
 from gridfleet.domains.identity.emails import normalized
@@ -50,7 +49,7 @@ async def start(db: Connection, mail: MailQueue, email: str, ip: str) -> None:
     token, now = tokens.make_token(), utc_now()
     if not await store.save_password_reset(db, account.id, token.digest, now, now + LIFETIME, now - PAUSE):
         return
-    subject = Subject(SubjectType.USER, account.id)
+    subject = Subject.user(account.id)
     await record(db, Event.USER_PASSWORD_RESET_REQUESTED, Actor(ActorType.ANONYMOUS, ip=ip), subject)
     await mail.put(db, account.email, mails.reset_password(account.name, token.text))
 
@@ -58,7 +57,8 @@ async def start(db: Connection, mail: MailQueue, email: str, ip: str) -> None:
 async def reset(database: Database, passwords: Passwords, mail: MailQueue, token: str, new: str, ip: str) -> None:
     """Set a new password for the token's owner, end all sessions, lift the lock, and mail a confirmation.
 
-    Raises TokenDead.
+    Raises:
+        TokenDead: The token is unknown, expired, used, or was replaced by a newer one.
     """
     token_hash = tokens.digest(token)
     async with database.transaction() as db:
@@ -75,7 +75,7 @@ async def reset(database: Database, passwords: Passwords, mail: MailQueue, token
         await sessions_store.raise_token_version(db, account.id)
         await sessions_store.revoke_sessions(db, account.id, None, now)
         await store.delete_email_change(db, account.id)
-        await sessions_store.delete_failures(db, lockout.digest(account.email))
+        await sessions_store.delete_failures(db, tokens.digest(account.email))
         actor = Actor(ActorType.USER, str(account.id), ip)
-        await record(db, Event.USER_PASSWORD_RESET, actor, Subject(SubjectType.USER, account.id))
+        await record(db, Event.USER_PASSWORD_RESET, actor, Subject.user(account.id))
         await mail.put(db, account.email, mails.password_changed(account.name))

@@ -4,7 +4,10 @@ A person who has taken over an open session could guess the password here. Wrong
 at login, but not the login itself: the account's owner must still be able to log in.
 """
 
-from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from typing import Final
+
+from gridfleet.domains.audit.models import Event, Subject
+from gridfleet.domains.audit.queries import limit_a_day
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity import lockout
 from gridfleet.domains.identity import store as sessions_store
@@ -17,7 +20,10 @@ from gridfleet.kernel.errors import CodedError, TooManyRequests
 from gridfleet.kernel.mail.queue import MailQueue
 from gridfleet.kernel.security.passwords import Passwords
 
-__all__ = ["change_password", "confirm_password"]
+__all__ = ["MOST_A_DAY", "change_password", "confirm_password"]
+
+MOST_A_DAY: Final = 10
+"""Changes of a user's password within 24 hours. Each sends a mail."""
 
 
 async def confirm_password(database: Database, passwords: Passwords, caller: UserCaller, password: str | None) -> str:
@@ -27,8 +33,8 @@ async def confirm_password(database: Database, passwords: Passwords, caller: Use
     is hashed.
 
     Raises:
-        WrongPassword: the password is missing or wrong.
-        TooManyRequests: there were ten wrong ones.
+        WrongPassword: The password is missing or wrong.
+        TooManyRequests: There were ten wrong ones.
     """
     if password is None:
         raise WrongPassword
@@ -44,7 +50,7 @@ async def confirm_password(database: Database, passwords: Passwords, caller: Use
             verdict = await lockout.record_failure(db, what, now)
             locked, refusal = verdict.was_locked, WrongPassword()
             if not locked:
-                await record(db, Event.USER_PASSWORD_REFUSED, caller.as_actor, Subject(SubjectType.USER, caller.user_id))
+                await record(db, Event.USER_PASSWORD_REFUSED, caller.as_actor, Subject.user(caller.user_id))
     if locked:
         raise TooManyRequests(int(lockout.LOCK.total_seconds()))
     if refusal is not None or stored is None:
@@ -57,8 +63,15 @@ async def change_password(
 ) -> None:
     """Change the caller's password, end their other sessions, and invalidate tokens that were sent by mail.
 
-    Raises WrongPassword, TooManyRequests.
+    The caller is informed by mail.
+
+    Raises:
+        WrongPassword: `current` is not the password.
+        TooManyRequests: There were ten wrong ones, or `MOST_A_DAY` changes.
     """
+    subject = Subject.user(caller.user_id)
+    async with database.transaction() as db:
+        await limit_a_day(db, Event.USER_PASSWORD_CHANGED, subject, MOST_A_DAY)
     old_hash = await confirm_password(database, passwords, caller, current)
     new_hash = await passwords.hash(new)
     async with database.transaction() as db:
@@ -67,5 +80,5 @@ async def change_password(
         await sessions_store.revoke_sessions(db, caller.user_id, caller.session_id, utc_now())
         await store.delete_email_change(db, caller.user_id)
         await store.delete_password_reset(db, caller.user_id)
-        await record(db, Event.USER_PASSWORD_CHANGED, caller.as_actor, Subject(SubjectType.USER, caller.user_id))
+        await record(db, Event.USER_PASSWORD_CHANGED, caller.as_actor, subject)
         await mail.put(db, caller.email, mails.password_changed(caller.name))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
-from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.models import Event, Subject
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity.accounts import store
 from gridfleet.kernel.caller import UserCaller
@@ -44,7 +44,7 @@ async def set_default_organization(db: Connection, caller: UserCaller, organizat
 
 
 async def _record(db: Connection, event: Event, caller: UserCaller, details: Mapping[str, str]) -> None:
-    await record(db, event, caller.as_actor, Subject(SubjectType.USER, caller.user_id), details=details)
+    await record(db, event, caller.as_actor, Subject.user(caller.user_id), details=details)
 
 
 async def set_first_default_organization(db: Connection, user_id: UUID, organization_id: UUID) -> None:

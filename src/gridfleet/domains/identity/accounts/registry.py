@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from uuid import UUID
 
-from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.models import Event, Subject
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.identity.accounts import store
 from gridfleet.domains.identity.emails import normalized
@@ -25,7 +25,7 @@ async def register(
     if account is None:
         raise EmailTaken
     by = actor or Actor(ActorType.USER, str(account.id), ip)
-    await record(db, Event.USER_REGISTERED, by, Subject(SubjectType.USER, account.id), details={"email": account.email})
+    await record(db, Event.USER_REGISTERED, by, Subject.user(account.id), details={"email": account.email})
     return account
 
 

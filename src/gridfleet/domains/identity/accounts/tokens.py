@@ -25,6 +25,6 @@ def make_token() -> MailToken:
     return MailToken(text, digest(text))
 
 
-def digest(token: str) -> bytes:
-    """Return the SHA-256 of a token. A slow hash would add nothing to 256 random bits."""
-    return hashlib.sha256(token.encode()).digest()
+def digest(text: str) -> bytes:
+    """Return the SHA-256 of a token or another text. A slow hash would add nothing to 256 random bits."""
+    return hashlib.sha256(text.encode()).digest()

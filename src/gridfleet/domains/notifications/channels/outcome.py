@@ -9,7 +9,13 @@ __all__ = ["Outcome", "Sender"]
 
 
 class Outcome(NamedTuple):
-    """`error` None: the delivery was sent. `final`: do not try again. `ticket`: the push service's id of the message."""
+    """The outcome of a delivery.
+
+    Attributes:
+        error: Why it failed; None if it was sent.
+        final: Whether it must not be tried again.
+        ticket: The push service's id of the message.
+    """
 
     error: str | None = None
     final: bool = False
@@ -17,7 +23,7 @@ class Outcome(NamedTuple):
 
 
 class Sender(Protocol):
-    """A channel. `most`: maximum number of deliveries in one call."""
+    """A channel. `most` is the maximum number of deliveries in one call."""
 
     most: int
 

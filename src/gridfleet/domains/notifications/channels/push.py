@@ -24,14 +24,14 @@ _REQUESTS_AT_ONCE: Final = 6
 _SECONDS: Final = 20.0
 _ALL_SECONDS: Final = 25.0
 """Of all requests for the messages of one `send`: less than the worker waits for it."""
-_LATE: Final = Outcome("the push service did not answer in time")
+_LATE: Final = Outcome("the push service did not respond in time")
 _MOST_BYTES: Final = 1024 * 1024
 """Of a response. Reading the largest as JSON takes milliseconds; 300 receipts with errors have 100 KB."""
 _LOUD: Final = {"CRITICAL", "EMERGENCY"}
 
 
 class ExpoRefused(Exception):
-    """The service answered a whole request with an error, or its response cannot be read.
+    """The service responded to a whole request with an error, or its response cannot be read.
 
     `projects` are those of the tokens, if the service refused tokens of several projects.
     """
@@ -95,7 +95,7 @@ class ExpoPush:
             if isinstance(tickets, list) and len(tickets) == len(deliveries):
                 found = [_outcome(ticket) for ticket in tickets]
             else:
-                found = [Outcome("the push service answered with another number of tickets than messages")] * len(deliveries)
+                found = [Outcome("the push service responded with another number of tickets than messages")] * len(deliveries)
         outcomes.update(zip((delivery.id for delivery in deliveries), found, strict=True))
 
     async def receipts(self, tickets: Sequence[str]) -> dict[str, Outcome]:
@@ -106,14 +106,14 @@ class ExpoPush:
     async def _post(self, method: str, content: object) -> Any:
         response = await self._request(f"/--/api/v2/push/{method}", msgspec.json.encode(content))
         if response.status == 429 or response.status >= 500:
-            raise ExpoUnavailable(f"the push service answered {response.status}")
+            raise ExpoUnavailable(f"the push service responded with {response.status}")
         try:
             body = msgspec.json.decode(response.body, type=_Response)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ExpoRefused(f"the push service's response ({response.status}) cannot be read: {error}") from None
         if response.status >= 400 or body.errors:
             reasons = "; ".join(f"{error.code}: {error.message}" for error in body.errors or ())
-            raise ExpoRefused(reasons or f"the push service answered {response.status}", _projects(body.errors or ()))
+            raise ExpoRefused(reasons or f"the push service responded with {response.status}", _projects(body.errors or ()))
         return body.data
 
     async def _request(self, path: str, content: bytes) -> Response:
@@ -126,7 +126,7 @@ class ExpoPush:
         except Unreachable as error:
             raise ExpoUnavailable(f"the push service cannot be reached: {error}") from error
         except TimedOut as error:
-            raise ExpoUnavailable("the push service did not answer in time") from error
+            raise ExpoUnavailable("the push service did not respond in time") from error
         except ResponseTooLarge as error:
             raise ExpoUnavailable(f"the push service's response was not read: {error}") from error
         if len(response.body) > _MOST_BYTES:

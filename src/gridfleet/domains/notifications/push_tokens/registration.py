@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from gridfleet.domains.audit.models import Event, Subject, SubjectType
+from gridfleet.domains.audit.models import Event, Subject
 from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.notifications.models import PushToken
 from gridfleet.domains.notifications.push_tokens import store
@@ -22,12 +22,18 @@ _MOST_DEVICES: Final = 50
 
 
 async def register_token(db: Connection, caller: UserCaller, token: str, platform: str | None) -> PushToken:
-    """Register a device for the caller and remove it from its previous user. Beyond the limit, the oldest is deleted."""
+    """Register a device for the caller and remove it from its previous user. Of more than 50 devices, the oldest is deleted.
+
+    Args:
+        token: A token of Expo's push service, which matches `EXPO_PATTERN`.
+        platform: The device's platform; None if unknown.
+    """
     is_known = await store.owner_of_token(db, token) == caller.user_id
     registered = await store.register_token(db, new_id(), caller.user_id, token, platform)
     await store.keep_newest_tokens(db, caller.user_id, registered.id, _MOST_DEVICES - 1)
     if not is_known:  # an app registers its device at each start
-        await record(db, Event.USER_PUSH_TOKEN_REGISTERED, caller.as_actor, _subject(caller), details={"platform": platform})
+        subject = Subject.user(caller.user_id)
+        await record(db, Event.USER_PUSH_TOKEN_REGISTERED, caller.as_actor, subject, details={"platform": platform})
     return registered
 
 
@@ -36,8 +42,4 @@ async def delete_token(db: Connection, caller: UserCaller, token: str) -> None:
     if re.match(EXPO_PATTERN, token) is None:
         raise ValidationFailed(details=["token: must be an Expo push token"])
     if await store.delete_token(db, caller.user_id, token):
-        await record(db, Event.USER_PUSH_TOKEN_DELETED, caller.as_actor, _subject(caller))
-
-
-def _subject(caller: UserCaller) -> Subject:
-    return Subject(SubjectType.USER, caller.user_id)
+        await record(db, Event.USER_PUSH_TOKEN_DELETED, caller.as_actor, Subject.user(caller.user_id))

@@ -23,9 +23,7 @@ async def register_token(db: Connection, token_id: UUID, user_id: UUID, token: s
         f" RETURNING {_TOKEN}",
         (token_id, user_id, token, platform),
     )
-    registered = await cursor.fetchone()
-    assert registered is not None
-    return registered
+    return (await cursor.fetchall())[0]
 
 
 async def keep_newest_tokens(db: Connection, user_id: UUID, beside: UUID, most: int) -> None:

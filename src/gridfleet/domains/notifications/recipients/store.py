@@ -58,8 +58,9 @@ AddressKey = tuple[UUID, Channel, Severity | None]
 
 
 async def count_addresses(db: Connection, organization_ids: Sequence[UUID]) -> dict[AddressKey, int]:
-    """Return the number of addresses of each organisation's ORG_ADMINs and OPERATORs, by channel and severity, where there are
-    some.
+    """Return the number of addresses of each organisation's ORG_ADMINs and OPERATORs, by channel and severity.
+
+    The severity None counts all addresses of a channel. Combinations without addresses are left out.
     """
     cursor = await db.execute(
         f"{_MEMBERS}, addresses AS ("
@@ -78,8 +79,9 @@ async def count_addresses(db: Connection, organization_ids: Sequence[UUID]) -> d
 
 
 async def queue_for_members(db: Connection, channel: Channel, notifications: Sequence[NotificationRow]) -> int:
-    """Insert PENDING deliveries of each notification for the addresses of its organisation's ORG_ADMINs and OPERATORs who chose
-    its severity for this channel.
+    """Insert PENDING deliveries of each notification for this channel.
+
+    The recipients are the addresses of its organisation's ORG_ADMINs and OPERATORs who chose its severity for the channel.
 
     Returns how many were inserted.
     """

@@ -29,18 +29,23 @@ async def check(db: Connection, token: str) -> None:
     """Check that the invitation of a token can still be used.
 
     Raises:
-        InvitationNotFound: the token is unknown, or its invitation is revoked.
-        InvitationAccepted: it has been used.
-        InvitationExpired: it has expired.
+        InvitationNotFound: The token is unknown, or its invitation is revoked.
+        InvitationAccepted: It has been used.
+        InvitationExpired: It has expired.
     """
     _open(await store.find_held(db, digest(token)))
 
 
 async def accept(db: Connection, token: str, ip: str) -> Acceptance:
-    """Mark the invitation as accepted, once. A user who has an account with the invited address becomes a member at once, also
-    with an invitation that was accepted before the account existed.
+    """Mark the invitation as accepted, once.
 
-    Raises InvitationNotFound, InvitationAccepted, InvitationExpired.
+    A user who has an account with the invited address becomes a member at once, also with an invitation that was accepted
+    before the account existed.
+
+    Raises:
+        InvitationNotFound: The token is unknown, or its invitation is revoked.
+        InvitationAccepted: The invitation has already been used.
+        InvitationExpired: It has expired.
     """
     held = await store.lock_held(db, digest(token)) if _TOKEN.fullmatch(token) else None
     account = await account_with_email(db, held.email) if held else None
@@ -59,10 +64,10 @@ async def register_invited(
     Takes the database, so that no connection is held while the password is hashed.
 
     Raises:
-        InvitationNotFound: the token is unknown, or its invitation is revoked.
-        InvitationAccepted: the invitation has already been used.
-        InvitationExpired: it has expired.
-        EmailTaken: the address has an account.
+        InvitationNotFound: The token is unknown, or its invitation is revoked.
+        InvitationAccepted: The invitation has already been used.
+        InvitationExpired: It has expired.
+        EmailTaken: The address has an account.
     """
     token_hash = digest(token)
     async with database.transaction() as db:

@@ -47,6 +47,6 @@ class ListedInvitation(Invitation, frozen=True, rename="camel"):
 
 
 class Acceptance(NamedTuple):
-    """The result of an opened link. `joined`: the address had an account, which is a member now."""
+    """The result of an opened link. `joined` says that the address had an account, which is a member now."""
 
     joined: bool

@@ -61,10 +61,10 @@ async def invite(db: Connection, mail: MailQueue, org: OrgScope, email: str, rol
     """Invite an address and mail it the token.
 
     Raises:
-        AlreadyMember: the address belongs to a member.
-        InvitationPending: it has a pending invitation of this organisation.
-        TooManyRequests: it was invited too often within a day, also by this organisation, or the organisation invited too many.
-        Forbidden: the caller is no longer an ORG_ADMIN of the organisation.
+        AlreadyMember: The address belongs to a member.
+        InvitationPending: It has a pending invitation of this organisation.
+        TooManyRequests: It was invited too often within a day, also by this organisation, or the organisation invited too many.
+        Forbidden: The caller is no longer an ORG_ADMIN of the organisation.
     """
     # Removing the caller waits for this transaction, and then revokes the invitation.
     await require_admin(db, org)
@@ -96,8 +96,8 @@ async def revoke(db: Connection, org: OrgScope, invitation_id: UUID) -> None:
     """Invalidate the token of an invitation that is pending, or accepted without an account yet.
 
     Raises:
-        InvitationNotFound: the organisation has no such invitation.
-        InvitationNotRevocable: it was used, has expired or is revoked.
+        InvitationNotFound: The organisation has no such invitation.
+        InvitationNotRevocable: It was used, has expired or is revoked.
     """
     revoked = await store.revoke(db, org, invitation_id, utc_now())
     if revoked is not None:

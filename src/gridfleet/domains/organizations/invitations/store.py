@@ -23,7 +23,7 @@ _COLUMNS = (
 
 
 class HeldInvitation(NamedTuple):
-    """The fields of an invitation that its token gives access to. `used`: it has created a membership."""
+    """The fields of an invitation that its token gives access to. `used` says that it has created a membership."""
 
     id: UUID
     organization_id: UUID
@@ -80,7 +80,7 @@ async def insert(
 
 
 async def nth_newest(db: Connection, org: OrgScope, n: int, email: str | None = None) -> datetime | None:
-    """Return the time of the organisation's `n`-th newest invitation, with `email` of those to it; None if there are fewer."""
+    """Return the time of the organisation's `n`-th newest invitation, or of those to `email`; None if there are fewer."""
     return await fetch_value(
         db,
         "SELECT created_at FROM invitation WHERE organization_id = %s AND email = coalesce(%s, email)"

@@ -42,7 +42,7 @@ class RightsCache:
     async def of(self, database: Database, key_id: UUID) -> Rights | None:
         """Return the key's rights, or None for a key that has none.
 
-        If the database is unavailable or does not answer within two seconds, rights read at most an hour ago are returned.
+        If the database is unavailable or does not respond within two seconds, rights read at most an hour ago are returned.
 
         Requests for a key share the query that waits for a database connection: a partner can cause thousands of requests at
         once, and the logins of all plants use the same connections.

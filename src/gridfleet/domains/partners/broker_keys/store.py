@@ -8,13 +8,15 @@ from uuid import UUID
 from psycopg.rows import kwargs_row
 
 from gridfleet.domains.partners.models import AmqpKey
-from gridfleet.domains.partners.scopes import Scope, expand_amqp
+from gridfleet.domains.partners.scopes import AMQP_SCOPES, Scope, expand_amqp
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count
 
 LIVES = "activated_at IS NOT NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())"
 AMQP = "id, organization_id, amqp_slug, vhost, scopes, allowed_plant_ids"
+# The condition of the index `partner_key_newest_at_broker`. It must be a constant: with a parameter, the index is not used.
+AT_BROKER = f"scopes && '{{{','.join(sorted(AMQP_SCOPES))}}}'"
 
 
 class EncryptedKey(NamedTuple):
@@ -93,7 +95,7 @@ async def count_amqp_of(db: Connection, org: OrgScope) -> int:
 
 
 async def count_at_broker(db: Connection, organization_id: UUID) -> int:
-    """Return the same for an organisation that a key names."""
+    """Return the number of an organisation's keys that may use the broker, including those that wait for their proof."""
     return await fetch_count(
         db, "SELECT count(*) FROM partner_key WHERE organization_id = %s AND amqp_slug IS NOT NULL", (organization_id,)
     )
@@ -130,6 +132,24 @@ async def end_expired(db: Connection) -> list[AmqpKey]:
         " WHERE amqp_slug IS NOT NULL AND activated_at IS NOT NULL AND expires_at <= now() FOR UPDATE) AS due"
         " WHERE k.id = due.id"
         " RETURNING k.id, k.organization_id, due.amqp_slug, k.vhost, k.scopes, k.allowed_plant_ids"
+    )
+    return await cursor.fetchall()
+
+
+async def restore_ended(db: Connection) -> list[AmqpKey]:
+    """Restore the broker access of keys that lost it because they seemed to have expired. Returns them.
+
+    Of an organisation's keys in the shared vhost, only one may use the broker: one that does so now, otherwise the newest.
+    """
+    cursor = db.cursor(row_factory=kwargs_row(amqp_key))
+    await cursor.execute(
+        "UPDATE partner_key k SET amqp_slug = o.slug FROM organization o WHERE o.id = k.organization_id"
+        " AND k.revoked_at IS NULL AND k.id IN (SELECT DISTINCT ON (organization_id, vhost) id FROM partner_key"
+        f" WHERE amqp_slug IS NULL AND expires_at IS NOT NULL AND {LIVES} AND {AT_BROKER}"
+        " ORDER BY organization_id, vhost, created_at DESC, id DESC)"
+        " AND NOT EXISTS (SELECT FROM partner_key other WHERE other.organization_id = k.organization_id"
+        " AND other.vhost = k.vhost AND other.amqp_slug IS NOT NULL)"
+        " RETURNING k.id, k.organization_id, k.amqp_slug, k.vhost, k.scopes, k.allowed_plant_ids"
     )
     return await cursor.fetchall()
 

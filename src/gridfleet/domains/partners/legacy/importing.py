@@ -81,7 +81,7 @@ async def import_keys(db: Connection, keyring: Keyring, creator_id: UUID, keys: 
     """Store the keys, active at once, in the caller's transaction. `creator_id` is the user recorded as their creator.
 
     Raises:
-        ImportRefused: with all errors, or because another import is running. Roll the transaction back.
+        ImportRefused: With all errors, or because another import is running. Roll the transaction back.
     """
     if not await store.try_lock(db):
         raise ImportRefused(["another import of keys is running; try again when it has ended"])

@@ -29,8 +29,8 @@ async def insert(db: Connection, key: LegacyKey, signing_key: bytes | None, key_
     """Store an imported key, active at once, and return its organisation's id. `signing_key` is encrypted.
 
     Raises:
-        LookupError: there is no such organisation.
-        psycopg.errors.UniqueViolation: the id or the key exists, or the organisation has a key in the shared vhost.
+        LookupError: There is no such organisation.
+        psycopg.errors.UniqueViolation: The id or the key exists, or the organisation has a key in the shared vhost.
     """
     async with db.transaction():
         cursor = await db.execute(
@@ -38,7 +38,9 @@ async def insert(db: Connection, key: LegacyKey, signing_key: bytes | None, key_
             " signing_key, key_version, created_by, expires_at, activated_at)"
             " SELECT %(id)s, o.id, %(name)s, 'legacy', %(prefix)s, %(hash)s, %(scopes)s, %(vhost)s,"
             " CASE WHEN %(amqp)s THEN o.slug END, %(signing_key)s, %(key_version)s, %(by)s, %(expires_at)s, now()"
-            " FROM organization o WHERE o.slug = %(org)s OR o.id::text = %(org)s RETURNING organization_id",
+            # The slug of one organisation may be the id of another.
+            " FROM organization o WHERE o.slug = %(org)s OR o.id::text = %(org)s ORDER BY o.id::text = %(org)s DESC LIMIT 1"
+            " RETURNING organization_id",
             {
                 "id": key.id,
                 "org": key.organization,

@@ -1,7 +1,6 @@
 """SQL of the certificate authority, which is one row, and of the certificates that it issued."""
 
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from psycopg.rows import kwargs_row
@@ -51,11 +50,6 @@ async def count_trusting(db: Connection) -> int:
     return await fetch_count(db, "SELECT count(*) FROM plant WHERE lifecycle_status IN ('ACTIVE', 'SUSPENDED')")
 
 
-def _visible(org: OrgScope, soon: timedelta) -> dict[str, Any]:
-    plants = None if org.plant_ids is None else list(org.plant_ids)
-    return {"org": org.organization_id, "plants": plants, "soon": soon}
-
-
 async def count_certificates(db: Connection, org: OrgScope, soon: timedelta) -> CertificateCounts:
     """Return the number of the organisation's certificates by state.
 
@@ -72,12 +66,9 @@ async def count_certificates(db: Connection, org: OrgScope, soon: timedelta) -> 
         " min(certificate_expires_at) FILTER (WHERE certificate_expires_at > now()) AS next_renewal_at"
         f" FROM plant WHERE {_VISIBLE} AND (certificate_expires_at IS NOT NULL"
         " OR (lifecycle_status = 'DECOMMISSIONED' AND auth_method = 'MTLS' AND activated_at IS NOT NULL))",
-        _visible(org, soon),
+        {**org.parameters, "soon": soon},
     )
-    counts = await cursor.fetchone()
-    if counts is None:
-        raise LookupError("an aggregate returned no row")
-    return counts
+    return (await cursor.fetchall())[0]
 
 
 async def at_risk(db: Connection, org: OrgScope, soon: timedelta, limit: int) -> list[AtRiskPlant]:
@@ -91,6 +82,6 @@ async def at_risk(db: Connection, org: OrgScope, soon: timedelta, limit: int) ->
         "SELECT id, name, serial_number, auth_method AS method, lifecycle_status AS lifecycle,"
         f" certificate_expires_at AS expires_at FROM plant WHERE {_VISIBLE}"
         " AND certificate_expires_at <= now() + %(soon)s ORDER BY certificate_expires_at, id LIMIT %(limit)s",
-        {**_visible(org, soon), "limit": limit},
+        {**org.parameters, "soon": soon, "limit": limit},
     )
     return await cursor.fetchall()

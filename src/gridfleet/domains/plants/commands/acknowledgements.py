@@ -62,7 +62,7 @@ def _late(life: CommandLife, reported: CommandStatus) -> CommandLife:
     """Return an EXPIRED command with a reason that names a late result; any other command is returned unchanged."""
     if life.status is not CommandStatus.EXPIRED or reported in OPEN:
         return life
-    message = f"The plant answered {reported} after the command had expired."
+    message = f"The plant acknowledged with {reported} after the command had expired."
     return replace(life, reason=CommandReason(f"{reported}_LATE", message))
 
 

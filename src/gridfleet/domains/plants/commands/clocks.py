@@ -18,8 +18,7 @@ _APART: Final = timedelta(milliseconds=2)
 
 
 async def issue_time(db: Connection, plant_id: UUID, now: datetime) -> datetime:
-    """Return the issue time of a command that is issued at `now`: that or, if it is later, a time after all commands that wait
-    for the plant.
+    """Return the issue time of a command that is issued at `now`: `now`, or just after the last command that waits, if later.
 
     A plant gets its commands in the order of their issue times. With an earlier one, the command would be executed first, and
     the plant would stay in the state of the command before.

@@ -79,9 +79,18 @@ async def claim_due(db: Connection, keyring: Keyring, now: datetime, limit: int)
 
     Commands of plants that have connected are made due first, some at a time.
     """
+    began = time.monotonic()
     await sending.wake(db, now, now, now + _PATIENCE, _MOST_PLANTS, _MOST_COMMANDS)
-    deadline = time.monotonic() + START_SECONDS
-    due = await sending.claim(db, now, timedelta(seconds=CLAIM_SECONDS), _REPEAT, limit)
+    hold = timedelta(seconds=CLAIM_SECONDS)
+    plant_ids = await sending.plants_to_claim(db, now, hold, limit)
+    if not plant_ids:
+        return []
+    # The claim begins here: the look-up of plants may take longer than a command may wait for its publication. The claim ends
+    # after the deadline, because an emergency stop is sent a second time only if it finds a claim that has not ended.
+    claimed = time.monotonic()
+    hold += timedelta(seconds=claimed - began)
+    deadline = claimed + START_SECONDS
+    due = await sending.claim(db, now, plant_ids, hold, _REPEAT, limit)
     # A plant whose secret cannot be decrypted must not delay the others.
     keys = await load_signing_keys(db, keyring, {command.plant_id for command in due}) if due else {}
     return [
@@ -95,14 +104,15 @@ async def claim_due(db: Connection, keyring: Keyring, now: datetime, limit: int)
 async def record_published(
     db: Connection, now: datetime, published: Sequence[tuple[DueCommand, bool]], follow: FollowSteps | None
 ) -> list[Transition]:
-    """Record the results of publishing claimed commands.
+    """Record the results of publishing claimed commands. Commands that no queue took are due again after `retry_wait`.
 
     Args:
+        now: The time of the steps.
         published: (command, whether a queue of the plant took it).
         follow: Applies the new steps; None if the caller does it.
 
     Returns:
-        The new steps of the commands.
+        The steps of the commands that became SENT.
     """
     taken = [command for command, delivered in published if delivered]
     waiting = [command for command, delivered in published if not delivered]

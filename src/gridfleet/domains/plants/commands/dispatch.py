@@ -1,7 +1,7 @@
 """Issue commands to sub-devices."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -23,7 +23,7 @@ from gridfleet.domains.plants.registry import get_plant
 from gridfleet.domains.plants.sub_devices.models import SubDevice
 from gridfleet.domains.plants.sub_devices.registry import get_sub_device
 from gridfleet.kernel.caller import OrgScope
-from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.clock import utc_now, whole_milliseconds
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import Forbidden, TooManyRequests
 from gridfleet.kernel.ids import new_id
@@ -61,7 +61,8 @@ async def issue_device_command(
         raise TooManyRequests(retry_after=action.timeout_seconds)
     actor = org.actor.as_actor
     now = utc_now()
-    issued_at = _whole_milliseconds(await issue_time(db, plant_id, now))
+    # Of the precision of messages, so that plant, list and queue have the same time.
+    issued_at = whole_milliseconds(await issue_time(db, plant_id, now))
     command = NewPlantCommand(
         id=new_id(),
         plant_id=plant_id,
@@ -110,8 +111,3 @@ async def _declared(db: Connection, device: SubDevice, action_name: str, params:
     if complaints:
         raise ActionNotInTemplate(details=complaints)
     return action
-
-
-def _whole_milliseconds(moment: datetime) -> datetime:
-    """Round down to milliseconds, the precision of messages, so that plant, list and queue have the same times."""
-    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)

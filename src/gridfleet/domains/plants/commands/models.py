@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from gridfleet.kernel.db import Connection
-from gridfleet.protocol.envelope import AckStatus, CommandType
+from gridfleet.protocol.envelope import AckStatus, CommandReason, CommandType
 
 __all__ = [
     "LONGEST_WAIT",
@@ -46,13 +46,6 @@ class CommandStatus(StrEnum):
 
 OPEN: Final = frozenset({CommandStatus.PENDING, CommandStatus.SENT, CommandStatus.RECEIVED})
 """States that are not final."""
-
-
-class CommandReason(msgspec.Struct, frozen=True):
-    """Why a command ended in its state."""
-
-    code: str
-    message: str
 
 
 class Requester(msgspec.Struct, frozen=True):

@@ -146,7 +146,10 @@ async def lock_many(db: Connection, command_ids: Collection[UUID]) -> list[Comma
 
 
 async def save_lives(db: Connection, lives: Sequence[CommandLife]) -> None:
-    """Write locked commands. No more copies are sent, because their plants have answered."""
+    """Write the states of commands whose rows the caller has locked.
+
+    No further copies are due, because the plants have acknowledged the commands.
+    """
     await db.execute(
         "UPDATE plant_command c SET status = n.status, sent_at = n.sent_at, received_at = n.received_at,"
         " finished_at = n.finished_at, reason = n.reason, due_at = NULL"

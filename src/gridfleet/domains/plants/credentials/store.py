@@ -71,7 +71,12 @@ async def rotate(
     previous_hmac_secret: bytes | None,
     previous_valid_until: datetime,
 ) -> None:
-    """Write both secrets, encrypted with the same key version, and delete the package. Call this before `record_rotation`."""
+    """Write both secrets, encrypted with the same key version, and delete the package. Call this before `record_rotation`.
+
+    Args:
+        previous_hmac_secret: The secret until now; None if it cannot be decrypted.
+        previous_valid_until: When the previous secret stops being valid.
+    """
     await db.execute(
         "UPDATE plant_secret s SET key_version = %(version)s, hmac_secret = %(secret)s,"
         " previous_hmac_secret = %(previous)s, previous_valid_until = %(until)s, previous_rotated_at = p.secret_rotated_at,"

@@ -55,7 +55,8 @@ async def log_energy_after(db: Connection, org: OrgScope, plant_id: UUID, extern
     """Log that the plant's energy is to be computed again in the closed hours after the last value of one of these keys.
 
     A device that was silent displaced others in these hours. They count when it no longer has the roles of the keys. Hours that
-    wait to be computed are not logged again: a script that changes templates must not fill the disk.
+    wait to be computed are not logged again: a script that changes templates must not fill the disk. Those that are being
+    computed, with the former roles, are. The others are held until the end of the transaction: they get the new roles.
 
     Args:
         db: The connection.
@@ -73,6 +74,7 @@ async def log_energy_after(db: Connection, org: OrgScope, plant_id: UUID, extern
         " AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL) AND u.key = ANY(%(keys)s) AND u.value IS NOT NULL"
         " GROUP BY u.key) AS k) AS e, generate_series(date_bin('1 hour', e.last, 'epoch') + interval '1 hour',"
         " w.sealed_before - interval '1 hour', interval '1 hour') AS later (hour)"
-        " WHERE NOT EXISTS (SELECT FROM energy_dirty d WHERE d.plant_id = %(plant)s AND d.hour = later.hour)",
+        " WHERE NOT EXISTS (SELECT FROM energy_dirty d WHERE d.plant_id = %(plant)s AND d.hour = later.hour"
+        " FOR KEY SHARE SKIP LOCKED)",
         {"plant": plant_id, "org": org.organization_id, "device": external_id, "keys": list(keys)},
     )

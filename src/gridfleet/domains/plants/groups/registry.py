@@ -5,7 +5,6 @@ from typing import Final
 from uuid import UUID
 
 import msgspec
-from msgspec import UNSET
 from psycopg import errors as pg
 
 from gridfleet.domains.audit.differences import differences
@@ -22,6 +21,7 @@ from gridfleet.domains.plants.groups.models import (
 )
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import given
 from gridfleet.kernel.errors import Forbidden, NotFound, ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import MOST_COUNTED, CursorPage, CursorPaging, Page, Paging
@@ -88,7 +88,7 @@ async def update_group(db: Connection, org: OrgScope, group_id: UUID, changes: P
     before = await store.lock(db, org, group_id)
     if before is None:
         raise PlantGroupNotFound
-    columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    columns = given(changes)
     if not columns:
         return before
     if await store.has_hidden_plants(db, org, group_id):

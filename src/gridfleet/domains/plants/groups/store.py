@@ -25,10 +25,6 @@ def _member(**row: Any) -> GroupMember:
     return GroupMember(**row)
 
 
-def _ours(org: OrgScope) -> dict[str, Any]:
-    return {"org": org.organization_id, "plants": None if org.plant_ids is None else list(org.plant_ids)}
-
-
 async def insert(db: Connection, org: OrgScope, group_id: UUID, name: str, description: str | None) -> PlantGroup:
     """Insert a group without plants."""
     cursor = db.cursor(row_factory=class_row(PlantGroup))
@@ -36,10 +32,7 @@ async def insert(db: Connection, org: OrgScope, group_id: UUID, name: str, descr
         f"INSERT INTO plant_group (id, organization_id, name, description) VALUES (%s, %s, %s, %s) RETURNING {_COLUMNS}",
         (group_id, org.organization_id, name, description),
     )
-    group = await cursor.fetchone()
-    if group is None:
-        raise LookupError("an insert returned no row")
-    return group
+    return (await cursor.fetchall())[0]
 
 
 async def find(db: Connection, org: OrgScope, group_id: UUID) -> PlantGroup | None:
@@ -140,7 +133,7 @@ async def plants_in(db: Connection, org: OrgScope, group_id: UUID) -> tuple[int,
     """Return the number of the group's plants, and their JSON."""
     cursor = await db.execute(
         f"SELECT count(*), coalesce({_WRITTEN}, '') FROM plant p WHERE p.{_OURS} AND EXISTS ({_MEMBERS})",
-        {**_ours(org), "group": group_id},
+        {**org.parameters, "group": group_id},
         prepare=False,
     )
     count, text = (await cursor.fetchall())[0]
@@ -207,14 +200,14 @@ async def count_devices(db: Connection, org: OrgScope, group_id: UUID) -> int:
 async def plants_outside(db: Connection, org: OrgScope, group_id: UUID) -> str:
     """Return the JSON of the organisation's plants that are not in the group."""
     query = f"SELECT {_WRITTEN} FROM plant p WHERE p.{_OURS} AND NOT EXISTS ({_MEMBERS})"
-    return await fetch_value(db, query, {**_ours(org), "group": group_id}, prepare=False) or ""
+    return await fetch_value(db, query, {**org.parameters, "group": group_id}, prepare=False) or ""
 
 
 async def hold_plants(db: Connection, org: OrgScope, plant_ids: Iterable[UUID]) -> set[UUID]:
     """Return the plants that the organisation has. They cannot be moved or deleted until the transaction ends."""
     cursor = await db.execute(
         f"SELECT p.id FROM plant p WHERE p.{_OURS} AND p.id = ANY(%(wanted)s) ORDER BY p.id FOR KEY SHARE",
-        {**_ours(org), "wanted": list(plant_ids)},
+        {**org.parameters, "wanted": list(plant_ids)},
     )
     return {row[0] for row in await cursor.fetchall()}
 

@@ -100,8 +100,9 @@ async def may_enter_vhost(db: Connection, name: PlantUserName, vhost: str, clien
 
 
 def may_use_resource(name: PlantUserName, vhost: str, resource: str, resource_name: str, permission: str) -> bool:
-    """Return whether the plant may use a resource: its own subscription queues, and the topic exchange to publish and
-    subscribe, which `may_use_topic` limits further.
+    """Return whether the plant may use a resource: its own subscription queues, and the topic exchange.
+
+    `may_use_topic` limits what it may publish and subscribe to at the exchange.
     """
     if vhost != PLANTS_VHOST:
         return False
@@ -112,8 +113,9 @@ def may_use_resource(name: PlantUserName, vhost: str, resource: str, resource_na
 
 
 def may_use_topic(name: PlantUserName, vhost: str, resource_name: str, permission: str, routing_key: str) -> bool:
-    """Return whether the plant may use a topic: publish to its own telemetry, status and ack, subscribe to its own commands; no
-    wildcards.
+    """Return whether the plant may use a topic: publish to its own telemetry, status and ack, subscribe to its own commands.
+
+    Wildcards are refused.
     """
     if vhost != PLANTS_VHOST or resource_name != "amq.topic":
         return False

@@ -17,7 +17,7 @@ from gridfleet.domains.audit.recorder import record
 from gridfleet.domains.plants.credentials.signing_keys import SigningKeys, load_signing_keys
 from gridfleet.domains.plants.models import AuthMethod, Lifecycle
 from gridfleet.domains.plants.mqtt_access import store
-from gridfleet.domains.plants.mqtt_access.tokens import PlantToken, PlantTokens
+from gridfleet.domains.plants.mqtt_access.tokens import MqttToken, PlantTokens
 from gridfleet.kernel.caller import Actor, ActorType
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
@@ -52,7 +52,7 @@ async def renew_token(
     request: TokenRequest,
     window_seconds: int,
     admit: Callable[[], Awaitable[None]],
-) -> PlantToken:
+) -> MqttToken:
     """Return a new MQTT token for an ACTIVE plant of method TOKEN that has signed the request.
 
     Each request must be newer than the last accepted one, so none is accepted twice. A token that was requested with the

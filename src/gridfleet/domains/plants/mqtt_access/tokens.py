@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 from uuid import UUID
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from joserfc.jwk import OKPKey
 
@@ -11,13 +12,13 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.security.keyring import Keyring
 from gridfleet.kernel.security.tokens import InvalidToken, TokenSigner
 
-__all__ = ["PlantToken", "PlantTokens", "TokenClaims"]
+__all__ = ["MqttToken", "PlantTokens", "TokenClaims"]
 
 _ROTATED: Final = "secretRotatedAt"
 
 
-class PlantToken(NamedTuple):
-    """A plant's MQTT password and its expiry."""
+class MqttToken(msgspec.Struct, frozen=True, rename="camel"):
+    """A JWT with which a TOKEN plant logs in."""
 
     token: str
     expires_at: datetime
@@ -39,7 +40,7 @@ class PlantTokens:
         keys = {version: _ed25519_key(keyring, version) for version in keyring.versions}
         self._signer = TokenSigner("EdDSA", "mqtt", keys, keyring.current_version)
 
-    def issue(self, plant_id: UUID, secret_rotated_at: datetime | None = None, until: datetime | None = None) -> PlantToken:
+    def issue(self, plant_id: UUID, secret_rotated_at: datetime | None = None, until: datetime | None = None) -> MqttToken:
         """Return a token for this plant, valid from now for the configured lifetime, and not after `until`.
 
         Args:
@@ -48,7 +49,7 @@ class PlantTokens:
         lasting = utc_now() + self._lifetime
         expires_at = (lasting if until is None else min(lasting, until)).replace(microsecond=0)
         rotated = {} if secret_rotated_at is None else {_ROTATED: secret_rotated_at.astimezone(UTC).isoformat()}
-        return PlantToken(self._signer.sign(plant_id, expires_at, **rotated), expires_at)
+        return MqttToken(self._signer.sign(plant_id, expires_at, **rotated), expires_at)
 
     def read(self, token: str) -> TokenClaims:
         """Verify a token. The broker does not enforce the expiry that is returned.

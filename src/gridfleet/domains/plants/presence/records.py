@@ -51,7 +51,13 @@ class PlantSeen(NamedTuple):
 
 
 class DeviceSeen(NamedTuple):
-    """A sub-device that occurred in a message of its plant."""
+    """A sub-device that occurred in a message of its plant.
+
+    Attributes:
+        at: When the message was read.
+        status: The sub-device's status that follows from it.
+        interval_seconds: The sub-device's usual interval; None if unknown.
+    """
 
     sub_device_id: UUID
     at: datetime

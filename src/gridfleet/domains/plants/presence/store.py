@@ -93,8 +93,9 @@ async def lock_seen_before(db: Connection, times: Mapping[UUID, datetime]) -> di
 
 
 async def mark_silent(db: Connection, most: int | None) -> tuple[list[UUID], list[StatusChange]]:
-    """Mark up to `most` ONLINE plants as OFFLINE if they sent nothing for three usual intervals (at least 90 s) before
-    `READ_UNTIL`.
+    """Mark up to `most` ONLINE plants as OFFLINE that are silent; None means all.
+
+    A plant is silent if it sent nothing for three usual intervals (at least 90 s) before `READ_UNTIL`.
 
     A `last_seen_at` in the future, from a clock that was ahead, becomes the present: the time without messages counts from now.
     Waits for no lock: a plant whose row is locked has probably just sent something, and the next sweep checks it again.

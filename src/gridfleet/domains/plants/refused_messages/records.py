@@ -87,7 +87,8 @@ async def delete_unregistered_device(db: Connection, org: OrgScope, plant_id: UU
 async def trim_refused_messages(database: Database, max_per_plant: int = MAX_PER_PLANT) -> int:
     """Delete refused messages older than a week, and those beyond the newest 1,000 of a plant. Returns their number.
 
-    Those of the future, from a clock that was ahead, go first: otherwise they would be the newest.
+    Those of the future, from a clock that was ahead, are deleted first: otherwise they would be the newest.
+
     Runs in short transactions: one statement would take too long after a flood, and fail again each time while more arrive.
     """
     count = await in_batches(database, partial(store.delete_early_refused, ahead=MAX_AHEAD))

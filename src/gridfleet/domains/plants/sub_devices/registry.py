@@ -4,7 +4,6 @@ import re
 from typing import Any, Final
 from uuid import UUID
 
-import msgspec
 from msgspec import UNSET
 from psycopg import errors as pg
 
@@ -25,6 +24,7 @@ from gridfleet.domains.plants.sub_devices.models import SubDevice, SubDeviceChan
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.db.queries import given
 from gridfleet.kernel.errors import ValidationFailed
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.pagination import Page, Paging
@@ -129,7 +129,7 @@ async def update_sub_device(
     device = await store.lock(db, org, plant_id, external_id) if _may_exist(org, plant_id, external_id) else None
     if device is None:
         raise SubDeviceNotFound
-    columns = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    columns = given(changes)
     if not columns:
         return device
     try:

@@ -33,8 +33,9 @@ def _sub_device(**row: Any) -> SubDevice:
 async def hold_plant(db: Connection, org: OrgScope, plant_id: UUID) -> bool:
     """Hold the plant until the transaction ends. Returns False if the caller may not see it."""
     cursor = await db.execute(
-        "SELECT FROM plant WHERE id = %s AND organization_id = %s AND (%s::uuid[] IS NULL OR id = ANY(%s)) FOR KEY SHARE",
-        (plant_id, org.organization_id, *[None if org.plant_ids is None else list(org.plant_ids)] * 2),
+        "SELECT FROM plant WHERE id = %(plant)s AND organization_id = %(org)s"
+        " AND (%(plants)s::uuid[] IS NULL OR id = ANY(%(plants)s)) FOR KEY SHARE",
+        {"plant": plant_id, **org.parameters},
     )
     return cursor.rowcount > 0
 
@@ -102,10 +103,7 @@ async def update(db: Connection, org: OrgScope, sub_device_id: UUID, changes: di
         f" WHERE id = %(id)s AND organization_id = %(org)s RETURNING {_COLUMNS}",
         {**changes, "id": sub_device_id, "org": org.organization_id},
     )
-    device = await cursor.fetchone()
-    if device is None:
-        raise LookupError("the locked sub-device was deleted")
-    return device
+    return (await cursor.fetchall())[0]
 
 
 async def delete(db: Connection, org: OrgScope, sub_device_id: UUID) -> None:

@@ -41,9 +41,9 @@ def counter_increase(readings: Sequence[float], since: int = 0, edits: Collectio
     counter is back at its level. A single low or high reading that the next one reverts is ignored, also if zeros are between
     the two, and so are zeros, however many, after which the counter is at its level or above: devices read zero while they are
     switched off. If it is below half of its level after zeros, it rose from zero; a smaller fall only sets the level. Negative
-    readings count as zeros, except
-    that no counter rises from them. The readings before `since` add nothing, but they set the level from which the counter
-    rises. At the positions `edits` the counter was edited, and has no level until a positive reading.
+    readings count as zeros, except that no counter rises from them. The readings before `since` add nothing, but they set the
+    level from which the counter rises. At the positions `edits` the counter was edited, and has no level until a positive
+    reading.
     """
     if len(readings) < 2 or since >= len(readings):
         return 0.0
@@ -104,13 +104,13 @@ def steps(
 
 
 def is_misread(level: float, readings: Sequence[float], place: int, edits: Collection[int] = ()) -> bool:
-    """Return whether the reading at `place` is a single low or high one, which the next reading reverts.
+    """Return whether the reading at `place` is an outlier, after which the next reading is back at the level.
 
-    Devices may be misread when they switch off: if zeros follow a positive reading that is far from the level, the first
-    positive one after the zeros decides.
+    If zeros follow a positive reading that is far from the level, the first positive reading after them decides, because
+    devices may be misread when they switch off.
 
     Args:
-        level: The level of the counter before the reading.
+        level: The level of the counter before the reading, in the unit of the readings.
         readings: A counter's readings in the order of their times.
         place: The index of the reading.
         edits: As in `counter_increase`.

@@ -13,7 +13,11 @@ _MOST_IN_LOOP: Final = 2_000
 
 
 async def computed(make: Callable[[], _Made], size: int) -> _Made:
-    """Return what `make` returns for so many values."""
+    """Return what `make` returns. It runs in a thread if it processes more than 2,000 values.
+
+    Args:
+        size: The number of values that `make` processes.
+    """
     if size > _MOST_IN_LOOP:
         return await asyncio.to_thread(make)
     await asyncio.sleep(0)

@@ -1,6 +1,7 @@
 """Editions of counters: how their readings were decoded, and whether a counter continues from one edition to the next.
 
-After an edit of the scale, the offset or the field of a counter, or of its unit, its level may be any other one.
+After an edit of the scale, the offset, the field or the unit of a counter, its new readings may not be comparable with the
+earlier ones.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

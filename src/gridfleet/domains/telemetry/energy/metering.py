@@ -2,38 +2,39 @@
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import accumulate, pairwise
 from math import inf
+from sys import maxsize
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from gridfleet.domains.device_templates.models import DeviceType
 from gridfleet.domains.plants.sub_devices.registry import external_ids
-from gridfleet.domains.telemetry.energy.arithmetic import CounterStep, limited, steps
+from gridfleet.domains.telemetry.energy.arithmetic import CounterStep, is_misread, limited, steps
 from gridfleet.domains.telemetry.energy.computing import computed
 from gridfleet.domains.telemetry.energy.editions import Readings
 from gridfleet.domains.telemetry.energy.quarters import LONGEST_GAP
-from gridfleet.domains.telemetry.energy.today import read_in_kilo
+from gridfleet.domains.telemetry.energy.today import read_in_kilo, without_misread
 from gridfleet.domains.telemetry.energy.zeros import with_levels
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.models import LayoutSource
 from gridfleet.domains.telemetry.history.series import plant_sources
 from gridfleet.kernel.caller import OrgScope
-from gridfleet.kernel.clock import measurable
+from gridfleet.kernel.clock import measurable, round_down, round_up
 from gridfleet.kernel.db import Connection
+from gridfleet.kernel.errors import ValidationFailed
 
-__all__ = ["MeteredEnergy", "TooManyReadings", "energy_between", "metered_energy", "metered_rows"]
+__all__ = ["MeteredEnergy", "energy_between", "metered_energy", "metered_rows"]
 
 Row = TypeVar("Row")
 
 _SIGNS: Final = {"energy_imported": 1, "energy_exported": -1}
 _PART: Final = timedelta(days=1)
 _BEFORE_RANGE: Final = timedelta(hours=1)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SLACK: Final = 1.25
 """The largest gap between readings, in bucket widths: readings once a minute never come exactly every minute."""
@@ -51,10 +52,6 @@ quarter of an hour, beside meters that are read each minute. Thousands of meters
 """
 
 
-class TooManyReadings(Exception):
-    """There are more readings than the caller takes, or many more buckets."""
-
-
 class MeteredEnergy(NamedTuple):
     """The energy that one meter counted in the bucket that begins at `start`, in kWh: imported minus exported."""
 
@@ -64,11 +61,15 @@ class MeteredEnergy(NamedTuple):
 
 
 class _Last(NamedTuple):
-    """The last step of a counter in a part of a range, its reading, and the time of the last positive one if there was one."""
+    """The last step of a counter in a part of a range, and its reading.
+
+    With the times of the last positive reading, if there was one, and of the last one at the level.
+    """
 
     step: CounterStep
     reading: Readings
     positive_at: int | None
+    reached_at: int
 
 
 async def metered_energy(
@@ -80,7 +81,8 @@ async def metered_energy(
     width: timedelta,
     *,
     meter: str | None = None,
-    most: int | None = None,
+    most: int = maxsize,
+    advice: str = "from: ask for a shorter range",
 ) -> AsyncIterator[MeteredEnergy]:
     """Yield every meter's whole buckets between `start` and `end`, aligned to the epoch, by meter.
 
@@ -90,26 +92,31 @@ async def metered_energy(
     Args:
         meter: The external id of the only meter to read; None reads all.
         most: The most readings.
+        advice: What to do if there are more.
 
     Raises:
         PlantNotFound: There is no such plant.
-        TooManyReadings: There are more than `most`, or so many more buckets that no bucket is computed.
+        ValidationFailed: There are more than `most`, or more than five times as many buckets would be computed.
     """
-    start, end = _whole_buckets(*measurable(start, end), width)
+    too_many = ValidationFailed(
+        f"The response would have more than {most:,} readings, or need too many buckets for them.", [advice]
+    )
+    start, end = measurable(start, end)
+    start, end = round_up(start, width), round_down(end, width)
     sources = await _sources(db, org, plant_id, start, meter)
-    if most is not None and sum(map(len, sources.values())) * ((end - start) // width) > _WORK * most:
-        raise TooManyReadings
+    if sum(map(len, sources.values())) * ((end - start) // width) > _WORK * most:
+        raise too_many
     count = 0
     for external_id in sorted(sources):
         known: set[datetime] = set()
         for source in sources[external_id]:
-            async for moment, energy in _energy_of(db, org, source, start, end, width):
+            async for moment, energy in _energy_of(db, org, plant_id, source, start, end, width):
                 if moment in known:
                     continue
                 known.add(moment)
                 count += 1
-                if most is not None and count > most:
-                    raise TooManyReadings
+                if count > most:
+                    raise too_many
                 yield MeteredEnergy(moment, external_id, energy)
 
 
@@ -140,7 +147,7 @@ async def _sources(
 
 
 async def _energy_of(
-    db: Connection, org: OrgScope, source: LayoutSource, start: datetime, end: datetime, width: timedelta
+    db: Connection, org: OrgScope, plant_id: UUID, source: LayoutSource, start: datetime, end: datetime, width: timedelta
 ) -> AsyncIterator[tuple[datetime, float]]:
     """Yield the start and the energy of each bucket of one source, read in parts. The range is one of whole buckets."""
     # A template may declare a counter that the meter does not have.
@@ -148,18 +155,14 @@ async def _energy_of(
     last_steps: dict[str, _Last] = {}
     while start < end:
         part_end = min(end, start + max(width, _PART // width * width))
-        for bucket in await _read(db, source, counters, start, part_end, width, last_steps):
+        for bucket in await _read(db, plant_id, source, counters, start, part_end, width, last_steps):
             yield bucket
         start = part_end
 
 
-def _whole_buckets(start: datetime, end: datetime, width: timedelta) -> tuple[datetime, datetime]:
-    """Return the start of the first bucket that lies in the range, and the end of the last one."""
-    return start + (_EPOCH - start) % width, end - (end - _EPOCH) % width
-
-
 async def _read(
     db: Connection,
+    plant_id: UUID,
     source: LayoutSource,
     counters: Sequence[store.ReportedRow],
     start: datetime,
@@ -183,6 +186,10 @@ async def _read(
         before = max(margin, _BEFORE_RANGE) if last is None else margin
         readings = await read_in_kilo(db, source, counter, start - before, end + margin)
         if last is None:
+            # If the first reading was misread as up to twice too high, the counter would not reach that level for a long time.
+            if len(readings.values) > 1 and readings.values[0] > readings.values[1]:
+                since = start - before + _BEFORE_RANGE
+                readings = await without_misread(db, plant_id, source, counter, readings, since)
             [readings] = await with_levels(db, [(source, counter, readings)])
         count = partial(_count, readings, last, boundaries, width, end - margin)
         energies, last = await computed(count, len(readings.times))
@@ -203,18 +210,24 @@ def _count(
     if last is not None and last.positive_at is not None:
         positive.insert(0, last.positive_at)
     edits = readings.edits() | _after_days(readings, positive)
-    if last is None:
-        counted = list(steps(readings.values, edits=edits))
-    else:
+    count, reached_at = partial(steps, readings.values), 0
+    if last is not None:
+        count, reached_at = partial(count, last.step.level, was_zero=last.step.was_zero), last.reached_at
         if readings.part(slice(1)).after(last.reading).edits():
             edits |= {0}
-        counted = list(steps(readings.values, last.step.level, was_zero=last.step.was_zero, edits=edits))
+    counted = list(count(edits=edits))
+    while (place := _after_lasting_fall(readings, counted, reached_at, edits)) is not None:
+        edits |= {place}
+        counted = list(count(edits=edits))
     known = bisect_left(readings.times, microseconds(until))
     energies = energy_between(readings.times, counted, [microseconds(moment) for moment in boundaries], width // _MICROSECOND)
     if not known or -inf < counted[known - 1].level <= 0:
         return energies, None
+    reading = readings.part(slice(known - 1, known))
     earlier = positive[: bisect_left(positive, microseconds(until))]
-    return energies, _Last(counted[known - 1], readings.part(slice(known - 1, known)), earlier[-1] if earlier else None)
+    at_level = (time for time, value, step in zip(*readings[:2], counted[:known], strict=False) if value == step.level)
+    reached_at = max(at_level, default=reached_at)
+    return energies, _Last(counted[known - 1], reading, earlier[-1] if earlier else None, reached_at)
 
 
 def _after_days(readings: Readings, positive: Sequence[int]) -> frozenset[int]:
@@ -223,6 +236,21 @@ def _after_days(readings: Readings, positive: Sequence[int]) -> frozenset[int]:
     The answer would depend on the range otherwise: one that begins during the zeros does not read the level before them.
     """
     return frozenset(bisect_left(readings.times, time) for before, time in pairwise(positive) if time - before > LONGEST_GAP)
+
+
+def _after_lasting_fall(
+    readings: Readings, counted: Sequence[CounterStep], reached_at: int, edits: Collection[int]
+) -> int | None:
+    """Return the index of the first reading below the level more than a day after the last one at it; None if there is none.
+
+    A meter may be exchanged, or its counter restored. An answer for a range that begins after the fall does not read the level.
+    """
+    for place, (time, reading, (_, level, _)) in enumerate(zip(*readings[:2], counted, strict=True)):
+        if reading == level:
+            reached_at = time
+        elif 0 < reading < level and time - reached_at > LONGEST_GAP and not is_misread(level, readings.values, place, edits):
+            return place
+    return None
 
 
 def _sums(

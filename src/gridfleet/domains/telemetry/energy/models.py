@@ -66,9 +66,12 @@ class DirtyHour(NamedTuple):
 
 
 class KeptHour(NamedTuple):
-    """The energies of a plant in an hour: kinds in the order of `Energy`, quarters of the hour within, in mWh.
+    """The energies of a plant in an hour.
 
-    `falls` says whether a counter had a reading lower than the one before.
+    Attributes:
+        energies: The energies in mWh of the four quarters of the hour for each kind, in the order of `Energy`. None means not
+            measured.
+        falls: Whether a counter had a reading lower than the one before.
     """
 
     energies: list[int | None]

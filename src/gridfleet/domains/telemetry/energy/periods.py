@@ -6,11 +6,12 @@ from enum import StrEnum
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from gridfleet.kernel.clock import round_down, round_up
+
 __all__ = ["QUARTER", "EnergyBucket", "buckets_in", "edges_of", "start_of_day"]
 
 QUARTER: Final = timedelta(minutes=15)
 """The narrowest bucket. The offsets of all time zones are multiples of it since 1972."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EnergyBucket(StrEnum):
@@ -41,7 +42,7 @@ def edges_of(start: datetime, end: datetime, bucket: EnergyBucket, zone: ZoneInf
     The range grows to whole quarters of an hour. Its first and its last bucket are cut off at its ends. A day lasts from
     midnight to midnight, also if that takes 23 or 25 hours.
     """
-    start, end = start - (start - _EPOCH) % QUARTER, end + (_EPOCH - end) % QUARTER
+    start, end = round_down(start, QUARTER), round_up(end, QUARTER)
     if bucket is EnergyBucket.QUARTER_HOUR:
         return [start + number * QUARTER for number in range((end - start) // QUARTER + 1)]
     following = _hours(start, zone) if bucket is EnergyBucket.HOUR else _dates(start, bucket, zone)
@@ -59,7 +60,7 @@ def _hours(start: datetime, zone: ZoneInfo) -> Iterator[datetime]:
     hour, moment = timedelta(hours=1), start
     while True:
         offset = moment.astimezone(zone).utcoffset() or timedelta(0)
-        moment += hour - (moment - _EPOCH + offset) % hour
+        moment = round_down(moment + offset, hour) + hour - offset
         yield moment
 
 
@@ -82,4 +83,4 @@ def start_of_day(day: date, zone: ZoneInfo) -> datetime:
     """
     midnight = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
     # Local mean times, until 1972, had offsets of odd minutes.
-    return midnight - (midnight - _EPOCH) % QUARTER
+    return round_down(midnight, QUARTER)

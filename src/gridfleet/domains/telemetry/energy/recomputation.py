@@ -220,8 +220,9 @@ async def _complete_totals(database: Database) -> int:
 async def _compute_past(database: Database, until: float) -> int:
     """Compute hours from before an upgrade until none is missing or `until` has passed. Returns the number of written hours.
 
-    All roll-ups wait for each transaction. One that takes longer than `SECONDS_OF_SEVERAL` is tried again with half as many
-    hours of plants, and a few hours of one plant with more time.
+    Each transaction blocks all roll-ups. If it takes longer than `SECONDS_OF_SEVERAL`, or fails by itself, it is repeated with
+    half as many hours of plants. The smallest one, `_HOURS_ALONE` hours of one plant, may take `_SECONDS_ALONE`; if it fails,
+    the plant is set aside.
 
     Args:
         database: The database.

@@ -53,7 +53,10 @@ discharged - charged, and produced.
 
 
 class EnergyQuery(NamedTuple):
-    """Energies with `start` <= time < `end` in buckets of a time zone; of the plant or organisation if None."""
+    """Energies with `start` <= time < `end`, in buckets of a time zone.
+
+    `time_zone` None stands for that of the plant or the organisation.
+    """
 
     start: datetime
     end: datetime

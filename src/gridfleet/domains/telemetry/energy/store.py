@@ -152,7 +152,7 @@ _VALUE: Final = "CASE WHEN f.value BETWEEN w.low AND w.high THEN f.value ELSE -1
 
 
 async def readings(db: Connection, picks: Sequence[Pick]) -> list[tuple[int, bytes, bytes]]:
-    """Return (number, times, values) of each pick with readings: the last of each second, without those of deleted days.
+    """Return (number of the pick, times, values) of each pick with readings: the last of each second, not of deleted days.
 
     Times are microseconds since 2000-01-01 UTC, values doubles, both big-endian and by time.
     """
@@ -183,7 +183,7 @@ def _span(picks: Sequence[Pick]) -> tuple[datetime, datetime]:
 
 
 async def last_readings(db: Connection, picks: Sequence[Pick], *, positive: bool = False) -> list[tuple[int, datetime, float]]:
-    """Return (number, time, value) of the last two readings of each pick with readings.
+    """Return (number of the pick, time, value) of the last two readings of each pick with readings.
 
     With `positive`, these are the last positive ones within the pick's limits.
 
@@ -259,7 +259,7 @@ async def former_levels(db: Connection, counters: Sequence[tuple[int, int, str]]
 
 
 async def next_readings(db: Connection, picks: Sequence[Pick], *, positive: bool = False) -> list[tuple[int, datetime, float]]:
-    """Return (number, time, value) of the first reading of each pick with readings, without those of deleted days.
+    """Return (number of the pick, time, value) of the first reading of each pick with readings, without deleted days.
 
     With `positive`, these are the first positive ones within the pick's limits.
     """
@@ -343,8 +343,7 @@ async def advance_past(db: Connection, plant_id: UUID, hour: datetime | None) ->
 async def watermark(db: Connection) -> datetime:
     """Return the time from which hours are open."""
     cursor = await db.execute("SELECT sealed_before FROM telemetry_seal")
-    row = await cursor.fetchone()
-    assert row is not None
+    [row] = await cursor.fetchall()
     found: datetime = row[0]
     return found
 

@@ -39,7 +39,7 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection, savepoint
 from gridfleet.kernel.time_zones import UTC_NAME
 
-__all__ = ["energy_of_day", "read_in_kilo"]
+__all__ = ["energy_of_day", "read_in_kilo", "without_misread"]
 
 _BEFORE_MIDNIGHT: Final = timedelta(hours=1)
 _DAY: Final = timedelta(days=1)
@@ -137,10 +137,7 @@ class _Device:
         earlier, found = readings.part(slice(place)), readings.part(slice(place, None))
         if place:
             return continued(earlier, found, with_last=False)
-        metric, run = RunMetric(0, self._source, key, True), Run(self._plant_id, self._midnight, 24, since)
-        earlier = (await read_earlier(self._db, [metric], [run])).get(metric.name, earlier)
-        is_misread = continued(earlier, found, with_last=False).values[0] != found.values[0]
-        return found.part(slice(int(is_misread), None))
+        return await without_misread(self._db, self._plant_id, self._source, key, found, since)
 
     async def _integral(self, key: str) -> Energies:
         if (known := self._integrals.get(key)) is None:
@@ -155,6 +152,25 @@ class _Device:
             raise TookTooLong
         start, end = self._midnight - before, self._midnight + _DAY
         return await read_in_kilo(self._db, self._source, key, start, end, is_counter=is_counter)
+
+
+async def without_misread(
+    db: Connection, plant_id: UUID, source: LayoutSource, key: str, readings: Readings, since: datetime
+) -> Readings:
+    """Return a counter's readings from the second one on if an earlier one shows that the first one was misread.
+
+    Args:
+        db: The connection.
+        plant_id: The plant of the source.
+        source: The source of the counter.
+        key: The counter.
+        readings: At least one reading, all those from the hour before `since` on.
+        since: The earlier reading is from the day before this time.
+    """
+    metric, run = RunMetric(0, source, key, True), Run(plant_id, since, 0, since)
+    earlier = (await read_earlier(db, [metric], [run])).get(metric.name, Readings([], []))
+    is_misread = continued(earlier, readings, with_last=False).values[0] != readings.values[0]
+    return readings.part(slice(int(is_misread), None))
 
 
 async def read_in_kilo(

@@ -8,7 +8,15 @@ from gridfleet.domains.telemetry.frames import store
 from gridfleet.domains.telemetry.frames.models import LayoutColumns, Source, SourceLayout, SourceOwner
 from gridfleet.kernel.db import Connection
 
-__all__ = ["count_own_names", "layout_columns", "load_device_sources", "load_sources", "source_owners", "used_layouts"]
+__all__ = [
+    "count_own_names",
+    "count_used_names",
+    "layout_columns",
+    "load_device_sources",
+    "load_sources",
+    "source_owners",
+    "used_layouts",
+]
 
 
 async def load_sources(db: Connection, plant_ids: Sequence[UUID]) -> dict[UUID, list[Source]]:
@@ -34,6 +42,11 @@ async def used_layouts(db: Connection, source_ids: Sequence[int]) -> dict[int, l
     A layout of a template gives its metrics a meaning that the device's own values do not have.
     """
     return await store.used_layouts(db, source_ids)
+
+
+async def count_used_names(db: Connection, source_ids: Sequence[int]) -> dict[int, int]:
+    """Return the number of names in the layouts that `used_layouts` returns, by source. Sources without names are left out."""
+    return await store.count_used_names(db, source_ids)
 
 
 async def count_own_names(db: Connection, plant_id: UUID, since: datetime) -> int:

@@ -101,9 +101,9 @@ def frame_layouts(metrics: Sequence[Metric]) -> list[FrameLayout]:
 
 @dataclass(slots=True)
 class NewestOfBatch:
-    """The newest values of one source and layout within a batch, with times as `microseconds` returns them.
+    """The newest values of one source and layout within a batch. Times are microseconds since 2000-01-01 UTC.
 
-    `times` is None while all values have the time `time`.
+    `times` has the time of each value; it is None while all of them have the time `time`.
     """
 
     time: int

@@ -119,6 +119,16 @@ async def used_layouts(db: Connection, source_ids: Sequence[int]) -> dict[int, l
     return found
 
 
+async def count_used_names(db: Connection, source_ids: Sequence[int]) -> dict[int, int]:
+    """Return the number of names in the layouts that `used_layouts` returns, by source."""
+    cursor = await db.execute(
+        "SELECT t.source_id, sum(cardinality(l.metrics)) FROM telemetry_latest t JOIN telemetry_layout l ON l.id = t.layout_id"
+        f" WHERE t.source_id = ANY(%s) AND {_OWN_NAMES} GROUP BY t.source_id",
+        (list(source_ids),),
+    )
+    return {source_id: int(count) for source_id, count in await cursor.fetchall()}
+
+
 async def count_own_names(db: Connection, plant_id: UUID, since: datetime) -> int:
     """Return the number of names in the layouts without units and limits that sources of the plant have used since then.
 
@@ -185,7 +195,7 @@ async def partition_days(db: Connection) -> set[date]:
 
 
 async def days_of_source(db: Connection, source_id: int) -> list[date]:
-    """Return the days from a source's first frame to its last."""
+    """Return every UTC day from a source's first frame to its last, empty days included; none without frames."""
     cursor = await db.execute(
         "SELECT d::date FROM (SELECT min(time) AS first, max(time) AS last FROM telemetry_frame WHERE source_id = %s) AS f,"
         " generate_series(date_bin('1 day', first, 'epoch'), last, interval '1 day') AS d",
@@ -196,9 +206,9 @@ async def days_of_source(db: Connection, source_id: int) -> list[date]:
 
 
 async def starts(db: Connection, source_ids: Sequence[int], now: datetime) -> dict[int, datetime]:
-    """Return from when retention keeps the frames of these sources.
+    """Return the time from which retention keeps the frames of each of these sources.
 
-    Without those whose start is after `now`: a clock that was ahead has written it, and retention will correct it.
+    Without those whose time is after `now`: a clock that was ahead has written it, and retention will correct it.
     """
     cursor = await db.execute(
         "SELECT id, raw_from FROM telemetry_source WHERE id = ANY(%s) AND raw_from <= %s", (list(source_ids), now)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import date, timedelta
+from typing import Final
 
 from gridfleet.domains.telemetry.frames import store
 from gridfleet.domains.telemetry.frames.models import FrameBatch, FrameLayout, to_datetime
@@ -9,6 +10,10 @@ from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 
 __all__ = ["LayoutIdCache", "Partitions", "days_of", "write_batch"]
+
+
+MOST_LAYOUTS: Final = 100_000
+"""How many ids a process keeps, about 15 MB. Each device that sends a new name creates a layout."""
 
 
 class LayoutIdCache:
@@ -22,13 +27,17 @@ class LayoutIdCache:
         digest = layout.digest  # not the layout itself: plants create any number of layouts, of 30 kB each
         layout_id = self._ids.get(digest)
         if layout_id is None:
-            layout_id = self._ids[digest] = await store.ensure_layout(db, layout)
+            layout_id = await store.ensure_layout(db, layout)
+            if len(self._ids) >= MOST_LAYOUTS:
+                del self._ids[next(iter(self._ids))]
+            self._ids[digest] = layout_id
         return layout_id
 
 
 class Partitions:
-    """Cache of daily partitions that exist. They are created in transactions of their own, so that a batch never holds their
-    lock.
+    """Cache of daily partitions that exist.
+
+    They are created in transactions of their own, so that a batch never holds their lock.
     """
 
     def __init__(self, database: Database) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
@@ -13,11 +13,11 @@ from gridfleet.domains.telemetry.history.values import store
 from gridfleet.domains.telemetry.rollups.models import Level, Reach
 from gridfleet.domains.telemetry.rollups.reading import store as rollups
 from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.clock import round_down, round_up
 from gridfleet.kernel.db import Connection
 
 __all__ = [
     "BucketReader",
-    "bucket_start",
     "bucket_starts",
     "buckets_between",
     "kept_bucket",
@@ -32,7 +32,6 @@ _STATEMENTS_FOR_VALUES: Final = 100
 """Short statements that take as long as the aggregates of a full page."""
 _METRICS_FOR_STATEMENT: Final = 5
 """Metrics whose columns take as long as a short statement, without values too."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _METRICS_PER_STATEMENT: Final = 250
 """Each metric needs four columns; a statement may have 1,664."""
 
@@ -41,19 +40,14 @@ AnyBucket = Bucket | ColumnBucket
 _Bucket = TypeVar("_Bucket", Bucket, ColumnBucket)
 
 
-def bucket_start(time: datetime, bucket: AnyBucket) -> datetime:
-    """Return the start of the bucket that contains `time`."""
-    return time - (time - _EPOCH) % bucket.width
-
-
 def buckets_between(start: datetime, end: datetime, bucket: AnyBucket) -> int:
     """Return the number of buckets that overlap a range."""
-    return -((bucket_start(start, bucket) - end) // bucket.width)
+    return -((round_down(start, bucket.width) - end) // bucket.width)
 
 
 def bucket_starts(start: datetime, end: datetime, bucket: AnyBucket) -> list[datetime]:
     """Return the starts of the buckets that overlap a range."""
-    first, width = bucket_start(start, bucket), bucket.width
+    first, width = round_down(start, bucket.width), bucket.width
     return [first + number * width for number in range(buckets_between(start, end, bucket))]
 
 
@@ -99,9 +93,9 @@ async def _sums(db: Connection, series: Sequence[Series], bucket: AnyBucket, sta
     if level is None:
         await _add_frames(db, sums, series, start, end)
         return sums
-    rolled_start, rolled_end = _up(start, _HOUR), _down(end, _HOUR)
+    rolled_start, rolled_end = round_up(start, _HOUR), round_down(end, _HOUR)
     reach = await rollups.reach(db, _sources_of(series), rolled_start, rolled_end)
-    rolled_start = max(rolled_start, _up(reach.level_from(level) or rolled_start, _HOUR))
+    rolled_start = max(rolled_start, round_up(reach.level_from(level) or rolled_start, _HOUR))
     rolled_end = min(rolled_end, reach.watermark)
     if rolled_start >= rolled_end:
         await _add_edge(db, sums, start, end, reach)
@@ -114,7 +108,7 @@ async def _sums(db: Connection, series: Sequence[Series], bucket: AnyBucket, sta
         await _add_edge(db, sums, *span, reach)
     for span in _between(rolled_start, rolled_end, stale):
         if level is Level.DAY:
-            first, last = _up(span[0], _DAY), _down(span[1], _DAY)
+            first, last = round_up(span[0], _DAY), round_down(span[1], _DAY)
             if first < last:
                 await _add_rollups(db, sums, Level.HOUR, span[0], first, reach.raw_from)
                 await _add_rollups(db, sums, Level.DAY, first, last, reach.raw_from)
@@ -155,15 +149,13 @@ class _Sums:
 
     def add(self, number: int, time: datetime, total: float, low: float, high: float, count: int) -> None:
         """Add the aggregates of values of series `number` that begin at `time` and lie in one bucket."""
-        self.add_bucket(number, time - (time - _EPOCH) % self.width, total, low, high, count)
+        self.add_bucket(number, round_down(time, self.width), total, low, high, count)
 
     def add_bucket(self, number: int, start: datetime, total: float, low: float, high: float, count: int) -> None:
         """Add the aggregates of values of series `number` to the bucket that begins at `start`."""
         buckets = self._buckets[number]
-        earlier = buckets.get(start)
-        if earlier is not None:
-            total, low, high, count = total + earlier[0], min(low, earlier[1]), max(high, earlier[2]), count + earlier[3]
-        buckets[start] = (total, low, high, count)
+        found, earlier = (total, low, high, count), buckets.get(start)
+        buckets[start] = found if earlier is None else _combined(earlier, found)
 
     async def add_rows(self, numbers: Sequence[int], rows: Sequence[tuple[Any, ...]]) -> None:
         """Add rows of a bucket's start, then its aggregates for each of the series `numbers`, with count 0 or NULL for none."""
@@ -200,6 +192,10 @@ class _Sums:
         )
 
 
+def _combined(one: Aggregates, other: Aggregates) -> Aggregates:
+    return one[0] + other[0], min(one[1], other[1]), max(one[2], other[2]), one[3] + other[3]
+
+
 def _average(total: float, low: float, high: float, count: int) -> float:
     """Return the average of values between `low` and `high`, rounded to 12 significant digits; further digits are rounding
     errors.
@@ -214,14 +210,6 @@ def _average(total: float, low: float, high: float, count: int) -> float:
 
 def _sources_of(series: Sequence[Series]) -> list[int]:
     return sorted({position.source_id for one in series for position in one.positions})
-
-
-def _up(time: datetime, width: timedelta) -> datetime:
-    return time + (_EPOCH - time) % width
-
-
-def _down(time: datetime, width: timedelta) -> datetime:
-    return time - (time - _EPOCH) % width
 
 
 def _spans(times: Iterable[datetime], width: timedelta) -> list[Span]:
@@ -261,7 +249,7 @@ async def _add_edge(db: Connection, sums: _Sums, start: datetime, end: datetime,
     for level, level_from in ((Level.MINUTE, reach.minutes_from), (Level.QUARTER, reach.quarters_from)):
         if level.width <= sums.width:
             first = min(max(start, level_from), framed)
-            await _add_rollups(db, sums, level, _up(first, level.width), _down(framed, level.width), reach.raw_from)
+            await _add_rollups(db, sums, level, round_up(first, level.width), round_down(framed, level.width), reach.raw_from)
             framed = first
 
 
@@ -272,7 +260,8 @@ async def _add_rollups(db: Connection, sums: _Sums, level: Level, start: datetim
     for number, one in enumerate(sums.series):
         for position in one.positions:
             by_layout.setdefault((position.source_id, position.layout_id), []).append((number, position.number))
-    shared: dict[tuple[int, datetime], list[tuple[float, float, float, int]]] = {}
+    shared: dict[tuple[int, datetime], Aggregates] = {}
+    doubtful: dict[int, list[datetime]] = {}
     for (source_id, layout_id), members in by_layout.items():
         alone = all(len(sums.series[number].positions) == 1 for number, _ in members)
         width = sums.width if alone else level.width
@@ -287,18 +276,17 @@ async def _add_rollups(db: Connection, sums: _Sums, level: Level, start: datetim
                     continue
                 if len(sums.series[number].positions) == 1:
                     sums.add(number, time, total, low, high, count)
+                elif (number, time) not in shared:
+                    shared[number, time] = (total, low, high, count)
                 else:
-                    shared.setdefault((number, time), []).append((total, low, high, count))
-    # Two layouts may have values of the same times, and only one is used. Only the frames show which.
-    doubtful: dict[int, list[datetime]] = {}
-    for (number, time), aggregates in shared.items():
-        if len(aggregates) > 1 and time >= raw_from:
-            doubtful.setdefault(number, []).append(time)
-    framed = {number: _spans(times, level.width) for number, times in doubtful.items()}
+                    # Two layouts may have values of the same times, and only one is used. Only the frames show which.
+                    if time >= raw_from:
+                        doubtful.setdefault(number, []).append(time)
+                    shared[number, time] = _combined(shared[number, time], (total, low, high, count))
+    framed = {number: _spans(set(times), level.width) for number, times in doubtful.items()}
     for (number, time), aggregates in shared.items():
         if not _is_within(framed.get(number, ()), time):
-            for values in aggregates:
-                sums.add(number, time, *values)
+            sums.add(number, time, *aggregates)
     for number, spans in framed.items():
         for span in spans:
             await _add_frames(db, sums, [sums.series[number]], *span)
@@ -362,12 +350,12 @@ class BucketReader:
         return points
 
     async def _page_end(self, db: Connection) -> datetime:
-        page_end = bucket_start(self._start, self._bucket) + self._buckets_a_page * self._bucket.width
+        page_end = round_down(self._start, self._bucket.width) + self._buckets_a_page * self._bucket.width
         # Without this, a gap of weeks in 2,000 series would be read in thousands of pages.
         frontier = await store.frontier(db, self._org, self._source_ids, self._start, self._end, self._frames_a_page)
         if frontier is None:
             return page_end
-        return self._end if frontier == self._end else max(page_end, bucket_start(frontier, self._bucket))
+        return self._end if frontier == self._end else max(page_end, round_down(frontier, self._bucket.width))
 
     async def exceeds(self, db: Connection, limit: int) -> bool:
         """Return whether more than `limit` points remain, or their count would need more than `MOST_STATEMENTS`."""

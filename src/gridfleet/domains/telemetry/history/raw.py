@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.history.models import Point, Series, SeriesPosition, SeriesValues
 from gridfleet.domains.telemetry.history.values import store
+from gridfleet.domains.telemetry.history.values.store import Frame
 from gridfleet.kernel.db import Connection
 
 __all__ = ["FramesReader", "SeriesReader", "Values", "raw_reader", "read_values"]
@@ -21,6 +22,8 @@ __all__ = ["FramesReader", "SeriesReader", "Values", "raw_reader", "read_values"
 PAGE_POINTS: Final = 20_000
 MOST_EMISSIONS: Final = 100_000
 """Maximum number of emissions in the plans that a reader caches: about as many as one plan may have. Each takes 130 bytes."""
+MOST_FRAMES: Final = 5_000
+"""Frames of a page: each has up to 200 values, also if a query needs one of them."""
 _MOST_FRAMES_AT_ONCE: Final = 20
 """A device with 4,000 metrics has frames of 20 layouts."""
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -98,7 +101,14 @@ class SeriesReader:
         return found > limit
 
 
-Frame = tuple[datetime, int, int, list[float | None]]
+def _frontier(rows: Sequence[Frame], end: datetime, limit: int) -> datetime:
+    """Return the time before which the rows are complete, if `limit` frames of each source before `end` were read."""
+    counts = Counter[int]()
+    for time, source_id, _, _ in rows:
+        counts[source_id] += 1
+        if counts[source_id] == limit:
+            end = min(end, time + _MICROSECOND)
+    return end
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +138,9 @@ class FramesReader:
         # One frame more than a source has at one time: otherwise the pages of sources that report in turn would have one time
         # each. But a source may have thousands of its own names, each in a frame of its own, and all others wide frames.
         most_at_once = min(max(layouts.values(), default=0), _MOST_FRAMES_AT_ONCE)
-        self._limit = max(PAGE_POINTS // max(1, len(series)), most_at_once + 1)
+        self._limit = min(max(PAGE_POINTS // max(1, len(series)), most_at_once + 1), MOST_FRAMES)
+        # The first window is the whole range, in which each of many sources may have so many frames.
+        self._next_limit = min(self._limit, max(MOST_FRAMES // max(1, len(self._source_ids)), most_at_once + 1))
         self._plans: dict[tuple[tuple[int, int], ...], list[_Emission]] = {}
         self._planned = 0
         self._by_layout: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -141,8 +153,9 @@ class FramesReader:
         """Return the next page; it may be empty."""
         if self.finished:
             return iter(())
-        rows: list[Frame] = await store.frames_page(db, self._source_ids, self._start, self._window_end, self._limit)
-        frontier = self._frontier(rows)
+        limit, self._next_limit = self._next_limit, self._limit
+        rows, end = await store.frames_page(db, self._source_ids, self._start, self._window_end, limit, MOST_FRAMES)
+        frontier = _frontier(rows, end, limit)
         span = frontier - self._start
         self._start = frontier
         if frontier >= self._end:
@@ -151,16 +164,6 @@ class FramesReader:
             rows = rows[: bisect_left(rows, frontier, key=itemgetter(0))]
             self._window_end = min(self._end, frontier + 4 * span)
         return self._points(rows)
-
-    def _frontier(self, rows: Sequence[Frame]) -> datetime:
-        """Return the time before which the rows are complete for every source."""
-        counts: dict[int, int] = {}
-        frontier = self._window_end
-        for time, source_id, _, _ in rows:
-            count = counts[source_id] = counts.get(source_id, 0) + 1
-            if count == self._limit:
-                frontier = min(frontier, time + _MICROSECOND)
-        return frontier
 
     def _points(self, rows: Sequence[Frame]) -> Iterator[Point]:
         for time, group in groupby(rows, key=itemgetter(0)):

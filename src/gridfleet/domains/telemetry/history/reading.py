@@ -19,6 +19,6 @@ class Reading(Protocol):
         """Return what `read` returns, after `check` has raised no error.
 
         Args:
-            check: Whether the caller may read. Runs on the database that accepts writes.
+            check: Raises an error if the caller may not read. Runs on the database that accepts writes.
             read: Reads values. May run on a replica that lacks the last seconds. If the replica fails, it runs a second time.
         """

@@ -127,7 +127,10 @@ async def usual_seconds(db: Connection, org: OrgScope, plant_id: UUID, external_
 
 
 async def role_sources(db: Connection, plant_ids: Sequence[UUID]) -> list[RoleSourceRow]:
-    """Return the sources of plants of any organisation, with their layouts that have a metric with a role, newest first."""
+    """Return the sources of plants of any organisation, each with its layouts that have a metric with a role.
+
+    The newest source comes first, and of a source the newest layout.
+    """
     # The statement selects the metrics, because a plant decides how many others a layout has: up to 200 with any names.
     cursor = db.cursor(row_factory=class_row(RoleSourceRow), binary=True)
     await cursor.execute(

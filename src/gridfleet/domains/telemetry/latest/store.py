@@ -9,11 +9,21 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count, fetch_value
 
-_NEEDED: Final = (
-    "NOT EXISTS (SELECT FROM telemetry_latest n JOIN telemetry_layout k ON k.id = n.layout_id WHERE n.source_id = t.source_id"
-    " AND n.layout_id <> t.layout_id AND n.time > t.time AND n.absent = '' AND n.times IS NULL AND l.metrics <@ k.metrics)"
+_NEWEST: Final = (
+    "newest AS MATERIALIZED (SELECT s.id AS source_id, r.* FROM telemetry_source s CROSS JOIN LATERAL"
+    " (SELECT n.layout_id, n.time, k.metrics FROM telemetry_latest n JOIN telemetry_layout k ON k.id = n.layout_id"
+    " WHERE n.source_id = s.id AND n.absent = '' AND n.times IS NULL ORDER BY n.time DESC LIMIT 25) AS r"
+    " WHERE s.plant_id = %(plant)s)"
 )
-"""Whether the row `t` of the layout `l` has values that no newer row of the source replaces. A template's edits add rows."""
+"""CTE: the newest complete rows of each source of a plant. A template version has at most ten layouts."""
+_NEEDED: Final = (
+    "NOT EXISTS (SELECT FROM newest n WHERE n.source_id = t.source_id AND n.layout_id <> t.layout_id AND n.time > t.time"
+    " AND l.metrics <@ n.metrics)"
+)
+"""Whether the row `t` of the layout `l` has values that none of the source's newest rows replaces. A template's edits add rows.
+
+Not compared with all rows: a device without a template may have thousands, and their number would count squared.
+"""
 _LATEST: Final = f"s.id, s.external_id, l.id, {DIGEST}, t.time, t.vals, t.times"
 
 
@@ -33,20 +43,15 @@ async def latest_of_plant(db: Connection, org: OrgScope, plant_id: UUID, limit: 
 
     The plant's own values come first, then by external id; within a source the newest layout comes first.
     """
-    needed = "" if limit is not None else f" AND {_NEEDED}"
+    newest, needed = ("", "") if limit is not None else (f"WITH {_NEWEST} ", f" AND {_NEEDED}")
     cursor = db.cursor(binary=True)
     await cursor.execute(
-        f"SELECT {_LATEST} FROM plant p LEFT JOIN (telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
+        f"{newest}SELECT {_LATEST} FROM plant p LEFT JOIN (telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
         " JOIN telemetry_layout l ON l.id = t.layout_id) ON s.plant_id = p.id AND s.organization_id = p.organization_id"
         f" AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL){needed}"
-        " WHERE p.id = %(plant)s AND p.organization_id = %(org)s AND (%(allowed)s::uuid[] IS NULL OR p.id = ANY(%(allowed)s))"
+        " WHERE p.id = %(plant)s AND p.organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR p.id = ANY(%(plants)s))"
         ' ORDER BY s.external_id COLLATE "C" NULLS FIRST, l.id DESC LIMIT %(limit)s::bigint',
-        {
-            "plant": plant_id,
-            "org": org.organization_id,
-            "allowed": None if org.plant_ids is None else list(org.plant_ids),
-            "limit": limit,
-        },
+        {"plant": plant_id, "limit": limit, **org.parameters},
     )
     rows = await cursor.fetchall()
     return [_latest(*row) for row in rows if row[0] is not None] if rows else None
@@ -56,11 +61,11 @@ async def count_latest(db: Connection, org: OrgScope, plant_id: UUID) -> int:
     """Return the number of positions in the rows that `latest_of_plant` returns without a limit."""
     return await fetch_count(
         db,
-        "SELECT coalesce(sum(cardinality(t.vals)), 0) FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
-        " JOIN telemetry_layout l ON l.id = t.layout_id"
-        " WHERE s.plant_id = %s AND s.organization_id = %s AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL)"
-        f" AND {_NEEDED}",
-        (plant_id, org.organization_id),
+        f"WITH {_NEWEST} SELECT coalesce(sum(cardinality(t.vals)), 0) FROM telemetry_source s"
+        " JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
+        " WHERE s.plant_id = %(plant)s AND s.organization_id = %(org)s"
+        f" AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL) AND {_NEEDED}",
+        {"plant": plant_id, "org": org.organization_id},
     )
 
 
@@ -89,9 +94,9 @@ def _latest(
 
 
 async def is_clock_behind(db: Connection, now: datetime | None) -> bool:
-    """Return whether more rows are later than an hour after `now` than are in the day before that hour's end.
+    """Return whether more of the newest values are over an hour ahead of `now` than are from the day before that limit.
 
-    If `now` is None, it is the time of the database.
+    None means the time of the database.
     """
     found: bool | None = await fetch_value(
         db,

@@ -45,7 +45,8 @@ def count_energy(state: EnergyState | None, readings: Sequence[RoleReading], zon
     of zeros its next positive reading adds nothing.
 
     Args:
-        state: The state after earlier readings; None if there were none. The count begins again if the zone has changed.
+        state: The state after earlier readings; None if there were none. If the zone has changed, the count begins again with
+            those of its hours that the new day has.
         readings: The plant's newest readings.
         zone: The name of the time zone of the day.
     """
@@ -58,7 +59,8 @@ def count_energy(state: EnergyState | None, readings: Sequence[RoleReading], zon
     if state is None:
         state = EnergyState(day, time_zone=zone)
     elif day > state.day or zone != state.time_zone:
-        state = EnergyState(day, counters=state.counters, powers=state.powers, time_zone=zone)
+        began = EnergyState(day, counters=state.counters, powers=state.powers, time_zone=zone)
+        state = _with_hours(began, NO_ENERGY, state.hours, _midnight(began))
     midnight = _midnight(state)
     hours = {hour: list(energies) for hour, energies in state.hours.items()}
     counted = list(state.counted)
@@ -99,9 +101,14 @@ def with_kept_hours(state: EnergyState, kept: Sequence[tuple[datetime, Sequence[
         for place, energy in enumerate(energies):
             if energy is not None and microseconds(hour) + place % QUARTERS * QUARTER >= midnight:
                 counted[place // QUARTERS] += energy / _MWH
-    hours = {hour: energies for hour, energies in state.hours.items() if hour >= until}
-    total = [sum(column) for column in zip(counted, *hours.values(), strict=True)]
-    return EnergyState(state.day, _cut(total), state.counters, state.powers, state.time_zone, hours)
+    return _with_hours(state, counted, state.hours, until)
+
+
+def _with_hours(state: EnergyState, kept: Sequence[float], hours: Mapping[int, Energies], start: int) -> EnergyState:
+    """Return the state with kept energies and, from `start` on, those of `hours`."""
+    hours = {hour: energies for hour, energies in hours.items() if hour >= start}
+    total = [sum(column) for column in zip(kept, *hours.values(), strict=True)]
+    return structs.replace(state, counted=_cut(total), hours=hours)
 
 
 def _midnight(state: EnergyState) -> int:
@@ -127,7 +134,8 @@ def _used(meter: EnergyMeter, by_name: Mapping[tuple[int, str], RoleReading]) ->
 def _count(state: CounterState | None, reading: RoleReading, midnight: int) -> tuple[_Parts, CounterState]:
     """Return what a counter's reading changes in the energy of the day, and its state after that."""
     value, moment, edition = reading.value, reading.time, reading.edition
-    first = CounterState(value, value, 0.0, moment, edition=edition, positive_at=moment if value > 0 else 0)
+    positive_at = moment if value > 0 else 0
+    first = CounterState(value, value, 0.0, moment, edition=edition, positive_at=positive_at, reached_at=moment)
     if state is None:
         return [], first
     if moment <= state.time:
@@ -142,6 +150,9 @@ def _count(state: CounterState | None, reading: RoleReading, midnight: int) -> t
             return [], state
     if value > 0 and 0 < state.positive_at < moment - _DAY_US:
         return [], first
+    # The level was misread, or the meter was exchanged for one that has counted less.
+    if 0 < value < state.level and 0 < state.reached_at < moment - _DAY_US:
+        return [], first
     if value <= 0 < min(state.last, state.level) and is_far(state.level, state.last):
         return [], structs.replace(state, time=moment, edition=edition, doubted_at=state.doubted_at or state.time)
     readings = [state.last, 0.0, value] if state.doubted_at else [state.last, value]
@@ -150,15 +161,22 @@ def _count(state: CounterState | None, reading: RoleReading, midnight: int) -> t
     added = min(newest.rise, _MOST_RISE)
     corrected = (state.doubted_at or state.time, min(confirmed.rise, _MOST_RISE) - state.added)
     rise = _spread(added, max(midnight, state.time), moment)
-    positive_at = moment if value > 0 else state.positive_at
-    return [corrected, *rise], CounterState(before.level, value, added, moment, before.was_zero, edition, positive_at)
+    changed = CounterState(before.level, value, added, moment, before.was_zero, edition, positive_at or state.positive_at)
+    is_reached = value == newest.level or not state.reached_at
+    return [corrected, *rise], structs.replace(changed, reached_at=moment if is_reached else state.reached_at)
 
 
 def _spread(energy: float, start: int, end: int) -> _Parts:
-    """Assign energy to `end` or, after a gap, spread it evenly over the hours since `start`.
+    """Return the parts of the energy that a counter counted from `start` to `end`.
 
-    A plant that was offline sends its kept messages at once. The readings between two newest ones are not known here, but the
-    kept energies, which replace these parts, include those of closed hours.
+    If the two are at most `_GAP_US` apart, all of it belongs to `end`; otherwise it is spread evenly over the hours. The
+    readings inside a gap are not known here, because only the newest reading of a message is counted. The kept energies of
+    these hours replace the parts when the hours are closed.
+
+    Args:
+        energy: KWh.
+        start: Microseconds since 2000-01-01 UTC.
+        end: As `start`.
     """
     if end - start <= _GAP_US:
         return [(end, energy)]

@@ -64,6 +64,7 @@ class CounterState(msgspec.Struct, frozen=True, array_like=True):
         positive_at: The time of the last positive reading; 0 if it is not known.
         doubted_at: The time of `last` if zeros have followed it, and the next positive reading shows whether it was misread;
             otherwise 0. `time` is that of the last zero then.
+        reached_at: The time of the last reading at the level; 0 if it is not known.
     """
 
     level: float
@@ -74,6 +75,7 @@ class CounterState(msgspec.Struct, frozen=True, array_like=True):
     edition: Edition | None = None
     positive_at: int = 0
     doubted_at: int = 0
+    reached_at: int = 0
 
 
 class PowerState(msgspec.Struct, frozen=True, array_like=True):

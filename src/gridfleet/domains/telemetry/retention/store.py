@@ -11,7 +11,7 @@ from gridfleet.kernel.db.shards import by_shard
 
 
 async def limits(db: Connection, deployment: Days) -> list[tuple[UUID, Days]]:
-    """Return every organisation that has telemetry, with its retention."""
+    """Return the retention of each organisation that has telemetry: its own, or that of `deployment` where it has set none."""
     cursor = await db.execute(
         "SELECT s.organization_id, coalesce(r.raw_days, %s), coalesce(r.minute_days, %s), coalesce(r.quarter_days, %s)"
         " FROM (SELECT DISTINCT organization_id FROM telemetry_source) AS s"
@@ -29,8 +29,7 @@ async def rolled_up_before(db: Connection, organization_id: UUID) -> datetime:
         " WHERE a.source_id = d.source_id AND a.hour = d.hour))) FROM telemetry_seal",
         (organization_id,),
     )
-    row = await cursor.fetchone()
-    assert row is not None
+    [row] = await cursor.fetchall()
     before: datetime = row[0]
     return before
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from itertools import groupby
 from operator import attrgetter
 from time import monotonic
@@ -15,7 +15,7 @@ from gridfleet.domains.telemetry.clocks import is_clock_behind
 from gridfleet.domains.telemetry.rollups import store
 from gridfleet.domains.telemetry.rollups.models import Level, SetAsideHour, Stale
 from gridfleet.domains.telemetry.rollups.shards import store as shards
-from gridfleet.kernel.clock import utc_now
+from gridfleet.kernel.clock import round_down, utc_now
 from gridfleet.kernel.db import Connection, Database, limit_statements
 from gridfleet.kernel.db.shards import is_distributed, settle
 from gridfleet.kernel.isolation import SECONDS_OF_SEVERAL, is_poison, note_set_aside, reason_of, took_too_long
@@ -36,7 +36,6 @@ _HOURS_A_TRANSACTION: Final = 200
 _HOURS_A_TURN: Final = 48
 """Hours of one source in a turn. It is larger if the sources of the turn would not fill a transaction."""
 _DAY: Final = timedelta(days=1)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def roll_up(database: Database, *, seconds: float = 60.0, connections: int = 1) -> int:
@@ -214,6 +213,8 @@ async def recompute(db: Connection, stale: list[Stale]) -> None:
         _LacksPartitions: Partitions are missing. They are made in a transaction of their own: until it ends, those of other
             sources wait that need new ones too.
     """
+    if not stale:
+        return
     found = await store.layouts_to_recompute(db, stale)
     # A plant may send values of a year. Partitions of their minutes would stay empty, and all readers wait for each drop.
     of_minutes = {one.hour.date() for one in found if one.keeps_minutes}
@@ -224,7 +225,7 @@ async def recompute(db: Connection, stale: list[Stale]) -> None:
         members = list(group)
         recompute_hours = shards.recompute_hours if is_distributed(db) else store.recompute_hours
         await recompute_hours(db, members, metrics)
-        days = sorted({(one.source_id, one.layout_id, one.hour - (one.hour - _EPOCH) % _DAY) for one in members})
+        days = sorted({(one.source_id, one.layout_id, round_down(one.hour, _DAY)) for one in members})
         await store.recompute_days(db, days, metrics)
     await store.note_energy(db, stale)
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from datetime import date, datetime, timedelta
 from functools import cache
+from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from psycopg.rows import class_row
 from gridfleet.domains.telemetry.rollups.models import LayoutHour, Level, SetAsideHour, Stale
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_value
+from gridfleet.kernel.db.shards import by_shard
 
 _COLUMNS: Final = ("counts", "sums", "lows", "highs", "firsts", "lasts")
 DECOMPRESSED: Final = ", ".join(f"{column} || '{{}}' AS {column}" for column in _COLUMNS)
@@ -60,8 +62,7 @@ async def lock(db: Connection, *, is_shared: bool = False) -> bool:
     try:
         async with db.transaction():
             cursor = await db.execute("SELECT current_setting('lock_timeout')")
-            before = await cursor.fetchone()
-            assert before is not None
+            [before] = await cursor.fetchall()
             await db.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_TIMEOUT,))
             await db.execute(f"SELECT pg_advisory_xact_lock{shared}({_JOB_LOCK})")
             await db.execute("SELECT set_config('lock_timeout', %s, true)", before)
@@ -174,21 +175,37 @@ async def set_aside_hours(db: Connection, limit: int) -> list[SetAsideHour]:
 
 
 async def layouts_to_recompute(db: Connection, stale: Sequence[Stale]) -> list[LayoutHour]:
-    """Return all layouts of these hours that may have changed and still have their frames, ordered by number of metrics.
+    """Return the layouts that have frames in these hours, ordered by number of metrics, unless the frames are to be deleted.
 
     The sources stay until the transaction ends, so that no roll-up is written while its source is being deleted.
     """
     cursor = db.cursor(row_factory=class_row(LayoutHour))
     await cursor.execute(
-        "SELECT t.source_id, t.layout_id, w.hour, cardinality(l.metrics) AS metrics,"
+        "SELECT w.source_id, w.layout_id, w.hour, cardinality(l.metrics) AS metrics,"
         " w.hour + interval '1 hour' > s.minutes_from AS keeps_minutes,"
         " w.hour + interval '1 hour' > s.quarters_from AS keeps_quarters"
-        " FROM unnest(%s::int[], %s::timestamptz[]) AS w (id, hour)"
-        " JOIN telemetry_source s ON s.id = w.id AND w.hour >= s.raw_from JOIN telemetry_latest t ON t.source_id = s.id"
-        " JOIN telemetry_layout l ON l.id = t.layout_id ORDER BY 4, 1, 3, 2 FOR KEY SHARE OF s",
-        ([one.source_id for one in stale], [one.hour for one in stale]),
+        " FROM unnest(%s::int[], %s::int[], %s::timestamptz[]) AS w (source_id, layout_id, hour)"
+        " JOIN telemetry_source s ON s.id = w.source_id AND w.hour >= s.raw_from"
+        " JOIN telemetry_layout l ON l.id = w.layout_id ORDER BY 4, 1, 3, 2 FOR KEY SHARE OF s",
+        [list(column) for column in zip(*await _layouts(db, stale), strict=True)] or [[], [], []],
     )
     return await cursor.fetchall()
+
+
+async def _layouts(db: Connection, stale: Sequence[Stale]) -> list[tuple[int, int, datetime]]:
+    """Return source, layout and hour of the frames in these hours: a source may have thousands of other layouts."""
+    found: list[tuple[int, int, datetime]] = []
+    for part in by_shard(db, stale, attrgetter("source_id")):
+        hours = [one.hour for one in part.items]
+        cursor = await db.execute(
+            "SELECT DISTINCT f.source_id, f.layout_id, w.hour FROM unnest(%s::int[], %s::timestamptz[]) AS w (id, hour)"
+            " CROSS JOIN LATERAL (SELECT source_id, layout_id FROM telemetry_frame WHERE source_id = w.id AND time >= w.hour"
+            " AND time < w.hour + interval '1 hour' AND time >= %s::timestamptz AND time < %s::timestamptz"
+            f"{part.condition} OFFSET 0) AS f",
+            ([one.source_id for one in part.items], hours, min(hours), max(hours) + timedelta(hours=1)),
+        )
+        found += await cursor.fetchall()
+    return found
 
 
 async def recompute_hours(db: Connection, due: Sequence[LayoutHour], metrics: int) -> None:
@@ -269,7 +286,8 @@ def wider(count: int, width: str, rows: str) -> str:
 def minutes_of_frames(count: int, condition: str = "") -> str:
     """Return the query of the minutes: one pass over the frames. Its parameters are those of `hours_parameters`.
 
-    Named columns instead of unnested rows take an eighth of the time. `condition` restricts the frames.
+    Named columns instead of unnested rows take an eighth of the time. `condition` restricts the frames. The layouts of an hour
+    are read together, by `+ 0`: with the index, each would read the entries of all of them.
     """
     values = ", ".join(f"vals[{position}] AS v{position}" for position in range(1, count + 1))
     ordered = "array_agg(v{position} ORDER BY time) FILTER (WHERE v{position} IS NOT NULL)"
@@ -285,10 +303,12 @@ def minutes_of_frames(count: int, condition: str = "") -> str:
     )
     return (
         f"SELECT source_id, layout_id, bucket, {aggregates} FROM (SELECT f.* FROM"
-        " unnest(%(sources)s::int[], %(layouts)s::int[], %(hours)s::timestamptz[])"
-        " AS w (source_id, layout_id, hour) CROSS JOIN LATERAL (SELECT source_id, layout_id, time,"
+        " (SELECT source_id, hour, array_agg(layout_id) AS layouts"
+        " FROM unnest(%(sources)s::int[], %(layouts)s::int[], %(hours)s::timestamptz[]) AS u (source_id, layout_id, hour)"
+        " GROUP BY 1, 2) AS w CROSS JOIN LATERAL (SELECT source_id, layout_id, time,"
         f" date_bin('1 minute', time, 'epoch') AS bucket, {values} FROM telemetry_frame"
-        " WHERE source_id = w.source_id AND time >= w.hour AND time < w.hour + interval '1 hour' AND layout_id = w.layout_id"
+        " WHERE source_id = w.source_id AND time >= w.hour AND time < w.hour + interval '1 hour'"
+        " AND layout_id + 0 = ANY(w.layouts)"
         f" AND time >= %(start)s::timestamptz AND time < %(end)s::timestamptz{condition} OFFSET 0) AS f) AS frames"
         " GROUP BY 1, 2, 3"
     )
@@ -323,7 +343,7 @@ def _recompute_days(count: int) -> str:
 
 
 async def missing_partitions(db: Connection, level: Level, firsts: Collection[date]) -> list[date]:
-    """Return those of the first days of partitions of the level that have no partition, in order.
+    """Return those of the days `firsts` on which a partition of the level should begin and none does, in order.
 
     None is missing where an extension partitions the table.
     """

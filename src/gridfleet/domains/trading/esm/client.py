@@ -85,9 +85,9 @@ class EsmClient:
         """Create a client.
 
         Args:
-            outbound: opens the HTTP connections.
-            own_url: the address of the sandbox, which may be a private address.
-            backoff_seconds: pause before the second try; it doubles with each further try.
+            outbound: Opens the HTTP connections.
+            own_url: The address of the sandbox, which may be a private address.
+            backoff_seconds: Pause before the second try; it doubles with each further try.
         """
         self._outbound = outbound
         self._own_url = own_url
@@ -223,8 +223,8 @@ class EsmClient:
             if not has_turn:
                 raise EsmFailed("ESM_UNAVAILABLE", "Too many calls to the ESM wait.") from error
             if content is not None and not is_sent:  # TIMEOUT would mean that the plan may be in effect
-                raise EsmFailed("ESM_UNAVAILABLE", "The ESM did not answer in time, and no plan was sent.") from error
-            raise EsmFailed("TIMEOUT", "The ESM did not answer in time.") from error
+                raise EsmFailed("ESM_UNAVAILABLE", "The ESM did not respond in time, and no plan was sent.") from error
+            raise EsmFailed("TIMEOUT", "The ESM did not respond in time.") from error
 
     async def _token(self, access: EsmAccess, client: ServiceClient) -> tuple[str, bool]:
         """Return a token, and whether it is new."""
@@ -273,12 +273,16 @@ def _path(external_plant_id: str) -> str:
 
 
 def decode_response(response: Response, kind: type[T]) -> T:
-    """Return the record in a response. Raises EsmFailed for an error status or another content."""
+    """Return the record in a response.
+
+    Raises:
+        EsmFailed: The status is an error, or the body is not a JSON record of this kind.
+    """
     if not 200 <= response.status < 300:
         code = "VALIDATION_FAILED" if response.status in (400, 422) else "ESM_UNAVAILABLE"
-        raise EsmFailed(code, f"The ESM answered {response.status}{_reason(response)}.", response.status)
+        raise EsmFailed(code, f"The ESM responded with {response.status}{_reason(response)}.", response.status)
     if not _is_json(response):
-        raise EsmFailed("ESM_UNAVAILABLE", "The ESM did not answer with JSON.", response.status)
+        raise EsmFailed("ESM_UNAVAILABLE", "The ESM did not respond with JSON.", response.status)
     if response.body.count(b",") > _MOST_COMMAS:
         raise EsmFailed("ESM_UNAVAILABLE", "The ESM's response has too many values.", response.status)
     try:

@@ -45,10 +45,10 @@ async def apply_ends(
     """Apply the newest steps of commands to the sites of their plants.
 
     Args:
-        steps: the newest step of each command, by command id. Steps to an open state are ignored.
-        partner_commands: ids of those commands that are partner commands.
-        connected: plants that have just connected. Commands that they refused or failed are issued again, after a pause.
-        applied_late: plants by the ids of the commands that they have applied, but acknowledged after the expiry.
+        steps: The newest step of each command, by command id. Steps to an open state are ignored.
+        partner_commands: Ids of those commands that are partner commands.
+        connected: Plants that have just connected. Commands that they refused or failed are issued again, after a pause.
+        applied_late: Plants by the ids of the commands that they have applied, but acknowledged after the expiry.
     """
     ends = {command_id: step for command_id, step in steps.items() if step.status not in OPEN}
     refused = {one: end for one, end in ends.items() if end.status in _REFUSALS and one in partner_commands}

@@ -64,8 +64,8 @@ class HeldSetpoint(NamedTuple):
 class LaterSetpoint(NamedTuple):
     """A partner's setpoint whose place is after that of a mode which its plant gets now.
 
-    `is_sent`: the plant may have it, and drops it when it receives the mode. `ends_at` is None without a duration, `expires_at`
-    if the plant has applied it.
+    `is_sent` says that the plant may have it, and drops it when it receives the mode. `ends_at` is None without a duration,
+    `expires_at` if the plant has applied it.
     """
 
     plant_id: UUID
@@ -77,7 +77,7 @@ class LaterSetpoint(NamedTuple):
 
 
 class Repetition(NamedTuple):
-    """A setpoint that the service has issued again. `is_newest`: no later setpoint or mode replaces it."""
+    """A setpoint that the service has issued again. `is_newest` says that no later setpoint or mode replaces it."""
 
     issued_at: datetime
     is_newest: bool

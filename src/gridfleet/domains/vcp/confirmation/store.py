@@ -63,7 +63,11 @@ async def expect_all(db: Connection, rows: Sequence[Unconfirmed]) -> list[Unconf
 
 
 async def record_issues(db: Connection, issued: Sequence[tuple[Unconfirmed, UUID]]) -> None:
-    """Store the ids of the commands that issued rows again, and clear the due times. `issued`: (row, id of its command)."""
+    """Store the ids of the commands that issued rows again, and clear the due times.
+
+    Args:
+        issued: Each row with the id of its command.
+    """
     await db.execute(
         "UPDATE vcp_unconfirmed u SET command_id = n.command_id, due_at = NULL"
         " FROM unnest(%s::uuid[], %s::text[], %s::uuid[]) AS n (plant_id, kind, command_id)"
@@ -115,7 +119,7 @@ async def concerned(
     commands, and those that have applied a setpoint among the commands `applied_late`.
 
     Args:
-        refused: those of the commands that are partner commands and that their plants have refused.
+        refused: Those of the commands that are partner commands and that their plants have refused.
     """
     cursor = await db.execute(
         "SELECT plant_id FROM vcp_unconfirmed WHERE plant_id = ANY(%(plants)s) AND command_id = ANY(%(commands)s)"

@@ -71,7 +71,7 @@ class ScheduleInterval(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Schedule(msgspec.Struct, frozen=True, rename="camel"):
-    """The schedule that holds."""
+    """A schedule in force, its intervals by time."""
 
     schedule_id: str
     revision: int
@@ -122,10 +122,11 @@ class SiteFilter(NamedTuple):
 
 
 class ScheduleState(msgspec.Struct, frozen=True, rename="camel"):
-    """Where a site is in its schedule.
+    """The current step of a site's schedule.
 
-    `power_kw` is that of the current step, None between two steps. `changes_at` is the beginning of the next step or, if that
-    is earlier or there is none, the end of the current one.
+    `power_kw` is that of the current step, positive when the site consumes; None between two steps. `changes_at` is the start
+    of the next step or, if that is earlier or there is no next one, the end of the current one. `ends_at` is the end of the
+    schedule.
     """
 
     schedule_id: str
@@ -191,7 +192,7 @@ class AdherenceQuarter(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Adherence(msgspec.Struct, frozen=True, rename="camel"):
-    """How the measured power of a site followed the ordered one. The sums are about the quarters that have both.
+    """How the measured power of a site followed the ordered power. The sums are about the quarters that have both.
 
     `mean_deviation_kw` is the mean of the absolute deviations, None without such a quarter.
     """

@@ -194,7 +194,7 @@ async def find_site(db: Connection, org: OrgScope, plant_id: UUID) -> Site | Non
     await cursor.execute(
         f"{_SITE} LEFT JOIN vcp_site s ON s.plant_id = p.id WHERE p.id = %(plant)s AND p.organization_id = %(org)s"
         " AND (%(plants)s::uuid[] IS NULL OR p.id = ANY(%(plants)s))",
-        {"plant": plant_id, **_visible(org)},
+        {"plant": plant_id, **org.parameters},
     )
     return await cursor.fetchone()
 
@@ -222,7 +222,7 @@ def _listed(org: OrgScope, wanted: SiteFilter, now: datetime) -> tuple[str, dict
     for name, state in _STATES.items():
         if (asked := getattr(wanted, name)) is not None:
             conditions.append(f"({state})" if asked else f"({state}) IS NOT TRUE")
-    values = {**_visible(org), "now": now, "pattern": wanted.text and containing(wanted.text)}
+    values = {**org.parameters, "now": now, "pattern": wanted.text and containing(wanted.text)}
     return _LISTED + "".join(f" AND {condition}" for condition in conditions), values
 
 
@@ -251,10 +251,6 @@ async def count_sites(db: Connection, org: OrgScope, wanted: SiteFilter, now: da
 def _seen(**row: Any) -> Site:
     """Return a site that may have no row yet."""
     return _site(**row | {"constraints": row["constraints"] or {}, "silent_from": row["silent_from"] or _LONG_AGO})
-
-
-def _visible(org: OrgScope) -> dict[str, Any]:
-    return {"org": org.organization_id, "plants": None if org.plant_ids is None else list(org.plant_ids)}
 
 
 async def intervals_of(db: Connection, plant_id: UUID) -> list[ScheduleInterval]:

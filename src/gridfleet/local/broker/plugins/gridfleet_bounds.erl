@@ -14,9 +14,9 @@
 %%   streams of a user, and many new sessions of a plant: each leaves atoms, of which a node has five million and frees none;
 %% - copies to other routing keys (CC, BCC), which RabbitMQ before 4.0 does not check: a client could fill queues of its own and
 %%   keep the messages in memory by not acknowledging them;
-%% - more than 50 changes of queues and bindings, or more than 250 messages with new routing keys (25 while many questions wait),
-%%   of a user in a second: the logins of all others would wait for them. They are delayed first, by up to two seconds. Beyond
-%%   10,000 a second, other methods are too. Subscriptions of a plant are changes.
+%% - more than 50 changes of queues and bindings, or more than 250 uses of a routing key, exchange or queue that is new to
+%%   its channel (25 while many questions wait), of a user in a second: the logins of all others would wait for them. They are
+%%   delayed first, by up to two seconds. Beyond 10,000 a second, other methods are too. Subscriptions of a plant are changes.
 %%
 %% Closes connections:
 %% - that exceed the limit of a vhost because they are opened at the same moment, or 32 of a partner in a vhost;
@@ -144,6 +144,7 @@
 -define(TAG, <<"gridfleet_bounds">>).
 %% The modules and their tables. The tables exist from RabbitMQ 4 on.
 -define(TRACKED, [{rabbit_connection_tracking, tracked_connection}, {rabbit_channel_tracking, tracked_channel}]).
+-define(COUNTS, tracked_connection_per_vhost).
 -define(CONNECTIONS, gridfleet_connections).
 -define(TRACKED_MS, 50).
 -define(MOST_MISSED, 10).
@@ -159,7 +160,7 @@ announce() ->
     start(?MODULE, fun() -> watch_readers([]) end, []),
     is_before_3_12() orelse start(gridfleet_queues, fun watch_queues/0, []),
     start(gridfleet_logs, fun() -> watch_logs(#{}) end, []),
-    start(gridfleet_tracked, fun() -> watch_tracked([], []) end, []),
+    start(gridfleet_tracked, fun() -> watch_tracked([], [], []) end, []),
     start(gridfleet_shares, fun share/0, [{priority, high}]),
     logger:add_primary_filter(?MODULE, {fun ?MODULE:shorten/2, ?MOST_LOGGED}),
     lists:member(?MODULE, gen_event:which_handlers(erl_signal_server)) orelse gen_event:add_handler(erl_signal_server, ?MODULE, []),
@@ -308,19 +309,28 @@ bounded(Method, Content) ->
     {Method, Content}.
 
 %% `change`: the broker locks tables for the method, and the changes of all others wait, among them those of logins. `question`:
-%% the broker asks the service whether a routing key is allowed. The questions of logins wait for the same two processes.
-kind_of({'basic.publish', _, Exchange, Key, _, _}) when Exchange =/= <<>> ->
-    case has_known_key(Key, get(topic_permission_cache)) of
-        true -> method;
-        false -> question
-    end;
+%% the broker asks the service whether an exchange, a routing key or a queue is allowed. The questions of logins wait for the same
+%% two processes.
+kind_of({'basic.publish', _, Exchange, Key, _, _}) ->
+    HasKnownKey = Exchange =:= <<>> orelse has_known_key(Key, get(topic_permission_cache)),
+    asks_unless(HasKnownKey andalso is_permitted(exchange, Exchange, write));
+kind_of(Read) when element(1, Read) =:= 'basic.get'; element(1, Read) =:= 'basic.consume' ->
+    asks_unless(is_permitted(queue, element(3, Read), read));
 kind_of(Method) ->
     case lists:member(element(1, Method), ?CHANGES) of
         true -> change;
         false -> method
     end.
 
-%% The channel keeps the last twelve answers. What the broker caches for a minute counts as new: it takes the two processes too.
+asks_unless(true) -> method;
+asks_unless(false) -> question.
+
+%% The channel keeps the last twelve answers of each kind. What the broker caches for a minute counts as new: it takes the two
+%% processes too.
+is_permitted(Kind, Name, Permission) ->
+    Known = get(permission_cache),
+    Known =/= undefined andalso lists:any(fun({{resource, _, K, N}, _, P}) -> {K, N, P} =:= {Kind, Name, Permission} end, Known).
+
 has_known_key(Key, [{_, #{routing_key := Key}, write} | _]) -> true;
 has_known_key(Key, [_ | Others]) -> has_known_key(Key, Others);
 has_known_key(_, _) -> false.
@@ -394,7 +404,7 @@ question_ms(Waiting) when Waiting > ?MANY_QUESTIONS -> ?QUESTION_MS_LATE;
 question_ms(_) -> ?QUESTION_MS.
 
 too_fast(change) -> "the user changes queues and bindings too fast";
-too_fast(question) -> "the user publishes with new routing keys too fast";
+too_fast(question) -> "the user uses new routing keys, exchanges or queues too fast";
 too_fast(methods) -> "the user sends methods too fast".
 
 %% The channel ignores the methods that wait after this error, so they take no turns.
@@ -908,12 +918,12 @@ links(Process) ->
 %%
 %% With TLS, a connection that its client resets while it waits for a channel does not notice. It would stay, without heartbeats
 %% for ever.
-watch_tracked(Ended, WasReset) ->
+watch_tracked(Ended, WasReset, Differences) ->
     timer:sleep(?QUEUES_MS),
     attempt(fun track_all/0, known),
     NowEnded = attempt(fun() -> remove_ended(Ended) end, Ended),
     NowReset = attempt(fun() -> close_reset(WasReset) end, WasReset),
-    watch_tracked(NowEnded, NowReset).
+    watch_tracked(NowEnded, NowReset, attempt(fun() -> correct_counts(Differences) end, [])).
 
 %% Returns the result of a part of a look, or `Otherwise` if it fails: the other parts must run all the same.
 attempt(Part, Otherwise) ->
@@ -932,6 +942,32 @@ close_reset(Before) ->
     Found = [Reader || {rabbit_reader, Reader} <- readers(), is_reset(Reader)],
     [spawn(fun() -> end_connection(Reader, ?RESET) end) || Reader <- Found -- (Found -- Before)],
     Found.
+
+%% The broker looks a connection up, changes the table and then the count. If two processes do so with one connection at the same
+%% moment, the count of its vhost differs from the table until the node stops: too many would lock a key out, too few would admit
+%% more than the limit. A connection that is being recorded makes a difference too, but not at two looks.
+correct_counts(Before) ->
+    Vhosts = [element(4, Tracked) || Tracked <- rabbit_connection_tracking:list_on_node(node())],
+    Listed = lists:foldl(fun(Vhost, Sums) -> maps:update_with(Vhost, fun(Sum) -> Sum + 1 end, 1, Sums) end, #{}, Vhosts),
+    Found = [{Vhost, maps:get(Vhost, Listed, 0) - Counted} || {Vhost, Counted} <- counts()],
+    Wrong = [Difference || {_, Missing} = Difference <- Found, Missing =/= 0],
+    [add_to_count(Vhost, Missing) || {Vhost, Missing} = Difference <- Wrong, lists:member(Difference, Before)],
+    Wrong.
+
+counts() ->
+    case ets:whereis(?COUNTS) of
+        undefined -> [{Vhost, Count} || {_, Vhost, Count} <- ets:tab2list(counts_before_4())];
+        _ -> ets:tab2list(?COUNTS)
+    end.
+
+add_to_count(Vhost, Missing) ->
+    case ets:whereis(?COUNTS) of
+        undefined -> mnesia:dirty_update_counter(counts_before_4(), Vhost, Missing);
+        _ -> ets:update_counter(?COUNTS, Vhost, Missing)
+    end.
+
+counts_before_4() ->
+    rabbit_connection_tracking:tracked_connection_per_vhost_table_name_for(node()).
 
 is_reset(Reader) ->
     lists:any(fun(Socket) -> inet:peername(Socket) =:= {error, enotconn} end, socket(Reader)).

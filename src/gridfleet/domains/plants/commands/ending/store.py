@@ -70,8 +70,10 @@ async def withdraw_open(
 
 
 async def end_withdrawn(db: Connection) -> None:
-    """End commands whose rows were locked when they were withdrawn, and delete the withdrawals of commands that ended or were
-    acknowledged. Those of plants that are being moved or deleted are left for the next call.
+    """End commands whose rows were locked when they were withdrawn.
+
+    Withdrawals of commands that ended or were acknowledged are deleted. Those of plants that are being moved or deleted are
+    left for the next call.
     """
     await db.execute(
         "WITH held AS (SELECT c.id, c.due_at, w.at FROM plant_command_withdrawn w JOIN plant_command c ON c.id = w.command_id"
@@ -102,12 +104,12 @@ async def expire(
     only: Sequence[UUID] | None,
     limit: int,
 ) -> list[Transition]:
-    """Expire up to `limit` open commands whose expiry has passed, at that time.
+    """Expire up to `limit` open commands whose expiry has passed. The time of a step is the command's expiry.
 
-    They get the reason of their withdrawal, or the reason for the state that they had.
+    A command that was withdrawn keeps the reason of the withdrawal.
 
     Args:
-        reasons: The reason for each open state.
+        reasons: The reasons of the others, by the state that they had.
         only: The commands to consider; all if None.
     """
     cursor = db.cursor(row_factory=kwargs_row(step_of))

@@ -143,15 +143,12 @@ async def count(db: Connection, org: OrgScope, which: CommandFilter, now: dateti
 
 async def find(db: Connection, org: OrgScope, command_id: UUID) -> tuple[ListedCommand, dict[str, Any]] | None:
     """Return the command and its instruction, or None if the caller may not see it."""
-    parameters: dict[str, Any] = {"id": command_id, "org": org.organization_id}
-    visible = ""
-    if org.plant_ids is not None:
-        visible, parameters["plants"] = " AND c.plant_id = ANY(%(plants)s)", list(org.plant_ids)
+    visible = "" if org.plant_ids is None else " AND c.plant_id = ANY(%(plants)s)"
     cursor = db.cursor(row_factory=kwargs_row(_with_instruction))
     await cursor.execute(
         f"SELECT {_COLUMNS}, c.instruction FROM plant_command c JOIN plant p ON p.id = c.plant_id"
         f" WHERE c.id = %(id)s AND {_OURS}{visible}",
-        parameters,
+        {"id": command_id, **org.parameters},
     )
     return await cursor.fetchone()
 
@@ -181,10 +178,10 @@ MOST_POWERS = 50_000
 async def applied_powers(
     db: Connection, org: OrgScope, plant_id: UUID, since: datetime, until: datetime, lookback: timedelta
 ) -> list[AppliedPower]:
-    """Return the organisation's setpoints, modes and schedules from `since` to `until` that the plant has applied, in the order
-    of issue.
+    """Return the organisation's setpoints, modes and schedules that the plant has applied, in the order of issue.
 
-    The last setpoint or mode before `since` is included if it was issued within `lookback`, with the schedules after it.
+    They were issued from `since` to `until`. The last setpoint or mode before `since` is included if it was issued within
+    `lookback`, with the schedules after it.
     """
     powers = ["SITE_SETPOINT", "MODE_CHANGE", "EMERGENCY"]
     cursor = db.cursor(row_factory=class_row(AppliedPower))
@@ -230,11 +227,7 @@ async def find_many(db: Connection, org: OrgScope, command_ids: Sequence[UUID]) 
         " c.received_at, c.finished_at, c.reason, c.requester_type, c.requester_id"
         f" FROM plant_command c WHERE c.id = ANY(%(ids)s) AND {_OURS}"
         " AND (%(plants)s::uuid[] IS NULL OR c.plant_id = ANY(%(plants)s)) ORDER BY c.issued_at, c.id",
-        {
-            "ids": list(command_ids),
-            "org": org.organization_id,
-            "plants": None if org.plant_ids is None else list(org.plant_ids),
-        },
+        {"ids": list(command_ids), **org.parameters},
     )
     return await cursor.fetchall()
 

@@ -13,15 +13,29 @@ from gridfleet.kernel.db import Connection
 _NOT_WITHDRAWN = "NOT EXISTS (SELECT FROM plant_command_withdrawn w WHERE w.command_id = {}.id)"
 
 
-async def claim(db: Connection, now: datetime, hold: timedelta, repeat: timedelta, limit: int) -> list[DueCommand]:
-    """Claim up to `limit` due commands of ACTIVE plants, and return them in the order in which they were issued.
+async def plants_to_claim(db: Connection, now: datetime, hold: timedelta, limit: int) -> list[UUID]:
+    """Return plants of which `claim` can claim `limit` commands.
+
+    All plants with waiting commands are read, and nothing is locked.
+    """
+    cursor = await db.execute(_CHOOSE.encode(), {"now": now, "hold": hold, "most": 2 * limit})
+    return [plant_id for (plant_id,) in await cursor.fetchall()]
+
+
+async def claim(
+    db: Connection, now: datetime, plant_ids: Sequence[UUID], hold: timedelta, repeat: timedelta, limit: int
+) -> list[DueCommand]:
+    """Claim up to `limit` due commands of those plants that are ACTIVE, and return them in the order in which they were issued.
 
     Claimed commands are due again after `hold`. A command that was never sent waits for the earlier ones of its plant that were
     not sent either or are being sent again, unless it is an EMERGENCY. Locked and withdrawn commands are left out.
     Organisations take turns; an EMERGENCY is the first of its organisation.
     """
+    # A claim that a crash of the database undoes makes the commands due again, and a slow disk must not make all of them late.
+    await db.execute("SET LOCAL synchronous_commit = off")
     cursor = db.cursor(row_factory=class_row(DueCommand))
-    await cursor.execute(_CLAIM.encode(), {"now": now, "hold": hold, "repeat": repeat, "limit": limit, "most": 2 * limit})
+    values = {"plants": plant_ids, "now": now, "hold": hold, "repeat": repeat, "limit": limit, "most": 2 * limit}
+    await cursor.execute(_CLAIM.encode(), values)
     claimed = await cursor.fetchall()
     if not claimed:
         return []
@@ -31,10 +45,11 @@ async def claim(db: Connection, now: datetime, hold: timedelta, repeat: timedelt
 
 _WAITS = "c.due_at IS NOT NULL AND c.expires_at > %(now)s AND " + _NOT_WITHDRAWN.format("c")
 _NEXT_PLANT = "SELECT plant_id FROM plant_command WHERE due_at IS NOT NULL{condition} ORDER BY plant_id LIMIT 1"
-_CLAIM = (
-    # One look-up in the index for each plant, however many of its commands wait.
-    f"WITH RECURSIVE waiting AS (({_NEXT_PLANT.format(condition='')}) UNION ALL"
-    f" SELECT ({_NEXT_PLANT.format(condition=' AND plant_id > w.plant_id')}) FROM waiting w WHERE w.plant_id IS NOT NULL),"
+
+
+# CTEs that end with `next`, the commands to claim of the plants in `waiting`.
+_NEXT = (
+    "WITH RECURSIVE waiting AS ({waiting}),"
     " free AS MATERIALIZED (SELECT first.id, first.plant_id, first.type, first.due_at, first.issued_at"
     f" FROM waiting w CROSS JOIN LATERAL (SELECT c.* FROM plant_command c WHERE c.plant_id = w.plant_id AND {_WAITS}"
     " AND (c.status = 'PENDING' OR c.due_at <= %(now)s + %(hold)s) ORDER BY c.issued_at, c.id LIMIT 1) AS first"
@@ -42,15 +57,27 @@ _CLAIM = (
     # Commands that were sent before may have been lost with the plant's session, and are sent again first.
     " AND NOT EXISTS (SELECT FROM plant_command_wake k WHERE k.plant_id = first.plant_id)"
     " UNION ALL SELECT c.id, c.plant_id, c.type, c.due_at, c.issued_at FROM plant_command c"
-    f" WHERE c.due_at <= %(now)s AND (c.status <> 'PENDING' OR c.type = 'EMERGENCY') AND {_WAITS}),"
-    " next AS (SELECT f.id, f.due_at, row_number() OVER (PARTITION BY p.organization_id"
+    f" WHERE c.due_at <= %(now)s AND (c.status <> 'PENDING' OR c.type = 'EMERGENCY') AND {_WAITS}{{of_plants}}),"
+    " next AS (SELECT f.id, f.plant_id, f.due_at, row_number() OVER (PARTITION BY p.organization_id"
     " ORDER BY f.type <> 'EMERGENCY', f.due_at, f.issued_at, f.id) AS turn"
     " FROM free f CROSS JOIN LATERAL (SELECT organization_id FROM plant"
     " WHERE id = f.plant_id AND lifecycle_status = 'ACTIVE' OFFSET 0) AS p"
     # Twice as many: another process may have locked the first ones.
-    " ORDER BY turn, f.due_at LIMIT %(most)s),"
+    " ORDER BY turn, f.due_at LIMIT %(most)s)"
+)
+_CHOOSE = (
+    # One look-up in the index for each plant, however many of its commands wait.
+    _NEXT.format(
+        waiting=f"({_NEXT_PLANT.format(condition='')}) UNION ALL"
+        f" SELECT ({_NEXT_PLANT.format(condition=' AND plant_id > w.plant_id')}) FROM waiting w WHERE w.plant_id IS NOT NULL",
+        of_plants="",
+    )
+    + " SELECT DISTINCT plant_id FROM next"
+)
+_CLAIM = (
+    _NEXT.format(waiting="SELECT unnest(%(plants)s::uuid[]) AS plant_id", of_plants=" AND c.plant_id = ANY(%(plants)s)")
     # IS TRUE: otherwise the planner may choose the index on due times, and read every command that waits for another one.
-    " due AS (SELECT c.id FROM plant_command c JOIN next n ON n.id = c.id WHERE (c.due_at <= %(now)s) IS TRUE"
+    + ", due AS (SELECT c.id FROM plant_command c JOIN next n ON n.id = c.id WHERE (c.due_at <= %(now)s) IS TRUE"
     " ORDER BY n.turn, n.due_at LIMIT %(limit)s FOR NO KEY UPDATE OF c SKIP LOCKED),"
     " claimed AS (UPDATE plant_command c SET due_at = %(now)s + %(hold)s, attempts = c.attempts + 1"
     " FROM due WHERE c.id = due.id RETURNING c.*)"

@@ -136,7 +136,14 @@ _OF_HOUR: Final = ", ".join(f"sum(e.energies[{number}])" for number in range(1, 
 async def of_plants(
     db: Connection, org: OrgScope, plant_ids: Sequence[UUID], edges: Sequence[datetime], without: Iterable[datetime]
 ) -> list[tuple[Any, ...]]:
-    """Return (number of the bucket from 1, one sum in mWh for each kind of energy of totals) of plants, without some hours."""
+    """Return (number of the bucket from 1, one sum in mWh for each kind of energy of totals) of plants.
+
+    Sums are None where nothing was measured. Buckets without a kept hour are left out.
+
+    Args:
+        edges: The start of each bucket, ascending, and the end of the last one.
+        without: Hours that are not added.
+    """
     cursor = await db.execute(
         # Hours are summed first: only the sums are divided into quarters, and they are no more than the hours of one plant.
         f"SELECT {_SUMS} FROM (SELECT e.hour, ARRAY[{_OF_HOUR}] AS energies FROM (SELECT e.hour, {_OF_PLANT} AS energies"

@@ -19,16 +19,25 @@ from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count, fetch_in_turns, fetch_value
 from gridfleet.kernel.db.shards import by_shard, is_distributed
 
-__all__ = ["ValuesPage"]
+__all__ = ["Frame", "ValuesPage"]
 
 Picks = Sequence[tuple[int, int]]
 """(layout id, position from 0) of one metric in the layouts of a source."""
 
 
-class ValuesPage(NamedTuple):
-    """Values as big-endian doubles and their times as microseconds since 2000-01-01, both as bytes.
+Frame = tuple[datetime, int, int, list[float | None]]
+"""(time, source id, layout id, values)."""
+_MICROSECOND: Final = timedelta(microseconds=1)
 
-    `frames` is the number of frames that were read; `last` is the time of the last one.
+
+class ValuesPage(NamedTuple):
+    """Values of a metric and their times, of the same number, in 8 bytes each, big-endian.
+
+    Attributes:
+        times: Microseconds since 2000-01-01 UTC.
+        values: Doubles.
+        frames: The number of frames that were read.
+        last: The time of the last of them; None if there was none.
     """
 
     times: bytes
@@ -87,9 +96,7 @@ async def values_page(db: Connection, source_id: int, picks: Picks, start: datet
         (*arguments, source_id, start, end, limit),
         prepare=_PLAN_FOR_THIS_RANGE,
     )
-    page = await cursor.fetchone()
-    assert page is not None
-    return page
+    return (await cursor.fetchall())[0]
 
 
 async def values_by_second(
@@ -111,31 +118,40 @@ async def values_by_second(
         (*arguments, source_id, start, end),
         prepare=_PLAN_FOR_THIS_RANGE,
     )
-    row = await cursor.fetchone()
-    assert row is not None
+    [row] = await cursor.fetchall()
     return row[0], row[1]
 
 
 async def frames_page(
-    db: Connection, source_ids: Sequence[int], start: datetime, end: datetime, limit: int
-) -> list[tuple[datetime, int, int, list[float | None]]]:
-    """Return (time, source, layout, values) of the first `limit` frames of each source from `start` on, in that order.
+    db: Connection, source_ids: Sequence[int], start: datetime, end: datetime, limit: int, most: int
+) -> tuple[list[Frame], datetime]:
+    """Return the first frames from `start` on by time, source and layout, and the time before which none is missing.
 
-    Further frames of the time of a source's last frame are returned, too.
+    Args:
+        db: The connection.
+        source_ids: The sources to read.
+        start: The first time.
+        end: The time after the last one.
+        limit: The frames of each source; further ones of the time of its last frame are returned, too.
+        most: The frames of all sources; further ones of the time of the last frame are returned, too.
     """
-    pages: list[list[tuple[datetime, int, int, list[float | None]]]] = []
+    pages: list[list[Frame]] = []
     for part in by_shard(db, source_ids, int):
         cursor = db.cursor(binary=True)
         await cursor.execute(
-            "SELECT f.time, s.id, f.layout_id, f.vals FROM unnest(%s::int[]) AS s (id) CROSS JOIN LATERAL"
-            " (SELECT time, layout_id, vals FROM telemetry_frame WHERE source_id = s.id AND time >= %s::timestamptz"
-            f" AND time < %s::timestamptz{part.condition} ORDER BY time FETCH FIRST (%s::bigint) ROWS WITH TIES) AS f"
-            " ORDER BY f.time, s.id, f.layout_id",
-            (part.items, start, end, limit),
+            "SELECT time, id, layout_id, vals FROM (SELECT f.time, s.id, f.layout_id, f.vals FROM unnest(%s::int[]) AS s (id)"
+            " CROSS JOIN LATERAL (SELECT time, layout_id, vals FROM telemetry_frame WHERE source_id = s.id"
+            f" AND time >= %s::timestamptz AND time < %s::timestamptz{part.condition} ORDER BY time"
+            " FETCH FIRST (%s::bigint) ROWS WITH TIES) AS f ORDER BY f.time FETCH FIRST (%s::bigint) ROWS WITH TIES) AS page"
+            " ORDER BY time, id, layout_id",
+            (part.items, start, end, limit, most),
             prepare=_PLAN_FOR_THIS_RANGE,
         )
-        pages.append(await cursor.fetchall())
-    return pages[0] if len(pages) == 1 else list(merge(*pages, key=itemgetter(0, 1, 2)))
+        page = await cursor.fetchall()
+        if len(page) >= most:
+            end = min(end, page[-1][0] + _MICROSECOND)
+        pages.append(page)
+    return pages[0] if len(pages) == 1 else list(merge(*pages, key=itemgetter(0, 1, 2))), end
 
 
 async def count_values(

@@ -23,8 +23,7 @@ async def reach(db: Connection, source_ids: Sequence[int], start: datetime, end:
         " FROM telemetry_source WHERE id = ANY(%(ids)s::int[])) AS r",
         {"ids": list(source_ids), "start": start, "end": end},
     )
-    row = await cursor.fetchone()
-    assert row is not None
+    [row] = await cursor.fetchall()
     return Reach(row[0], row[1], row[2], row[3], frozenset(row[4]))
 
 

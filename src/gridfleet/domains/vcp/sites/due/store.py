@@ -196,6 +196,22 @@ async def correct_silence(db: Connection) -> int:
     return cursor.rowcount
 
 
+async def correct_openings(db: Connection) -> int:
+    """Replace every `opened_at` in the future by a time just before the present. Returns the number of sites.
+
+    Commands that were issued since the correction of the clock remain later than it. A site keeps its time if a command of
+    another organisation would be later too: it would be taken for one of the site's partners.
+    """
+    cursor = await db.execute(
+        "UPDATE vcp_site s SET opened_at = now() - interval '2 minutes' FROM (SELECT s.plant_id FROM vcp_site s"
+        " JOIN plant p ON p.id = s.plant_id WHERE s.opened_at > now() + interval '1 minute' AND NOT EXISTS"
+        " (SELECT FROM plant_command c WHERE c.plant_id = s.plant_id AND c.issued_at > now() - interval '2 minutes'"
+        " AND c.organization_id <> p.organization_id) FOR NO KEY UPDATE OF s SKIP LOCKED) AS ahead"
+        " WHERE s.plant_id = ahead.plant_id"
+    )
+    return cursor.rowcount
+
+
 async def reopen_early_intervals(db: Connection) -> int:
     """Reopen the intervals that are not over and that a clock that was ahead has marked as done. Returns their number.
 
