@@ -17,7 +17,7 @@ from pamqp.commands import Queue
 from gridfleet.protocol.partner_routes import EventKind, event_queue
 from support.clients.fleet_under_test import JsonObject, wait_for
 from support.clients.partner_organization import Organization
-from support.clients.raw_amqp import frame, raw_connection, short
+from support.clients.raw_amqp import answer, declare, frame, raw_connection, short
 from support.servers.broker_node import evaluate
 
 CONNECTIONS = 4
@@ -104,14 +104,38 @@ async def test_what_waits_for_turns_does_not_delay_a_revocation(acme: Organizati
     created = acme.key()
     vhost, own = created["apiKey"]["vhost"], f"{acme.slug}.turns"
     _, writer = await raw_connection(acme, acme.slug, created["key"], vhost)
-    declare = struct.pack(">HHH", 50, 10, 0) + short(own) + bytes(5)
     bind = struct.pack(">HHH", 50, 20, 0) + short(own) + short("vcp") + short(f"{acme.slug}.event.*") + b"\1" + bytes(4)
-    writer.write(frame(1, declare))
+    writer.write(frame(1, declare(own)))
     for channel in range(2, 32):
         writer.write(frame(channel, OPEN) + frame(channel, bind) * BINDS)
     await writer.drain()
     await asyncio.sleep(1)
     await asyncio.to_thread(acme.revoke, created)
+    await asyncio.to_thread(wait_for, lambda: vhost not in acme.vhosts(), 30)
+    writer.transport.abort()
+
+
+async def test_channels_that_miss_their_end_do_not_delay_a_revocation(acme: Organization) -> None:
+    """A channel takes all requests from its inbox before it carries out the first one, also the one to end."""
+    created = acme.key()
+    vhost, own = created["apiKey"]["vhost"], f"{acme.slug}.turns"
+    on_node = partial(evaluate, acme.stack.home, acme.stack.ports["epmd_port"])
+    channels = f"[Pid || [Pid] <- rpc:call(N, ets, match, [gridfleet_bounds, {{{{opened, <<\"{acme.slug}\">>, '$1'}}}}])]"
+    reader, writer = await raw_connection(acme, acme.slug, created["key"], vhost)
+    writer.write(frame(1, declare(own)))
+    for channel in range(2, 32):
+        writer.write(frame(channel, OPEN))
+    for _ in range(31):
+        await answer(reader)
+    await asyncio.to_thread(on_node, f"Pids = {channels}, true = length(Pids) >= 31, [ok = sys:suspend(Pid) || Pid <- Pids]")
+    bind = struct.pack(">HHH", 50, 20, 0) + short(own) + short("vcp") + short(f"{acme.slug}.event.*") + b"\1" + bytes(4)
+    for channel in range(2, 32):
+        writer.write(frame(channel, bind) * BINDS)
+    await writer.drain()
+    await asyncio.to_thread(acme.revoke, created)
+    to_end = "lists:member({'$gen_cast', terminate}, element(2, rpc:call(N, erlang, process_info, [Pid, messages])))"
+    wait = f"Wait = fun W() -> lists:all(fun(Pid) -> {to_end} end, Pids) orelse (ok =:= timer:sleep(50) andalso W()) end"
+    await asyncio.to_thread(on_node, f"Pids = {channels}, {wait}, true = Wait(), [ok = sys:resume(Pid) || Pid <- Pids]")
     await asyncio.to_thread(wait_for, lambda: vhost not in acme.vhosts(), 30)
     writer.transport.abort()
 

@@ -132,6 +132,7 @@
 -define(MOST_COUNTED, ?MOST_AHEAD + 10 * ?BYTES_A_SECOND).
 -define(TOO_LARGE, "its incomplete messages are too large").
 -define(TOO_MANY, "too many of its methods wait").
+-define(CLOSED, "the connection is closed").
 -define(AT_ONCE, "too many connections are opened at once").
 -define(RESET, "its client has reset it").
 -define(TOGETHER, "connections hold too much memory together").
@@ -366,30 +367,40 @@ time_until_turn(Kind, User) ->
     Wait > ?LATEST_TURN_MS andalso ets:update_counter(?MODULE, Turn, {2, -Length}),
     Wait.
 
-%% Suspends the reader of a client that sends any methods too fast: otherwise they would wait in the channel's memory. Turns end
-%% when the connection has to be closed, because its channels may keep the reader suspended all the time.
-wait_for_turn(methods, Method, Wait) ->
-    Reader = get(?READER),
-    Suspended = is_process_alive(Reader) andalso (catch erlang:suspend_process(Reader)) =:= true,
-    is_to_close(Reader) andalso put(?NO_TURNS, true),
-    Refused = get(?NO_TURNS) =/= true andalso wait_until_turn(methods, Method, Wait),
-    Suspended andalso (catch erlang:resume_process(Reader)),
-    Refused;
+%% Carries out nothing more for a connection that is being closed: its end would wait for all remaining methods and their turns.
+%% Suspends the reader of a client that sends any methods too fast: otherwise they would wait in the channel's memory.
 wait_for_turn(Kind, Method, Wait) ->
-    wait_until_turn(Kind, Method, Wait).
+    Reader = get(?READER),
+    Suspended = Kind =:= methods andalso is_process_alive(Reader) andalso (catch erlang:suspend_process(Reader)) =:= true,
+    Refused =
+        case is_closing(Reader) of
+            true -> refused_for_good(?CLOSED, Method);
+            false -> wait_until_turn(Kind, Method, Wait)
+        end,
+    Suspended andalso (catch erlang:resume_process(Reader)),
+    Refused.
+
+%% The reader has been requested to close the connection, or waits for the end of its channels. The channel does not see the
+%% request to end that it got from the reader while it carried out a method.
+is_closing(Reader) ->
+    is_to_close(Reader) orelse
+        process_info(Reader, current_function) =:= {current_function, {rabbit_reader, wait_for_channel_termination, 3}}.
 
 is_to_close(Reader) ->
     case process_info(Reader, messages) of
-        {messages, Messages} -> [] =/= [From || {'$gen_call', From, {shutdown, _}} <- Messages];
+        {messages, Messages} -> lists:any(fun is_request_to_close/1, Messages);
         undefined -> true
     end.
 
-%% Carries out nothing more for a connection that is being closed: its end would wait for the turns of all remaining methods.
+%% RabbitMQ 4.1 has a tag of its own for requests.
+is_request_to_close({Tag, _From, {shutdown, _}}) -> Tag =:= '$gen_call' orelse Tag =:= rabbit_call;
+is_request_to_close(_) -> false.
+
 wait_until_turn(Kind, Method, Wait) ->
     receive
         {'$gen_cast', terminate} ->
             gen_server2:cast(self(), terminate),
-            refused_for_good("the connection is closed", Method)
+            refused_for_good(?CLOSED, Method)
     after min(Wait, ?LATEST_TURN_MS) ->
         Wait > ?LATEST_TURN_MS andalso refused_for_good(too_fast(Kind), Method)
     end.
