@@ -43,5 +43,6 @@ export function alertQuery(organizationId: string, id: string) {
     queryKey: [organizationId, "alerts", id],
     queryFn: ({ signal }) =>
       dataOf(apiOf(organizationId).GET("/api/v1/alerts/{id}", { params: { path: { id } }, signal })),
+    refetchInterval: 60_000,
   });
 }

@@ -35,6 +35,25 @@ export function subDevicesQuery(organizationId: string, plantId: string, { q, pa
   });
 }
 
+/** All sub-devices of a plant, newest first. */
+export function allSubDevicesQuery(organizationId: string, plantId: string) {
+  return queryOptions({
+    queryKey: [organizationId, "sub-devices", plantId, "all"],
+    queryFn: async ({ signal }) => {
+      const found: SubDevice[] = [];
+      for (let page = 1, pages = 1; page <= pages; page++) {
+        const params = { path: { plantId }, query: { page, limit: MOST } };
+        const { data, meta } = await dataOf(
+          apiOf(organizationId).GET("/api/v1/plants/{plantId}/sub-devices", { params, signal }),
+        );
+        found.push(...data);
+        pages = meta.totalPages;
+      }
+      return found;
+    },
+  });
+}
+
 /** The templates of sub-devices: which signals they have and which actions they accept. */
 export const templatesQuery = queryOptions({
   queryKey: ["templates", "SUB_DEVICE"],

@@ -13,7 +13,12 @@ test("the command has a field of each device's template", () => {
 });
 
 test("shells read every word as it is", () => {
-  expect(sendCommand("SN 1$", [device("it's", "t")], [INVERTER])).toBe(
-    `gridfleet send 'SN 1$.json' 'it'\\''s.active_power=1'`,
+  expect(sendCommand("Süd 1$", [device("it's", "t")], [INVERTER])).toBe(
+    `gridfleet send 'Süd_1_.json' 'it'\\''s.active_power=1'`,
   );
+});
+
+test("the command names the file as browsers save it", () => {
+  expect(sendCommand("A/1:2", [], [])).toBe("gridfleet send A_1_2.json power=1");
+  expect(sendCommand("-n", [], [])).toBe("gridfleet send _n.json power=1");
 });

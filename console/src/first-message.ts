@@ -5,6 +5,11 @@ import { signalsOf } from "./templates";
 const MOST_DEVICES = 3;
 const PLAIN = /^[\w.,:/=+-]+$/;
 
+/** Return the name of the file in which a plant's package is saved: one that browsers keep and shells do not take for an option. */
+export function packageFile(serialNumber: string): string {
+  return `${serialNumber.replaceAll(/[^\p{L}\p{N}._-]/gu, "_").replace(/^[.-]/, "_")}.json`;
+}
+
 /** Return the command that sends a value of some devices, or of the plant itself if it has none, with a saved package. */
 export function sendCommand(serialNumber: string, devices: SubDevice[], templates: DeviceTemplate[]): string {
   const values = devices.slice(0, MOST_DEVICES).map((device) => {
@@ -12,7 +17,7 @@ export function sendCommand(serialNumber: string, devices: SubDevice[], template
     const [signal] = template === undefined ? [] : signalsOf(template);
     return `${device.externalId}.${signal === undefined ? "power" : fieldOf(signal)}=1`;
   });
-  const words = [`${serialNumber}.json`, ...(values.length > 0 ? values : ["power=1"])];
+  const words = [packageFile(serialNumber), ...(values.length > 0 ? values : ["power=1"])];
   return `gridfleet send ${words.map(quoted).join(" ")}`;
 }
 

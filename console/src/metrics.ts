@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useCallback } from "react";
-import { type DeviceTemplate, type SubDevice, subDevicesQuery } from "./devices";
+import { allSubDevicesQuery, type DeviceTemplate, type SubDevice } from "./devices";
 import { plantQuery } from "./plants";
 import type { Signal, SignalRole } from "./signals";
 import { signalsOf, templatesOfAllLevelsQuery } from "./templates";
@@ -41,22 +41,18 @@ export function fullName({ device, label }: MetricName): string {
   return device === "" ? label : `${device}: ${label}`;
 }
 
-/**
- * Return a function that names the metrics of a plant.
- *
- * It returns keys and external ids until the templates are loaded, and for devices after the newest 50.
- */
+/** Return a function that names the metrics of a plant. It returns keys and external ids until devices and templates are loaded. */
 export function useMetricNames(
   organizationId: string,
   plantId: string,
   labelOf: (label: string) => string,
 ): (metric: string) => MetricName {
   const plant = useQuery(plantQuery(organizationId, plantId));
-  const devices = useQuery(subDevicesQuery(organizationId, plantId));
+  const devices = useQuery(allSubDevicesQuery(organizationId, plantId));
   const templates = useQuery(templatesOfAllLevelsQuery);
   const templateId = plant.data?.templateId ?? null;
   return useCallback(
-    (metric) => metricName(metric, templateId, devices.data?.data ?? [], templates.data ?? [], labelOf),
+    (metric) => metricName(metric, templateId, devices.data ?? [], templates.data ?? [], labelOf),
     [templateId, devices.data, templates.data, labelOf],
   );
 }

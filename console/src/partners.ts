@@ -41,6 +41,7 @@ export function keysQuery(organizationId: string, page = 1) {
         }),
       ),
     placeholderData: keepPreviousData,
+    refetchInterval: 60_000,
   });
 }
 

@@ -95,6 +95,7 @@ export function auditQuery(
 export const sessionsQuery = queryOptions({
   queryKey: ["sessions"],
   queryFn: ({ signal }) => dataOf(api.GET("/api/v1/auth/sessions", { signal })),
+  refetchInterval: 60_000,
 });
 
 export const preferencesQuery = queryOptions({

@@ -3,7 +3,7 @@ import { createElement } from "react";
 import { renderToStaticMarkup } from "react-dom/server";
 import { expect, test, vi } from "vitest";
 import { alertsInRangeQuery } from "./alerts";
-import { subDevicesQuery } from "./devices";
+import { allSubDevicesQuery } from "./devices";
 import { en } from "./i18n/en";
 import { useMetricNames } from "./metrics";
 import { usePlantEvents } from "./screens/plant-events";
@@ -27,7 +27,7 @@ test("a history marks alerts with the names that its table has for metrics", () 
   const template = { id: "t", signals: [{ key: "soc", label: "State of charge" }] };
   const device = { externalId: "BAT1", name: "Battery in the barn", templateId: "t" };
   client.setQueryData(alertsInRangeQuery("o", "p", RANGE).queryKey, { data: [ALERT], meta: { total: 1 } } as never);
-  client.setQueryData(subDevicesQuery("o", "p").queryKey, { data: [device] } as never);
+  client.setQueryData(allSubDevicesQuery("o", "p").queryKey, [device] as never);
   client.setQueryData(templatesOfAllLevelsQuery.queryKey, [template] as never);
   const Shown = () => {
     const nameOf = useMetricNames("o", "p", en.templates.labelOf);

@@ -22,6 +22,7 @@ export function tradingQuery(organizationId: string) {
   return queryOptions({
     queryKey: [organizationId, "trading"],
     queryFn: ({ signal }) => dataOf(apiOf(organizationId).GET("/api/v1/trading/config", { signal })),
+    refetchInterval: 60_000,
   });
 }
 

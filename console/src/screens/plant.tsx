@@ -34,8 +34,8 @@ export function PlantFrame() {
   const params = route.useParams();
   const { timeZone } = useSearch({ strict: false });
   const plant = useQuery({ ...plantQuery(organization.id, params.plantId), refetchInterval: 30_000 });
-  // Its live screen reads it again, and the stream changes it.
-  const row = useQuery({ ...fleetPlantQuery(organization.id, params.plantId), refetchInterval: false });
+  // The live screen reads it again more often, and the stream changes it.
+  const row = useQuery({ ...fleetPlantQuery(organization.id, params.plantId), refetchInterval: 60_000 });
   // Until it can be read again, a plant stays on the screen, with what was typed and with secrets that are shown once.
   const isGone = plant.error !== null && (plant.data === undefined || isMissing(plant.error));
   const labels = {

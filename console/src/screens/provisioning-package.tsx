@@ -3,6 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { apiOf, dataOf, inOrganization } from "../api/client";
 import type { components } from "../api/schema";
+import { packageFile } from "../first-message";
 import { useTexts } from "../i18n";
 import { type Plant, plantQuery } from "../plants";
 import { Fact } from "../ui/fact";
@@ -40,7 +41,7 @@ export function ProvisioningPackage({ slug, plant, onSaved }: Props) {
     setMade(received);
     save(received);
   };
-  const save = (received: Package) => saveFile(`${plant.serialNumber}.json`, JSON.stringify(received, null, 2));
+  const save = (received: Package) => saveFile(packageFile(plant.serialNumber), JSON.stringify(received, null, 2));
   // After a response that was lost, the button repeats the request and gets the same package.
   if (made === null && provision.isIdle && plant.lifecycleStatus !== "PENDING") {
     return (
@@ -78,7 +79,7 @@ export function ProvisioningPackage({ slug, plant, onSaved }: Props) {
   }
   return (
     <div className="card">
-      <p className="hint">{texts.credentials.packageOnce}</p>
+      {provision.isSuccess && <p className="hint">{texts.credentials.packageOnce}</p>}
       <dl className="details">
         <Fact name={texts.credentials.broker}>
           <code>{`${made.mqtt.broker}:${made.mqtt.port}`}</code>

@@ -34,7 +34,7 @@ export const admin: typeof english = {
     noOrganizations: "Der Benutzer gehört zu keiner Organisation.",
     service: "Dienst",
     notRevealed:
-      "Dieser Dienst zeigt seine Prüfungen nur auf seiner eigenen Maschine: Führen Sie dort gridfleet doctor aus, oder lesen Sie seine Metriken. Dass Sie diese Seite sehen, heißt, dass er antwortet.",
+      "Dieser Dienst zeigt seine Prüfungen nur auf seiner eigenen Maschine: Führen Sie dort gridfleet doctor aus, oder lesen Sie seine Metriken. Dass Sie dies sehen, heißt, dass er antwortet.",
     healthy: "Arbeitet",
     unhealthy: "Arbeitet nicht",
     check: "Prüfung",
@@ -49,7 +49,7 @@ export const admin: typeof english = {
     doctor: "Hier antwortet ein Prozess. Auf der Maschine prüft gridfleet doctor alles und sagt, was zu tun ist.",
     cache: "Cache",
     cacheHelp:
-      "Der Dienst behält Antworten auf aufwendige Anfragen einige Sekunden lang. Leeren Sie den Cache, wenn die Datenbank von Hand geändert wurde.",
+      "Der Dienst behält Antworten auf aufwendige Anfragen einige Sekunden lang. Leeren Sie den Cache nach Änderungen der Datenbank von Hand.",
     hitRate: "Trefferquote",
     hits: (hits, misses) => `Treffer: ${hits}, Fehlschläge: ${misses}`,
     entries: "Einträge",
@@ -75,7 +75,7 @@ export const admin: typeof english = {
     deliveries: { PENDING: "Wartet", SENT: "Gesendet", FAILED: "Gescheitert" },
     keys: "Schlüssel",
     keysHelp:
-      "Der Dienst verschlüsselt die Geheimnisse von Anlagen und Handelskonfigurationen mit einer Version seines Schlüsselbunds. Wenn der Schlüsselbund aller Prozesse eine neue Version hat, verschlüsseln Sie hier alles mit ihr; danach kann die alte Version entfernt werden.",
+      "Der Dienst verschlüsselt die Geheimnisse von Anlagen und Handelskonfigurationen mit einer Version seines Schlüsselbunds. Wenn der Schlüsselbund aller Prozesse eine neue Version hat, verschlüsseln Sie hier alles mit ihr; danach kann die alte entfernt werden.",
     targetVersion: "Version des Schlüsselbunds",
     keyVersions: "Versionen",
     keyVersion: "Version",

@@ -86,11 +86,11 @@ export const plants: typeof english = {
     actions: "Aktionen",
     provision: "Zugangsdaten erstellen und speichern",
     provisionHelp:
-      "Das Paket enthält die Geheimnisse der Anlage und die Adresse des Brokers. Installieren Sie es in der Anlage und behalten Sie keine Kopie.",
+      "Das Paket enthält die Geheimnisse der Anlage und die Adresse des Brokers. Installieren Sie es in ihr und behalten Sie keine Kopie.",
     provisioned: (method) =>
       `Diese Anlage hat schon Zugangsdaten. Ihre Datei lässt sich innerhalb von 15 Minuten noch einmal speichern. ${
         method === "PASSWORD"
-          ? "Ein Passwort lässt sich nicht ersetzen: Ist die Datei verloren, widerrufen Sie diese Anlage und registrieren Sie sie neu, mit einer anderen Seriennummer:"
+          ? "Ein Passwort lässt sich nicht ersetzen: Ist die Datei verloren, widerrufen Sie diese Anlage und registrieren Sie sie neu, mit anderer Seriennummer:"
           : "Ist sie verloren, erzeugen Sie neue Zugangsdaten:"
       }`,
     open: "Zugangsdaten der Anlage",
@@ -123,14 +123,14 @@ export const plants: typeof english = {
     validUntil: (time) => `Gültig bis ${time}.`,
     suspend: "Aussetzen",
     suspendTitle: (name) => `${name} aussetzen?`,
-    suspendConsequence: "Ihre Nachrichten werden verworfen, bis sie wieder aktiviert wird. Sie bleibt verbunden.",
+    suspendConsequence: "Bis sie wieder aktiviert wird, geht verloren, was sie sendet. Sie erhält keine Befehle.",
     reactivate: "Wieder aktivieren",
     revoke: "Widerrufen",
     revokeTitle: (name) => `${name} widerrufen?`,
     revokeConsequence:
       "Die Verbindungen der Anlage werden getrennt und sie kann sich nie wieder anmelden. Ihr Verlauf bleibt. Das lässt sich nicht rückgängig machen.",
     decommissioned:
-      "Die Anlage wurde widerrufen. Registrieren Sie eine neue Anlage mit einer anderen Seriennummer, um den Standort wieder zu verbinden.",
+      "Die Anlage wurde widerrufen. Um den Standort wieder zu verbinden, registrieren Sie eine neue mit anderer Seriennummer.",
   },
   newPlant: {
     title: "Neue Anlage",
