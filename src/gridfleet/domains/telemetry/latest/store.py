@@ -9,20 +9,18 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.queries import fetch_count, fetch_value
 
-_NEWEST: Final = (
-    "newest AS MATERIALIZED (SELECT s.id AS source_id, r.* FROM telemetry_source s CROSS JOIN LATERAL"
-    " (SELECT n.layout_id, n.time, k.metrics FROM telemetry_latest n JOIN telemetry_layout k ON k.id = n.layout_id"
-    " WHERE n.source_id = s.id AND n.absent = '' AND n.times IS NULL ORDER BY n.time DESC LIMIT 25) AS r"
-    " WHERE s.plant_id = %(plant)s)"
-)
-"""CTE: the newest complete rows of each source of a plant. A template version has at most ten layouts."""
 _NEEDED: Final = (
-    "NOT EXISTS (SELECT FROM newest n WHERE n.source_id = t.source_id AND n.layout_id <> t.layout_id AND n.time > t.time"
-    " AND l.metrics <@ n.metrics)"
+    " CROSS JOIN LATERAL (WITH newest AS MATERIALIZED (SELECT n.layout_id, n.time, k.metrics FROM telemetry_latest n"
+    " JOIN telemetry_layout k ON k.id = n.layout_id WHERE n.source_id = s.id AND n.absent = '' AND n.times IS NULL"
+    " ORDER BY n.time DESC LIMIT 25) SELECT t.* FROM telemetry_latest t JOIN telemetry_layout l ON l.id = t.layout_id"
+    " WHERE t.source_id = s.id AND NOT EXISTS (SELECT FROM newest n WHERE n.layout_id <> t.layout_id AND n.time > t.time"
+    " AND l.metrics <@ n.metrics)) AS t"
 )
-"""Whether the row `t` of the layout `l` has values that none of the source's newest rows replaces. A template's edits add rows.
+"""Join of the rows `t` of each source `s` with values that none of its 25 newest complete rows replaces.
 
-Not compared with all rows: a device without a template may have thousands, and their number would count squared.
+A template's edits add rows; a template version has at most ten layouts. Not compared with all rows: a device without a template
+may have thousands, and their number would count squared. Each source has a sub-query of its own: the planner takes a plant for
+one with few devices, and would compare each row with the rows of all devices.
 """
 _LATEST: Final = f"s.id, s.external_id, l.id, {DIGEST}, t.time, t.vals, t.times"
 
@@ -43,12 +41,12 @@ async def latest_of_plant(db: Connection, org: OrgScope, plant_id: UUID, limit: 
 
     The plant's own values come first, then by external id; within a source the newest layout comes first.
     """
-    newest, needed = ("", "") if limit is not None else (f"WITH {_NEWEST} ", f" AND {_NEEDED}")
+    rows_of_source = " JOIN telemetry_latest t ON t.source_id = s.id" if limit is not None else _NEEDED
     cursor = db.cursor(binary=True)
     await cursor.execute(
-        f"{newest}SELECT {_LATEST} FROM plant p LEFT JOIN (telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
+        f"SELECT {_LATEST} FROM plant p LEFT JOIN (telemetry_source s{rows_of_source}"
         " JOIN telemetry_layout l ON l.id = t.layout_id) ON s.plant_id = p.id AND s.organization_id = p.organization_id"
-        f" AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL){needed}"
+        " AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL)"
         " WHERE p.id = %(plant)s AND p.organization_id = %(org)s AND (%(plants)s::uuid[] IS NULL OR p.id = ANY(%(plants)s))"
         ' ORDER BY s.external_id COLLATE "C" NULLS FIRST, l.id DESC LIMIT %(limit)s::bigint',
         {"plant": plant_id, "limit": limit, **org.parameters},
@@ -61,10 +59,9 @@ async def count_latest(db: Connection, org: OrgScope, plant_id: UUID) -> int:
     """Return the number of positions in the rows that `latest_of_plant` returns without a limit."""
     return await fetch_count(
         db,
-        f"WITH {_NEWEST} SELECT coalesce(sum(cardinality(t.vals)), 0) FROM telemetry_source s"
-        " JOIN telemetry_latest t ON t.source_id = s.id JOIN telemetry_layout l ON l.id = t.layout_id"
+        f"SELECT coalesce(sum(cardinality(t.vals)), 0) FROM telemetry_source s{_NEEDED}"
         " WHERE s.plant_id = %(plant)s AND s.organization_id = %(org)s"
-        f" AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL) AND {_NEEDED}",
+        " AND (s.external_id IS NULL OR s.sub_device_id IS NOT NULL)",
         {"plant": plant_id, "org": org.organization_id},
     )
 
