@@ -147,7 +147,7 @@ async def delete_alert_rule(org: OrgScope, db: Connection, id: UUID) -> Message:
     addition=True,
 )
 async def preview_alert_rule(org: OrgScope, db: Connection, body: AlertRulePreview) -> BackTest:
-    """Apply a rule to up to 31 days of stored values and return the alerts that it would raise. Nothing is stored."""
+    """Apply a rule to the stored values of up to a month and return the alerts that it would raise. Nothing is stored."""
     now = utc_now()
     rule = AlertRule(
         id=new_id(),

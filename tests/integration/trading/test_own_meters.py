@@ -181,6 +181,16 @@ async def test_a_misread_value_around_the_range_changes_no_bucket(
     assert all(abs(row["energy"] - bucket) <= most for row in after), after
 
 
+@pytest.mark.parametrize("reading", [3.0, 90_000.0])
+async def test_a_value_that_was_misread_after_a_silence_adds_nothing(fleet: Fleet, reading: float) -> None:
+    """The silence begins more than an hour before the range, and ends in it."""
+    plant = await metered(fleet)
+    counts = {n: 20_000.0 + n for n in range(-200, 80, 5) if n < -90 or n > 15} | {15: reading}
+    await plant.write("QUIET", IN_KWH[:1], {START + timedelta(minutes=n): (count,) for n, count in counts.items()})
+    _, rows = await fleet.call("GET", f"/trading/plants/{plant.id}/meters?{HOUR}")
+    assert [row["energy"] for row in rows if row["meter_id"] == "QUIET"] == [5.0] * 8
+
+
 @pytest.mark.parametrize("nothing", [0.0, -1.0])
 async def test_a_range_that_begins_with_zeros_for_days_has_no_energy_of_years(fleet: Fleet, nothing: float) -> None:
     """Gateways report zero for a meter that they do not reach. The range is read day by day."""

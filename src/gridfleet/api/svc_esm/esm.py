@@ -170,7 +170,7 @@ async def validate_esm_config(client: str, db: Connection, external_plant_id: st
     "GET", "/api/v1/svc-esm/plants/{externalPlantId}/meters", caller=esm_client(), codes=("NOT_FOUND", *_CODES), addition=True
 )
 async def list_esm_readings(client: str, db: Connection, external_plant_id: str, query: MeterRange) -> Readings:
-    """Return what the plant's grid meter counted, every five minutes, over at most 31 days."""
+    """Return what the plant's grid meter counted, every five minutes, over at most a month."""
     plant = await behaviour.plant_of(db, client, external_plant_id)
     if query.since >= query.until or query.until - query.since > LONGEST_MONTH:
         raise ValidationFailed(details=["from: must be before to, by at most 31 days and three hours"])

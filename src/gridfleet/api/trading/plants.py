@@ -118,7 +118,7 @@ async def list_command_log(org: OrgScope, db: Connection, id: UUID, query: LogQu
 
 @endpoint("GET", "/api/v1/trading/plants/{id}/meters", caller=org_member(OrgRole.VIEWER, scope="trading:read"), codes=_CODES)
 async def list_plant_meter_readings(call: Call, org: OrgScope, id: UUID, query: MeterQuery) -> list[MeterRow]:
-    """Return meter readings of up to 31 days: from the ESM of a linked plant, otherwise from its METER sub-devices.
+    """Return meter readings of up to a month: from the ESM of a linked plant, otherwise from its METER sub-devices.
 
     The response has only buckets that lie completely in the range and are not finer than the readings.
     """

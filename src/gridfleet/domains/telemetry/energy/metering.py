@@ -187,7 +187,9 @@ async def _read(
         readings = await read_in_kilo(db, source, counter, start - before, end + margin)
         if last is None:
             # If the first reading was misread as up to twice too high, the counter would not reach that level for a long time.
-            if len(readings.values) > 1 and readings.values[0] > readings.values[1]:
+            # If it was misread as too low and the second one is in the range, the range would have all energy of the meter.
+            times, values = readings.times, readings.values
+            if len(values) > 1 and (values[0] > values[1] or times[1] >= microseconds(start)):
                 since = start - before + _BEFORE_RANGE
                 readings = await without_misread(db, plant_id, source, counter, readings, since)
             [readings] = await with_levels(db, [(source, counter, readings)])
