@@ -2,13 +2,18 @@
 // The latter is `done` and not `then`: `await` takes an object with a method of that name for a promise.
 const name = { name: "name", label: "Your name", autocomplete: "name" };
 const password = { name: "password", label: "Password", type: "password", autocomplete: "new-password" };
+const USED = "INVITATION_ALREADY_ACCEPTED";
+const used = () => login("This invitation has been used.");
 const registration = {
   text: "Choose a name and a password: at least 8 characters, with a lower-case and a capital letter, a digit and a special character.",
   button: "Register",
   fields: [name, password],
   call: (token, values) => ask("POST", "/register/invite", { ...values, token }),
   done: () => login("You are registered."),
+  // The response to the first try was lost.
+  otherwise: (error) => (error.code === USED ? used() : null),
 };
+const checkInvitation = (token) => ask("POST", "/check-invitation", { token });
 const steps = {
   "/account/confirm-email": {
     text: "Confirm that this is the new e-mail address of your account.",
@@ -28,11 +33,11 @@ const steps = {
     text: "Join the organisation that invited you.",
     button: "Accept the invitation",
     fields: [],
-    check: (token) => ask("POST", "/check-invitation", { token }),
+    check: checkInvitation,
     call: (token) => ask("GET", `/confirm-accept?token=${encodeURIComponent(token)}`),
     done: (answer) => (answer.redirectPath === "/login" ? login("You are a member now.") : registration),
-    // An invitation that was accepted without registering is completed by the same link.
-    otherwise: (error) => (error.code === "INVITATION_ALREADY_ACCEPTED" ? registration : null),
+    // An invitation that was accepted without registering is completed by the same link. It is not that of a member.
+    otherwise: (error) => (error.code === USED ? checkInvitation(token).then(() => registration, used) : null),
   },
 };
 
@@ -81,7 +86,7 @@ function show(step) {
     try {
       show(step.done(await step.call(token, Object.fromEntries(new FormData(form)))));
     } catch (error) {
-      const next = step.otherwise?.(error);
+      const next = await step.otherwise?.(error);
       if (next) return show(next);
       complain(error);
     } finally {
@@ -102,7 +107,7 @@ async function start() {
     await first.check?.(token);
     show(first);
   } catch (error) {
-    if (error.code === "INVITATION_ALREADY_ACCEPTED") return show(login("This invitation has been used."));
+    if (error.code === USED) return show(used());
     text.textContent = "";
     complain(error);
   }
