@@ -1,5 +1,26 @@
-import { expect, test } from "vitest";
-import { type SubDevice, subDeviceChanges, valuesOf } from "./devices";
+import { QueryClient } from "@tanstack/react-query";
+import { afterEach, expect, test, vi } from "vitest";
+import { allSubDevicesQuery, type SubDevice, subDeviceChanges, valuesOf } from "./devices";
+
+/** Browsers complete an address with that of the page. */
+class RequestOfPage extends Request {
+  constructor(input: string | Request, init?: RequestInit) {
+    super(typeof input === "string" ? new URL(input, "http://console") : input, init);
+  }
+}
+
+afterEach(() => vi.unstubAllGlobals());
+
+test("all devices of a plant are read, page by page", async () => {
+  vi.stubGlobal("localStorage", { getItem: () => null });
+  vi.stubGlobal("Request", RequestOfPage);
+  vi.stubGlobal("fetch", async (request: Request) => {
+    const page = new URL(request.url).searchParams.get("page");
+    return Response.json({ data: [{ externalId: `D${page}` }], meta: { totalPages: 3 } });
+  });
+  const found = await new QueryClient().fetchQuery(allSubDevicesQuery("o", "p"));
+  expect(found.map(({ externalId }) => externalId)).toEqual(["D1", "D2", "D3"]);
+});
 
 function form(values: Record<string, string>): FormData {
   const made = new FormData();
