@@ -51,6 +51,8 @@ export function allSubDevicesQuery(organizationId: string, plantId: string) {
       }
       return found;
     },
+    // A plant may have thousands. Those that are registered in this tab are read at once.
+    staleTime: 60_000,
   });
 }
 

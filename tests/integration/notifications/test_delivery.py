@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import socketserver
 import threading
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -478,6 +478,27 @@ async def test_users_with_the_same_number_share_its_limit(
     assert await texted(database, expo) == [None] * 3 + ["too many text messages within a day"]
 
 
+async def text_after(
+    database: Database, expo: ExpoServer, first: Iterable[UUID], second: Iterable[UUID], *, is_sent_before: bool
+) -> dict[UUID, list[str | None]]:
+    """Queue text messages as of organisations, send them, and return the errors of each: None for a message that was sent.
+
+    The first ones are sent before the second ones are queued if `is_sent_before`.
+    """
+    for organization_id in first:
+        await queue_as_of(database, organization_id, Channel.SMS)
+    if is_sent_before:
+        await texted(database, expo)
+    for organization_id in second:
+        await queue_as_of(database, organization_id, Channel.SMS)
+    await texted(database, expo)
+    errors = defaultdict[UUID, list[str | None]](list)
+    async with database.transaction() as db:
+        for log in (await list_deliveries(db, Paging(1, 100))).data:
+            errors[UUID(log.metadata["organizationId"])].append(log.error)
+    return errors
+
+
 @pytest.mark.parametrize("is_sent_before", [True, False])
 async def test_an_organisation_cannot_use_up_the_share_of_another_at_a_number(
     database: Database, expo: ExpoServer, monkeypatch: pytest.MonkeyPatch, is_sent_before: bool
@@ -487,19 +508,12 @@ async def test_an_organisation_cannot_use_up_the_share_of_another_at_a_number(
     hostile, other = await add_organization(database), await add_organization(database)
     for organization in (hostile, hostile, other):
         await add_staff(database, organization.id, OrgRole.OPERATOR, phone="+420123456789")
-    for _ in range(2):  # two text messages each, of which the last one is refused
-        await queue_as_of(database, hostile.id, Channel.SMS)
-    if is_sent_before:
-        await texted(database, expo)
-    for _ in range(3):
-        await queue_as_of(database, other.id, Channel.SMS)
-    await texted(database, expo)
-    async with database.transaction() as db:
-        found = (await list_deliveries(db, Paging(1, 100))).data
-    refused = Counter(log.metadata["organizationId"] for log in found if log.error == "too many text messages within a day")
-    assert len(found) == 7
-    assert refused[str(other.id)] == 1
-    assert refused[str(hostile.id)] >= 1
+    # Two text messages each, of which the last one is refused.
+    errors = await text_after(database, expo, [hostile.id] * 2, [other.id] * 3, is_sent_before=is_sent_before)
+    refused = {one: Counter(found)["too many text messages within a day"] for one, found in errors.items()}
+    assert sum(map(len, errors.values())) == 7
+    assert refused[other.id] == 1
+    assert refused[hostile.id] >= 1
 
 
 @pytest.mark.parametrize("is_sent_before", [True, False])
@@ -511,18 +525,9 @@ async def test_an_organisation_cannot_use_up_the_text_messages_of_another_to_the
     hostile, other = await add_organization(database), await add_organization(database)
     user_id = await add_staff(database, hostile.id, OrgRole.OPERATOR, phone="+420123456789")
     await add_member(database, other.id, user_id, OrgRole.OPERATOR)
-    for _ in range(5):
-        await queue_as_of(database, hostile.id, Channel.SMS)
-    if is_sent_before:
-        await texted(database, expo)
-    for _ in range(3):
-        await queue_as_of(database, other.id, Channel.SMS)
-    await texted(database, expo)
-    async with database.transaction() as db:
-        found = (await list_deliveries(db, Paging(1, 100))).data
-    sent = Counter(log.metadata["organizationId"] for log in found if log.error is None)
-    assert sent[str(other.id)] == 2
-    assert sent[str(hostile.id)] in (2, 3)
+    errors = await text_after(database, expo, [hostile.id] * 5, [other.id] * 3, is_sent_before=is_sent_before)
+    assert errors[other.id].count(None) == 2
+    assert errors[hostile.id].count(None) in (2, 3)
 
 
 async def test_all_users_share_a_limit_of_test_messages_by_text(

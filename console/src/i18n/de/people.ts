@@ -76,7 +76,7 @@ export const people: typeof english = {
     test: "Test senden",
     testSent: "Eine Testnachricht ist unterwegs.",
     phone: "Textnachrichten",
-    phoneHelp: "Textnachrichten (SMS) gehen an eine Nummer; ohne sie kann keine gesendet werden, auch kein Test.",
+    phoneHelp: "Textnachrichten (SMS) gehen an eine Nummer; ohne sie wird keine gesendet, auch kein Test.",
     phoneNumber: "Telefonnummer mit Ländervorwahl",
     noPhone: "Nummer entfernen",
     quietHours: "Ruhezeiten",

@@ -144,7 +144,7 @@ export const plants: typeof english = {
     zoneOfOrganization: "Wie in der Organisation",
     register: "Anlegen",
     devicesHelp:
-      "Registrieren Sie die Geräte, deren Werte die Anlage sendet. Das geht auch später: Nicht registrierte Geräte ihrer Nachrichten werden gezeigt.",
+      "Registrieren Sie die Geräte, deren Werte die Anlage sendet. Das geht auch später: Nicht registrierte werden gezeigt.",
     next: "Weiter",
     waiting: (name) => `Warten auf die erste Nachricht von ${name} …`,
     tryCommand: "Zum Probieren ohne die Anlage: im Ordner der Datei, auf einem Rechner mit Gridfleet",

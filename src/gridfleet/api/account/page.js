@@ -3,7 +3,7 @@
 const name = { name: "name", label: "Your name", autocomplete: "name" };
 const password = { name: "password", label: "Password", type: "password", autocomplete: "new-password" };
 const USED = "INVITATION_ALREADY_ACCEPTED";
-const used = () => login("This invitation has been used.");
+const ifUsed = (error) => (error.code === USED ? login("This invitation has been used.") : null);
 const registration = {
   text: "Choose a name and a password: at least 8 characters, with a lower-case and a capital letter, a digit and a special character.",
   button: "Register",
@@ -11,7 +11,7 @@ const registration = {
   call: (token, values) => ask("POST", "/register/invite", { ...values, token }),
   done: () => login("You are registered."),
   // The response to the first try was lost.
-  otherwise: (error) => (error.code === USED ? used() : null),
+  otherwise: ifUsed,
 };
 const checkInvitation = (token) => ask("POST", "/check-invitation", { token });
 const steps = {
@@ -37,7 +37,7 @@ const steps = {
     call: (token) => ask("GET", `/confirm-accept?token=${encodeURIComponent(token)}`),
     done: (answer) => (answer.redirectPath === "/login" ? login("You are a member now.") : registration),
     // An invitation that was accepted without registering is completed by the same link. It is not that of a member.
-    otherwise: (error) => (error.code === USED ? checkInvitation(token).then(() => registration, used) : null),
+    otherwise: (error) => (error.code === USED ? checkInvitation(token).then(() => registration, ifUsed) : null),
   },
 };
 
@@ -107,7 +107,8 @@ async function start() {
     await first.check?.(token);
     show(first);
   } catch (error) {
-    if (error.code === USED) return show(used());
+    const next = ifUsed(error);
+    if (next) return show(next);
     text.textContent = "";
     complain(error);
   }
