@@ -73,11 +73,14 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "partner_events/queue": (
         "the gateway publishes the events of all partners",
-        "queue_events next_events delete_published drop_stale may_have_surplus drop_surplus subscribed_plants",
+        "queue_events next_events delete_published drop_stale drop_unserved first_ids oldest_seconds count_events"
+        " may_have_surplus drop_surplus subscribed_plants",
     ),
+    "maintenance/queues": ("metrics count the queues of all organisations", "waiting_commands"),
+    "maintenance/store": ("metrics count the queues of all organisations", "waiting_commands"),
     "partner_events/store": (
         "the gateway publishes the events of all partners",
-        "insert subscribed waiting delete delete_before delete_surplus",
+        "insert subscribed waiting first_ids oldest count delete delete_before delete_of_others delete_surplus",
     ),
     "plants/store": (
         "ingest records the presence of all plants; an organisation's ESM reports the plants that are linked to it",

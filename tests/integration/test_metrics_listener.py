@@ -77,6 +77,18 @@ async def test_a_database_that_reads_its_queues_slowly_is_up(service: ApiService
     assert "gridfleet_queue_length{" not in text
 
 
+async def test_events_that_are_read_slowly_hide_no_other_queue(service: ApiService) -> None:
+    """A dump keeps the rows of all events that are published meanwhile."""
+    async with service.state.database.transaction() as db:
+        await enqueue(db, "test", {})
+    assert 'gridfleet_queue_length{queue="partner_events"} 0.0' in (await scrape(service)).text
+    async with service.state.database.transaction() as db:
+        await db.execute("LOCK TABLE partner_event")
+        text = (await scrape(service)).text
+    assert 'gridfleet_queue_length{queue="outbox"} 1.0' in text
+    assert 'queue="partner_events"' not in text
+
+
 async def test_the_certificate_is_the_one_that_the_broker_shows(
     database_url: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,15 +14,13 @@ from uuid import UUID
 
 import structlog
 
+from gridfleet.amqp.event_upkeep import EventUpkeep
 from gridfleet.amqp.partner_link import PartnerLink, PartnerWork
 from gridfleet.domains.consumers import Consumer
 from gridfleet.domains.partner_events.models import QueuedEvent, Room
 from gridfleet.domains.partner_events.queue import (
     EVENTS_CHANNEL,
     delete_published,
-    drop_stale,
-    drop_surplus,
-    may_have_surplus,
     next_events,
 )
 from gridfleet.domains.partners.models import AmqpKey
@@ -33,7 +31,6 @@ from gridfleet.domains.vcp.shards import SHARDS, shard_of
 from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import fail_when_closed, open_channel
 from gridfleet.kernel.cause import caused_by
-from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database, set_aside
 from gridfleet.kernel.db.leases import Leases, open_leases
 from gridfleet.kernel.db.notifications import listen
@@ -63,8 +60,6 @@ _SHARE_BYTES: Final = 16 * _MIB
 """The same for one organisation."""
 _DELETE_SECONDS: Final = 0.5
 """How long confirmed events of a batch wait for the unconfirmed ones before they are deleted."""
-DROP_SECONDS: Final = 60.0
-"""How often events are dropped that have waited for too long, or of which too many wait."""
 
 
 class _Unpublished(NamedTuple):
@@ -81,6 +76,11 @@ class PartnerGateway:
         self._database = database
         self._work = PartnerWork(settings, database, keyring)
         self._served_since: dict[int, float] = {}
+        self._links: dict[UUID, tuple[PartnerLink, asyncio.Task[None]]] = {}
+        self._sending: dict[asyncio.Task[None], list[QueuedEvent]] = {}
+        self._upkeep = EventUpkeep(
+            database, lambda: {link.served.key.organization_id for link, _ in self._links.values()}, self._claimed_events
+        )
 
     def served_for(self, seconds: float) -> list[int]:
         """Return the shards that this process has served for at least `seconds` without an interruption."""
@@ -88,12 +88,12 @@ class PartnerGateway:
 
     async def run(self) -> None:
         """Serve until the database or the broker is lost, which raises."""
-        self._links: dict[UUID, tuple[PartnerLink, asyncio.Task[None]]] = {}
+        self._links = {}
         self._keys: dict[UUID, AmqpKey] = {}
         self._keys_changed = asyncio.Event()
         self._queued = asyncio.Event()
         self._fetching = asyncio.Lock()
-        self._sending: dict[asyncio.Task[None], list[QueuedEvent]] = {}
+        self._sending = {}
         self._failed: set[int] = set()
         self._stopping: set[UUID] = set()  # organisations of which a link is ending
         self._is_full = False
@@ -107,7 +107,7 @@ class PartnerGateway:
                 tasks.create_task(fail_when_closed(channel), name="broker")
                 tasks.create_task(self._listen(), name="notifications")
                 tasks.create_task(self._publish(), name="events")
-                tasks.create_task(self._drop_events(), name="dropped events")
+                tasks.create_task(self._upkeep.run(), name="upkeep of events")
                 try:
                     await self._hold_leases(leases)
                 finally:
@@ -200,6 +200,10 @@ class PartnerGateway:
     def _claimed(self) -> int:
         return sum(len(events) for task, events in self._sending.items() if not task.done())
 
+    def _claimed_events(self) -> list[QueuedEvent]:
+        """Return the events that are being published, or wait for their next try."""
+        return [event for events in self._sending.values() for event in events]
+
     async def _send_batch(self) -> int:
         """Publish the oldest events of each organisation whose vhosts are all connected. Returns the number of events."""
         links: dict[UUID, list[PartnerLink]] = defaultdict(list)
@@ -210,17 +214,17 @@ class PartnerGateway:
         if not ready:
             return 0
         sending, sizes = Counter[UUID](), Counter[UUID]()
-        claimed: list[int] = []
-        for event in (event for events in self._sending.values() for event in events):
-            claimed.append(event.id)
+        claimed = self._claimed_events()
+        for event in claimed:
             sending[event.organization_id] += 1
             sizes[event.organization_id] += len(event.body) * max(1, len(links.get(event.organization_id, ())))
-        rooms = {one: _room(len(links[one]), sending[one], sizes[one]) for one in ready}
+        rooms = {one: _room(len(links[one]), sending[one], sizes[one], self._upkeep.start(one)) for one in ready}
         size = _WINDOW_BYTES - sizes.total()
         # Before the query, during which there may be room again.
         self._is_full |= size <= 0 or any(min(room.events, room.size) <= 0 for room in rooms.values())
         async with self._database.transaction() as db:
-            found = await next_events(db, rooms, claimed, _BATCH, size)
+            found = await next_events(db, rooms, [event.id for event in claimed], _BATCH, size)
+        self._upkeep.note(found, claimed)
         retrying = self._retrying()  # again: earlier events may have failed during the query
         events = [event for event in found if event.organization_id not in retrying]
         if events:
@@ -319,38 +323,10 @@ class PartnerGateway:
         self._failed |= ids
         return _Unpublished(ids, {})
 
-    async def _drop_events(self) -> None:
-        while True:
-            await self._drop_stale()
-            await self._drop_surplus()
-            await asyncio.sleep(DROP_SECONDS)
 
-    async def _drop_stale(self) -> None:
-        while True:
-            async with self._database.transaction() as db:
-                dropped = await drop_stale(db, utc_now())
-            if not dropped:
-                break
-            metrics.PARTNER_EVENTS_DROPPED.labels("stale").inc(dropped)
-            log.warning("events dropped after a day in the outbox", events=dropped)
-
-    async def _drop_surplus(self) -> None:
-        """Drop the oldest telemetry events of organisations that have too many, usually because a vhost is not connected."""
-        async with self._database.transaction() as db:
-            if not await may_have_surplus(db):
-                return
-        for organization_id in {link.served.key.organization_id for link, _ in self._links.values()}:
-            dropped = await drop_surplus(
-                self._database, organization_id, lambda: [event.id for events in self._sending.values() for event in events]
-            )
-            if dropped:
-                metrics.PARTNER_EVENTS_DROPPED.labels("surplus").inc(dropped)
-                log.warning("too many events wait, oldest dropped", organization_id=str(organization_id), events=dropped)
-
-
-def _room(links: int, events: int, size: int) -> Room:
+def _room(links: int, events: int, size: int, start: int) -> Room:
     """Return the room of an organisation with so many vhosts, of which events and bytes are being published."""
-    return Room(max(1, _SHARE // links) - events, _SHARE_BYTES - size, links)
+    return Room(max(1, _SHARE // links) - events, _SHARE_BYTES - size, links, start)
 
 
 def _union(parts: Sequence[_Unpublished]) -> _Unpublished:

@@ -9,9 +9,9 @@ QUEUED = (
 )
 
 
-async def jobs(database: Database) -> Waiting:
+async def state(database: Database, name: str) -> Waiting:
     async with database.transaction() as db:
-        [found] = [queue for queue in await waiting(db) if queue.queue == "jobs"]
+        [found] = [queue for queue in await waiting(db) if queue.queue == name]
     return found
 
 
@@ -19,15 +19,15 @@ async def test_a_job_that_waits_for_the_end_of_another_is_not_stuck(database: Da
     async with database.transaction() as db:
         await db.execute(QUEUED, ("retention", "doing"))
         await db.execute(QUEUED, ("retention", "todo"))
-    assert (await jobs(database)).length == 0
+    assert (await state(database, "jobs")).length == 0
 
     async with database.transaction() as db:
         await db.execute(QUEUED, (None, "todo"))
         await db.execute(QUEUED, ("other", "todo"))
-    found = await jobs(database)
+    found = await state(database, "jobs")
     assert found.length == 2
     assert 1190 < found.oldest_seconds < 1260
 
     async with database.transaction() as db:
         await db.execute("UPDATE procrastinate_jobs SET status = 'failed' WHERE status = 'doing'")
-    assert (await jobs(database)).length == 3
+    assert (await state(database, "jobs")).length == 3

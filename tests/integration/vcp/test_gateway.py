@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,12 +15,14 @@ from aiormq.abc import AbstractChannel
 from psycopg.errors import QueryCanceled
 from pydantic import SecretStr
 
+from gridfleet.amqp import event_upkeep
 from gridfleet.amqp.effects import carry_out_effects
 from gridfleet.amqp.partner_gateway import PartnerGateway
 from gridfleet.amqp.partner_link import PartnerLink
 from gridfleet.amqp.site_scheduler import run_schedules
 from gridfleet.domains.consumers import Consumer
-from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent
+from gridfleet.domains.partner_events import queue_starts
+from gridfleet.domains.partner_events.models import NewEvent, QueuedEvent, Room
 from gridfleet.domains.partner_events.queue import next_events, queue_events
 from gridfleet.domains.partners.models import SendingKey
 from gridfleet.domains.partners.topology import PartnerQueues, dropped_queue, ensure_partner_vhost, inbound_queue
@@ -30,6 +32,7 @@ from gridfleet.kernel import metrics
 from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Connection, Database, open_database
+from gridfleet.kernel.db.queries import fetch_count
 from gridfleet.kernel.due_work import wait_at_most
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.tasks import supervise
@@ -515,6 +518,34 @@ async def test_events_that_are_read_while_earlier_ones_fail_are_published_after_
     assert [event["id"] for event in received] == [str(first.event_id), str(second.event_id)]
 
 
+async def test_an_event_whose_transaction_committed_late_is_published(
+    market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its id is below the one at which looks begin: that of later events, which are published already."""
+    monkeypatch.setattr(queue_starts, "SETTLED_SECONDS", 0)
+    monkeypatch.setattr(event_upkeep, "UPKEEP_SECONDS", 3)
+    site = await market.add(database)
+    late = telemetry(site)
+    begun: list[int] = []
+
+    async def look(db: Connection, rooms: Mapping[UUID, Room], *arguments: Any) -> list[QueuedEvent]:
+        begun.extend(room.start for room in rooms.values())
+        return await next_events(db, rooms, *arguments)
+
+    monkeypatch.setattr("gridfleet.amqp.partner_gateway.next_events", look)
+    async with market.gateway():
+        async with database.transaction() as db:
+            await queue_events(db, [late])
+            late_id = await fetch_count(db, "SELECT max(id) FROM partner_event")
+            async with asyncio.timeout(20):
+                while max(begun, default=0) <= late_id:
+                    await published(site, [telemetry(site)])
+        received = [event["id"] for event in await market.received(site, 1, EventKind.TELEMETRY)]
+        async with asyncio.timeout(20):
+            while str(late.event_id) not in received:
+                received += [event["id"] for event in await market.received(site, 1, EventKind.TELEMETRY)]
+
+
 async def test_a_link_that_ends_slowly_delays_no_other_organisation(
     market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -610,6 +641,33 @@ async def test_publishing_resumes_when_a_full_window_fails_during_a_look_for_eve
         async with asyncio.timeout(20):
             while await first.rows("SELECT 1 FROM partner_event LIMIT 1"):
                 await asyncio.sleep(0.05)
+
+
+async def test_events_that_no_vhost_serves_are_dropped(
+    market: Market, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They waited a day, and raised the alert that no process publishes events."""
+    monkeypatch.setattr(event_upkeep, "UPKEEP_SECONDS", 0.5)
+    site = await market.add(database)
+    other = await market.add(database)
+    await site.execute("UPDATE partner_key SET revoked_at = now(), amqp_slug = NULL WHERE organization_id = %(org)s")
+    _, released = hold_events(monkeypatch, other)
+    async with database.transaction() as db:
+        await queue_events(db, [telemetry(site), telemetry(other)])
+    await site.execute("UPDATE partner_event SET at = now() - interval '2 minutes' WHERE %(org)s IS NOT NULL")
+    async with database.transaction() as db:
+        await queue_events(db, [telemetry(site)])
+    async with market.gateway():
+        async with asyncio.timeout(20):
+            while len(await site.rows("SELECT FROM partner_event WHERE organization_id = %(org)s")) > 1:
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(1.5)  # some more times
+        assert [len(await one.rows("SELECT FROM partner_event WHERE organization_id = %(org)s")) for one in (site, other)] == [
+            1,
+            1,
+        ]
+        released.set()
+        await market.received(other, 1, EventKind.TELEMETRY)
 
 
 def hold_events(monkeypatch: pytest.MonkeyPatch, site: PartnerSite) -> tuple[asyncio.Event, asyncio.Event]:

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from gridfleet.amqp import partner_gateway
+from gridfleet.amqp import event_upkeep
 from gridfleet.amqp.partner_gateway import PartnerGateway
 from gridfleet.domains.partner_events import queue, store
 from gridfleet.domains.partner_events.models import NewEvent, Walk
@@ -45,7 +45,7 @@ async def test_without_a_connection_the_newest_telemetry_waits(
     database: Database, broker: BrokerNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All waited for a day, so a partner whose programs held all connections of its vhost could fill the database's disk."""
-    monkeypatch.setattr(partner_gateway, "DROP_SECONDS", 0.5)
+    monkeypatch.setattr(event_upkeep, "UPKEEP_SECONDS", 0.5)
     busy = await partner_site(database)  # neither this key nor the other has a vhost at the broker
     quiet = await partner_site(database, busy.plant.bench)
     for kind in EventKind:
@@ -75,7 +75,7 @@ async def test_large_bodies_count_as_stored(database: Database) -> None:
     site = await partner_site(database)
     await queue_random(site, 40, size=100_000)
     before = await waiting(site)
-    assert await drop_surplus(database, site.plant.organization_id, list) == 11
+    assert await drop_surplus(database, site.plant.organization_id, 0, list) == 11
     assert await waiting(site) == before[11:]
 
 
@@ -83,7 +83,7 @@ async def test_events_that_are_being_published_stay(database: Database) -> None:
     site = await partner_site(database)
     await queue_random(site, 6_000)
     before = await waiting(site)
-    dropped = await drop_surplus(database, site.plant.organization_id, lambda: before[:1_000])
+    dropped = await drop_surplus(database, site.plant.organization_id, 0, lambda: before[:1_000])
     kept = await waiting(site)
     assert kept == before[:1_000] + before[1_000 + dropped :]
     assert 0.75 * MOST < (len(kept) - 1_000) * 1_000 < MOST
@@ -114,7 +114,7 @@ async def test_a_step_reads_only_its_events(database: Database) -> None:
         walk: Walk | None = Walk(2**63 - 1, 0, 0)
         while walk:
             async with await psycopg.AsyncConnection.connect(database.url) as db:  # its statistics are of this step only
-                walk = await store.delete_surplus(db, site.plant.organization_id, walk, MOST, 200, [], 2_000)
+                walk = await store.delete_surplus(db, site.plant.organization_id, 0, walk, MOST, 200, [], 2_000)
                 cursor = await db.execute(
                     "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'partner_event'"
                 )

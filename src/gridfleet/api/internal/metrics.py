@@ -6,6 +6,8 @@ broker's certificate at most once a minute.
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +20,10 @@ from psycopg_pool import PoolTimeout
 
 from gridfleet.api.state import AppState
 from gridfleet.domains.maintenance import queues
+from gridfleet.domains.partner_events.queue import count_events, oldest_seconds
+from gridfleet.domains.partner_events.queue_starts import QueueStarts
 from gridfleet.kernel import metrics
+from gridfleet.kernel.db import Connection
 from gridfleet.kernel.db.pool import TidyConnection
 from gridfleet.kernel.security.server_trust import shown_certificate
 
@@ -27,6 +32,7 @@ __all__ = ["Scrape"]
 KEPT_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 2.0
 CERTIFICATE_SECONDS: Final = 60.0
+_EVENTS: Final = "partner_events"
 _CERTIFICATES: Final = {"server": "server.pem", "authority": "ca.pem"}
 
 log = structlog.get_logger(__name__)
@@ -46,6 +52,7 @@ class Scrape:
         self._certificates_read_at: float | None = None
         self._has_shown = False
         self._reading = asyncio.Lock()
+        self._event_starts = QueueStarts[None]()
         if (own := state.settings.http_certificate) is not None:
             # Read once: `serve` shows the certificate with which it started, also after the file was renewed.
             _read_certificate_file("rest", own)
@@ -58,11 +65,14 @@ class Scrape:
                     await self._read_shown_certificates()
                     self._read_certificate_files()
                     self._certificates_read_at = time.monotonic()
-                await self._read_queues()
+                if await self._read_queues():
+                    await self._read_large("commands", self._read_commands)
+                    await self._read_large(_EVENTS, self._read_events)
                 self._read_at = time.monotonic()
         return await asyncio.to_thread(lambda: b"".join(map(generate_latest, self._registries)))
 
-    async def _read_queues(self) -> None:
+    async def _read_queues(self) -> bool:
+        """Read the queues that are read quickly. Returns False if the database did not respond in time."""
         try:
             async with asyncio.timeout(_ANSWER_SECONDS), self._state.reserved.transaction() as db:
                 found = await queues.waiting(db)
@@ -74,11 +84,35 @@ class Scrape:
             metrics.DATABASE_UP.set(is_slow and await self._can_connect())
             metrics.QUEUE_LENGTH.clear()
             metrics.QUEUE_OLDEST_SECONDS.clear()
-            return
+            return False
         metrics.DATABASE_UP.set(1)
         for queue, length, seconds in found:
             metrics.QUEUE_LENGTH.labels(queue).set(length)
             metrics.QUEUE_OLDEST_SECONDS.labels(queue).set(max(0.0, seconds))
+        return True
+
+    async def _read_large(self, queue: str, read: Callable[[Connection], Awaitable[None]]) -> None:
+        """Read a queue that may take too long. Its numbers are then missing, and those of the others stay."""
+        for gauge in (metrics.QUEUE_LENGTH, metrics.QUEUE_OLDEST_SECONDS):
+            with suppress(KeyError):  # it has no value
+                gauge.remove(queue)
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS), self._state.reserved.transaction() as db:
+                await read(db)
+        except (TimeoutError, psycopg.Error) as error:
+            log.warning("cannot read a queue", queue=queue, error=type(error).__name__)
+
+    async def _read_commands(self, db: Connection) -> None:
+        _, length, seconds = await queues.waiting_commands(db)
+        metrics.QUEUE_OLDEST_SECONDS.labels("commands").set(max(0.0, seconds))
+        metrics.QUEUE_LENGTH.labels("commands").set(length)
+
+    async def _read_events(self, db: Connection) -> None:
+        seconds = await oldest_seconds(db, self._event_starts)
+        metrics.QUEUE_OLDEST_SECONDS.labels(_EVENTS).set(max(0.0, seconds))
+        # It passes all events that were published since a dump began, if an older one waits.
+        length = await count_events(db, self._event_starts)
+        metrics.QUEUE_LENGTH.labels(_EVENTS).set(length)
 
     async def _can_connect(self) -> bool:
         try:

@@ -9,6 +9,7 @@ from uuid import UUID
 from gridfleet.api.http import Call, S, Stream, endpoint, org_member
 from gridfleet.api.http.json_out import to_json
 from gridfleet.api.streams import StreamQuery, event, event_stream
+from gridfleet.domains.telemetry.computing import COMPUTING
 from gridfleet.domains.telemetry.history.live import ValueChanges
 from gridfleet.domains.telemetry.history.models import TelemetryPoint
 from gridfleet.domains.telemetry.latest.queries import MOST_IN_LOOP
@@ -41,18 +42,18 @@ async def _events(call: Call, org: OrgScope, plant_id: UUID, last_id: str | None
     is_first = True
     async with aclosing(watching) as values:
         async for changes in values:
-            yield await _encoded(changes) if changes.points or is_first else b""
+            yield await _encoded(changes, org) if changes.points or is_first else b""
             is_first = False
 
 
-async def _encoded(changes: ValueChanges) -> bytes:
+async def _encoded(changes: ValueChanges, org: OrgScope) -> bytes:
     """Return the event, which is encoded once for all watchers of the plant, who request it at the same time."""
     if changes.encoding is None:
-        changes.encoding = asyncio.create_task(_encode(changes), name="live event")
+        changes.encoding = asyncio.create_task(_encode(changes, org), name="live event")
     return await asyncio.shield(changes.encoding)  # a watcher that leaves does not end it for the others
 
 
-async def _encode(changes: ValueChanges) -> bytes:
-    large = len(changes.points) > MOST_IN_LOOP
-    data = await asyncio.to_thread(to_json, changes.points) if large else to_json(changes.points)
+async def _encode(changes: ValueChanges, org: OrgScope) -> bytes:
+    make = partial(to_json, changes.points)
+    data = await COMPUTING.run(org.organization_id, make) if len(changes.points) > MOST_IN_LOOP else make()
     return event("values", data, changes.id)

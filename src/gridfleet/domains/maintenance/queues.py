@@ -1,11 +1,14 @@
 """Lengths and ages of the database's queues, for the metrics."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gridfleet.domains.maintenance import store
 from gridfleet.kernel.db import Connection
 
-__all__ = ["Waiting", "waiting"]
+__all__ = ["MOST_COUNTED", "Waiting", "waiting", "waiting_commands"]
+
+
+MOST_COUNTED: Final = 10_000
 
 
 class Waiting(NamedTuple):
@@ -17,5 +20,11 @@ class Waiting(NamedTuple):
 
 
 async def waiting(db: Connection) -> list[Waiting]:
-    """Return the state of every queue."""
+    """Return the state of every queue but those of commands and of partner events."""
     return [Waiting(*row) for row in await store.waiting(db)]
+
+
+async def waiting_commands(db: Connection) -> Waiting:
+    """Return the state of the queue of commands: of those that a sender may claim."""
+    length, seconds = await store.waiting_commands(db)
+    return Waiting("commands", min(length, MOST_COUNTED), seconds)

@@ -15,8 +15,6 @@ _DUE: Final = {
     " FROM procrastinate_jobs j WHERE status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now())"
     " AND NOT EXISTS (SELECT FROM procrastinate_jobs d WHERE d.status = 'doing' AND d.lock = j.lock) ORDER BY id",
     "notifications": "SELECT due_at AS since FROM notification_log WHERE due_at <= now() ORDER BY due_at",
-    "commands": "SELECT due_at AS since FROM plant_command WHERE due_at <= now() ORDER BY due_at",
-    "partner_events": "SELECT at AS since FROM partner_event ORDER BY id",
     "roll_ups_set_aside": "SELECT failed_at AS since FROM telemetry_set_aside ORDER BY failed_at",
 }
 _QUERY: Final = " UNION ALL ".join(
@@ -29,3 +27,29 @@ async def waiting(db: Connection) -> list[tuple[str, int, float]]:
     """Return (queue, due rows, seconds that the oldest has been due) of every queue, in one statement."""
     cursor = await db.execute(_QUERY.encode())
     return await cursor.fetchall()
+
+
+_VALID: Final = "c.expires_at > now() AND NOT EXISTS (SELECT FROM plant_command_withdrawn x WHERE x.command_id = c.id)"
+
+
+async def waiting_commands(db: Connection) -> tuple[int, float]:
+    """Return (number, seconds that the first has been due) of the commands that a sender may claim now.
+
+    The others wait until their plant is active again, or for an earlier command, which is tried again every few seconds while
+    its plant is away. As the sender does, this reads each plant with waiting commands.
+    """
+    cursor = await db.execute(
+        "WITH RECURSIVE waiting AS ((SELECT plant_id FROM plant_command WHERE due_at IS NOT NULL ORDER BY plant_id LIMIT 1)"
+        " UNION ALL SELECT (SELECT plant_id FROM plant_command WHERE due_at IS NOT NULL AND plant_id > w.plant_id"
+        " ORDER BY plant_id LIMIT 1) FROM waiting w WHERE w.plant_id IS NOT NULL),"
+        " due AS (SELECT f.plant_id, f.due_at FROM waiting w CROSS JOIN LATERAL (SELECT c.* FROM plant_command c"
+        f" WHERE c.plant_id = w.plant_id AND c.due_at IS NOT NULL AND {_VALID}"
+        " AND (c.status = 'PENDING' OR c.due_at <= now() + interval '5 s') ORDER BY c.issued_at, c.id LIMIT 1) AS f"
+        " WHERE f.status = 'PENDING' AND f.type <> 'EMERGENCY' AND f.due_at <= now()"
+        " AND NOT EXISTS (SELECT FROM plant_command_wake k WHERE k.plant_id = f.plant_id)"
+        " UNION ALL SELECT c.plant_id, c.due_at FROM plant_command c"
+        f" WHERE c.due_at <= now() AND (c.status <> 'PENDING' OR c.type = 'EMERGENCY') AND {_VALID})"
+        " SELECT count(*), coalesce(extract(epoch FROM now() - min(due_at)), 0)::float8 FROM due d"
+        " WHERE EXISTS (SELECT FROM plant p WHERE p.id = d.plant_id AND p.lifecycle_status = 'ACTIVE')"
+    )
+    return (await cursor.fetchall())[0]

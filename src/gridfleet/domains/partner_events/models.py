@@ -65,15 +65,19 @@ class QueuedEvent(NamedTuple):
 
 
 class Room(NamedTuple):
-    """How many events of an organisation can be published now, and how many bytes: those of a body count `copies` times."""
+    """How many events of an organisation can be published now, and how many bytes: those of a body count `copies` times.
+
+    A read begins at the id `start`.
+    """
 
     events: int
     size: int
     copies: int
+    start: int = 0
 
     def without(self, event: QueuedEvent) -> "Room":
         """Return the room that is left while the event is being published."""
-        return Room(self.events - 1, self.size - len(event.body) * self.copies, self.copies)
+        return self._replace(events=self.events - 1, size=self.size - len(event.body) * self.copies)
 
 
 class Walk(NamedTuple):

@@ -45,7 +45,8 @@ async def waiting(
 
     Args:
         db: The connection.
-        rooms: The room of each organisation. The event that reaches its bytes is the last one of the organisation.
+        rooms: The room of each organisation, and the id at which to begin. The event that reaches its bytes is the last one of
+            the organisation.
         claimed: The ids to leave out.
         limit: Maximum number of events.
         size: Maximum bytes of all events. The event that reaches them is the last one.
@@ -54,12 +55,14 @@ async def waiting(
     await cursor.execute(
         f"SELECT {_QUEUED} FROM partner_event JOIN (SELECT id, turn FROM"
         " (SELECT own.id, own.turn, sum(own.size) OVER (ORDER BY own.turn, own.id) - own.size AS before"
-        " FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[]) AS o (organization_id, most, size, copies)"
+        " FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])"
+        " AS o (organization_id, most, size, copies, start)"
         " CROSS JOIN LATERAL (SELECT id, turn, size FROM (SELECT id, size, row_number() OVER (ORDER BY id) AS turn,"
         " sum(size) OVER (ORDER BY id) - size AS before FROM"
         # The length of a large body is read without the body.
         " (SELECT id, octet_length(body)::bigint * o.copies AS size FROM partner_event e"
-        " WHERE e.organization_id = o.organization_id AND id <> ALL(%s) ORDER BY id LIMIT o.most) AS oldest) AS sized"
+        " WHERE e.organization_id = o.organization_id AND id >= o.start AND id <> ALL(%s) ORDER BY id LIMIT o.most) AS oldest)"
+        " AS sized"
         " WHERE before < o.size) AS own ORDER BY own.turn, own.id LIMIT %s) AS turns WHERE before < %s)"
         " AS next USING (id) ORDER BY turn, id",
         (
@@ -67,6 +70,7 @@ async def waiting(
             [min(room.events, limit) for room in rooms.values()],
             [room.size for room in rooms.values()],
             [room.copies for room in rooms.values()],
+            [room.start for room in rooms.values()],
             list(claimed),
             limit,
             size,
@@ -80,13 +84,59 @@ async def delete(db: Connection, ids: Collection[int]) -> None:
     await db.execute("DELETE FROM partner_event WHERE id = ANY(%s)", (list(ids),))
 
 
-async def delete_before(db: Connection, moment: datetime, limit: int) -> int:
-    """Delete those of the first `limit` events that were queued before `moment` and are not locked. Returns how many."""
+async def delete_before(db: Connection, moment: datetime, start: int, limit: int) -> tuple[int, int | None]:
+    """Delete events that were queued before `moment` and are not locked, among the first `limit` from the id `start`.
+
+    Returns:
+        How many were deleted, and the first id; None without events.
+    """
     cursor = await db.execute(
         # By id, which rises with the time: without an index on the time, a search for old events reads all that wait.
-        "DELETE FROM partner_event WHERE id = ANY (ARRAY(SELECT id FROM partner_event"
-        " WHERE id = ANY (ARRAY(SELECT id FROM partner_event ORDER BY id LIMIT %s)) AND at < %s FOR UPDATE SKIP LOCKED))",
-        (limit, moment),
+        "WITH first AS MATERIALIZED (SELECT id FROM partner_event WHERE id >= %s ORDER BY id LIMIT %s),"
+        " dropped AS (DELETE FROM partner_event WHERE id = ANY (ARRAY(SELECT id FROM partner_event"
+        " WHERE id = ANY (ARRAY(SELECT id FROM first)) AND at < %s FOR UPDATE SKIP LOCKED)) RETURNING 1)"
+        " SELECT (SELECT count(*) FROM dropped), (SELECT min(id) FROM first)",
+        (start, limit, moment),
+    )
+    return (await cursor.fetchall())[0]
+
+
+async def oldest(db: Connection, start: int) -> tuple[int, float] | None:
+    """Return the first event from the id `start`, and how many seconds it has waited; None without events."""
+    cursor = await db.execute(
+        "SELECT id, extract(epoch FROM now() - at)::float8 FROM partner_event WHERE id >= %s ORDER BY id LIMIT 1", (start,)
+    )
+    return await cursor.fetchone()
+
+
+async def count(db: Connection, start: int, limit: int) -> int:
+    """Return the number of events from the id `start`, counted up to `limit`."""
+    return await fetch_count(
+        db, "SELECT count(*) FROM (SELECT FROM partner_event WHERE id >= %s ORDER BY id LIMIT %s) AS first", (start, limit)
+    )
+
+
+async def first_ids(db: Connection, starts: Mapping[UUID, int]) -> dict[UUID, int]:
+    """Return the id of the first event of each organisation that has one from its start."""
+    cursor = await db.execute(
+        "SELECT o.organization_id, e.id FROM unnest(%s::uuid[], %s::bigint[]) AS o (organization_id, start)"
+        " CROSS JOIN LATERAL (SELECT id FROM partner_event WHERE organization_id = o.organization_id AND id >= o.start"
+        " ORDER BY id LIMIT 1) AS e",
+        (list(starts), list(starts.values())),
+    )
+    return dict(await cursor.fetchall())
+
+
+async def delete_of_others(db: Connection, organization_ids: Collection[UUID], moment: datetime, limit: int) -> int:
+    """Delete up to `limit` events, not locked and queued before `moment`, of organisations other than these."""
+    cursor = await db.execute(
+        # Each organisation by itself: a search through all events would pass those that were published during a dump.
+        "DELETE FROM partner_event WHERE id = ANY (ARRAY(SELECT id FROM partner_event WHERE id = ANY (ARRAY("
+        "SELECT e.id FROM organization o CROSS JOIN LATERAL (SELECT id, at FROM partner_event WHERE organization_id = o.id"
+        " ORDER BY id LIMIT %(limit)s) AS e"
+        " WHERE NOT EXISTS (SELECT FROM unnest(%(others)s::uuid[]) AS s (id) WHERE s.id = o.id)"
+        " AND e.at < %(moment)s LIMIT %(limit)s)) FOR UPDATE SKIP LOCKED))",
+        {"others": list(organization_ids), "moment": moment, "limit": limit},
     )
     return cursor.rowcount
 
@@ -97,13 +147,14 @@ async def disk_size(db: Connection) -> int:
 
 
 async def delete_surplus(
-    db: Connection, organization_id: UUID, walk: Walk, most: int, row: int, claimed: Collection[int], limit: int
+    db: Connection, organization_id: UUID, start: int, walk: Walk, most: int, row: int, claimed: Collection[int], limit: int
 ) -> Walk | None:
     """Take a step of a walk: read up to `limit` events, and delete those beyond `most` bytes. Returns None after the oldest.
 
     Args:
         db: The connection.
         organization_id: The organisation.
+        start: The id at which the walk ends.
         walk: The previous step.
         most: Bytes of the newest events that are kept.
         row: Bytes to count for each event in addition to its body.
@@ -117,13 +168,15 @@ async def delete_surplus(
         "WITH summed AS (SELECT id, %(size)s + sum(size) OVER (ORDER BY id DESC) AS size FROM"
         # The size of a large body on disk is read without the body.
         " (SELECT id, pg_column_size(body) + %(row)s AS size FROM partner_event WHERE organization_id = %(organization)s"
-        f" AND kind = '{EventKind.TELEMETRY}' AND id < %(oldest)s ORDER BY id DESC LIMIT %(limit)s) AS next),"
+        f" AND kind = '{EventKind.TELEMETRY}' AND id >= %(start)s AND id < %(oldest)s ORDER BY id DESC LIMIT %(limit)s)"
+        " AS next),"
         " surplus AS (SELECT id FROM summed WHERE size > %(most)s AND id <> ALL(%(claimed)s)),"
         " dropped AS (DELETE FROM partner_event WHERE id = ANY (ARRAY(SELECT id FROM partner_event"
         " WHERE id = ANY (ARRAY(SELECT id FROM surplus)) FOR UPDATE SKIP LOCKED)) RETURNING id)"
         " SELECT min(id), max(size), (SELECT count(*) FROM dropped) FROM summed HAVING count(*) > 0",
         {
             "organization": organization_id,
+            "start": start,
             "oldest": walk.oldest,
             "size": walk.size,
             "most": most,

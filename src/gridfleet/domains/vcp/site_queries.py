@@ -12,7 +12,7 @@ from gridfleet.domains.device_templates.roles import GRID_DEVICE
 from gridfleet.domains.plants.commands.listing.powers import applied_powers
 from gridfleet.domains.plants.models import Lifecycle, PlantStatus
 from gridfleet.domains.plants.registry import get_plant
-from gridfleet.domains.telemetry.energy.computing import computed
+from gridfleet.domains.telemetry.computing import computed
 from gridfleet.domains.telemetry.energy.metering import MeteredEnergy, metered_energy, metered_rows
 from gridfleet.domains.trading.plans import accepted_before
 from gridfleet.domains.vcp import store

@@ -15,8 +15,8 @@ from operator import gt
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from gridfleet.domains.telemetry.computing import computed
 from gridfleet.domains.telemetry.energy.arithmetic import is_misread, limited
-from gridfleet.domains.telemetry.energy.computing import computed
 from gridfleet.domains.telemetry.energy.editions import Readings
 from gridfleet.domains.telemetry.energy.models import DirtyHour, KeptHour
 from gridfleet.domains.telemetry.energy.quarters import (

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from gridfleet.domains.device_templates.models import DeviceType
 from gridfleet.domains.plants.sub_devices.registry import external_ids
+from gridfleet.domains.telemetry.computing import computed
 from gridfleet.domains.telemetry.energy.arithmetic import CounterStep, is_misread, limited, steps
-from gridfleet.domains.telemetry.energy.computing import computed
 from gridfleet.domains.telemetry.energy.editions import Readings
 from gridfleet.domains.telemetry.energy.quarters import LONGEST_GAP
 from gridfleet.domains.telemetry.energy.today import read_in_kilo, without_misread

@@ -12,9 +12,9 @@ from functools import partial
 from time import monotonic
 from typing import Final, NamedTuple
 
+from gridfleet.domains.telemetry.computing import computed
 from gridfleet.domains.telemetry.energy import store
 from gridfleet.domains.telemetry.energy.arithmetic import MAX_GAP_SECONDS, is_far
-from gridfleet.domains.telemetry.energy.computing import computed
 from gridfleet.domains.telemetry.energy.editions import Edition, Readings
 from gridfleet.domains.telemetry.energy.quarters import LONGEST_GAP
 from gridfleet.domains.telemetry.energy.runs import Run

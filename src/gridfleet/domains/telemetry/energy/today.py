@@ -14,6 +14,7 @@ from psycopg.errors import QueryCanceled
 from gridfleet.domains.device_templates.models import SignalRole
 from gridfleet.domains.device_templates.roles import GRID_DEVICE, PV_PREFIX
 from gridfleet.domains.plants.registry import get_plant
+from gridfleet.domains.telemetry.computing import computed
 from gridfleet.domains.telemetry.energy.arithmetic import (
     Energies,
     counter_increase,
@@ -21,7 +22,6 @@ from gridfleet.domains.telemetry.energy.arithmetic import (
     limited,
     self_consumption_percent,
 )
-from gridfleet.domains.telemetry.energy.computing import computed
 from gridfleet.domains.telemetry.energy.editions import Edition, Readings
 from gridfleet.domains.telemetry.energy.models import EnergyOfDay
 from gridfleet.domains.telemetry.energy.periods import EnergyBucket

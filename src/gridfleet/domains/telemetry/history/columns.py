@@ -1,6 +1,5 @@
 """Columns for charts: several metrics of a plant in the same buckets."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,6 +11,7 @@ import msgspec
 import orjson
 
 from gridfleet.domains.plants.registry import get_plant
+from gridfleet.domains.telemetry.computing import COMPUTING
 from gridfleet.domains.telemetry.errors import MAX_COLUMN_VALUES, TooManyColumnValues
 from gridfleet.domains.telemetry.history import store
 from gridfleet.domains.telemetry.history.buckets import bucket_starts, buckets_between, kept_bucket, read_columns
@@ -60,7 +60,7 @@ async def columns_json(reading: Reading, org: OrgScope, query: ColumnsQuery) -> 
     check = partial(get_plant, org=org, plant_id=query.plant_id)
     bucket, starts, columns = await reading(check, partial(_read, org=org, query=query))
     if len(starts) * len(columns) > MOST_IN_LOOP:
-        return await asyncio.to_thread(_json, query.plant_id, bucket, starts, columns)
+        return await COMPUTING.run(org.organization_id, partial(_json, query.plant_id, bucket, starts, columns))
     return _json(query.plant_id, bucket, starts, columns)
 
 

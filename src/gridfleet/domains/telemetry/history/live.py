@@ -29,6 +29,8 @@ __all__ = ["LiveValues", "ValueChanges"]
 
 log = structlog.get_logger(__name__)
 
+_OWNER: Final = "live"
+"""The plants of all organisations are read one after the other, and wait for no request of an organisation."""
 EVERY_SECONDS: Final = 1.0
 MOST_PLANTS: Final = 200
 MOST_VALUES: Final = 200_000
@@ -249,7 +251,7 @@ class LiveValues:
 
     async def _read(self, db: Connection, watched: _Watched) -> None:
         try:
-            watched.update(await latest_points(db, watched.org, watched.plant_id))
+            watched.update(await latest_points(db, watched.org, watched.plant_id, owner=_OWNER))
             if self._has_too_many(watched.org.organization_id):
                 self._remove_unwatched(time.monotonic())
                 self._end_largest()

@@ -1,8 +1,8 @@
 """Read the newest value of every metric, each with its own time."""
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, TypeVar
@@ -10,6 +10,7 @@ from uuid import UUID
 
 from gridfleet.domains.plants.errors import PlantNotFound
 from gridfleet.domains.plants.sub_devices.registry import get_sub_device
+from gridfleet.domains.telemetry.computing import COMPUTING
 from gridfleet.domains.telemetry.frames.models import MAX_LAYOUT_METRICS
 from gridfleet.domains.telemetry.history.formats import points_json
 from gridfleet.domains.telemetry.history.models import KeyedPosition, LatestSignal, LayoutIndex, Newest, TelemetryPoint
@@ -41,16 +42,24 @@ async def latest_json(db: Connection, org: OrgScope, plant_id: UUID) -> bytes:
     return await _of_plant(db, org, plant_id, lambda newest: points_json(plant_id, newest))
 
 
-async def latest_points(db: Connection, org: OrgScope, plant_id: UUID) -> list[TelemetryPoint]:
+async def latest_points(
+    db: Connection, org: OrgScope, plant_id: UUID, *, owner: Hashable | None = None
+) -> list[TelemetryPoint]:
     """Return the newest values of the plant and its existing sub-devices, by metric.
 
     A deleted sub-device has no newest values; its history remains.
+
+    Args:
+        db: The connection.
+        org: The caller's organisation.
+        plant_id: The plant.
+        owner: Whose turn it takes for many values; None is the organisation's.
 
     Raises:
         PlantNotFound: There is no such plant.
         TooManyRequests: The plant has more than `MOST_VALUES` values.
     """
-    return await _of_plant(db, org, plant_id, lambda newest: [_point(plant_id, one) for one in newest])
+    return await _of_plant(db, org, plant_id, lambda newest: [_point(plant_id, one) for one in newest], owner)
 
 
 async def latest_signals(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> list[LatestSignal]:
@@ -85,7 +94,13 @@ def _metadata(newest: Newest) -> dict[str, Any]:
     return metadata
 
 
-async def _of_plant(db: Connection, org: OrgScope, plant_id: UUID, make: Callable[[Iterator[Newest]], _Made]) -> _Made:
+async def _of_plant(
+    db: Connection,
+    org: OrgScope,
+    plant_id: UUID,
+    make: Callable[[Iterator[Newest]], _Made],
+    owner: Hashable | None = None,
+) -> _Made:
     """Return what `make` returns for the newest values: the plant's own ones first, then by sub-device, then by key."""
     rows = await store.latest_of_plant(db, org, plant_id, _FEW_ROWS + 1)
     if rows is None:
@@ -96,7 +111,7 @@ async def _of_plant(db: Connection, org: OrgScope, plant_id: UUID, make: Callabl
         rows = await store.latest_of_plant(db, org, plant_id, None) or []
     newest = _newest(rows, await layouts_of(db, (row.source for row in rows)))
     if sum(len(row.values) for row in rows) > MOST_IN_LOOP:
-        return await asyncio.to_thread(make, newest)
+        return await COMPUTING.run(owner or org.organization_id, partial(make, newest))
     return make(newest)
 
 

@@ -4,10 +4,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-__all__ = ["computed"]
+from gridfleet.kernel.turns import FairThread
+
+__all__ = ["COMPUTING", "computed"]
 
 _Made = TypeVar("_Made")
 
+COMPUTING: Final = FairThread("computing")
+"""Makes large answers: one at a time of each organisation, so that none takes most of the process's time."""
 _MOST_IN_LOOP: Final = 2_000
 """Values of a metric above which its energy is computed in a thread. Each takes a microsecond or two."""
 
