@@ -1,5 +1,6 @@
 """Rules whose measurement changes its unit by an edit of its template."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -149,6 +150,24 @@ async def test_a_rule_that_is_older_than_its_first_value_takes_that_values_unit(
     await inverter.edit("kW")
     await inverter.say(90, 0.9)
     assert await inverter.messages() == []
+
+
+async def test_a_rule_gets_its_unit_after_the_pause_of_its_organisation(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It got none for as long as its devices sent the same fields."""
+    inverter = await Inverter.create(bench, "W")
+    monkeypatch.setattr("gridfleet.domains.alerts.rule_cache.SLOW_ADOPT_SECONDS", 0.0)
+    monkeypatch.setattr("gridfleet.domains.alerts.rule_cache.ADOPT_PAUSE_SECONDS", 4.0)
+    first = await inverter.rule(threshold=50.0)
+    await inverter.say(100, 900)
+    second = await inverter.rule(threshold=60.0)
+    async with bench.database.transaction() as db:
+        await db.execute("UPDATE alert_rule SET unit = NULL WHERE id = %s", (second.id,))  # as that of an earlier rule
+    bench.pipeline.rule_cache.invalidate_all()
+    await inverter.say(95, 900)
+    assert [await inverter.unit_of(rule) for rule in (first, second)] == ["W", None]
+    await asyncio.sleep(4)
+    await bench.take(inverter.plant.message(snapshot(ago(90), inv={"x": 900})))
+    assert await inverter.unit_of(second) == "W"
 
 
 async def test_units_that_take_long_to_find_do_not_delay_other_organisations_again_and_again(

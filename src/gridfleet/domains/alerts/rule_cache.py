@@ -25,7 +25,7 @@ from gridfleet.domains.telemetry.frames.models import FrameBatch, LayoutColumns,
 from gridfleet.kernel.db import Database, limit_statements
 from gridfleet.kernel.db.notified_cache import NotifiedCache
 
-__all__ = ["MOST_ADOPT_SECONDS", "RULES_CHANNEL", "RuleCache"]
+__all__ = ["ADOPT_PAUSE_SECONDS", "MOST_ADOPT_SECONDS", "RULES_CHANNEL", "SLOW_ADOPT_SECONDS", "RuleCache"]
 
 log = structlog.get_logger(__name__)
 
@@ -35,9 +35,9 @@ RULES_CHANNEL: Final = "alert_rule_changed"
 _CHECKS_AT_ONCE: Final = 20_000
 MOST_ADOPT_SECONDS: Final = 5.0
 """How long the messages of all plants may wait for the units of an organisation's rules."""
-_SLOW_ADOPT_SECONDS: Final = 0.5
+SLOW_ADOPT_SECONDS: Final = 0.5
 """How long the units of an organisation's rules may take to read, so that new rules get theirs without a pause."""
-_ADOPT_PAUSE_SECONDS: Final = 600.0
+ADOPT_PAUSE_SECONDS: Final = 600.0
 """How long a rule that got no unit, and an organisation whose units take long to read, are left alone.
 
 Each try reads which layouts the devices use that the rules watch.
@@ -58,9 +58,15 @@ class RuleCache(NotifiedCache[tuple[int, int], Checks]):
         self._database = database
         self._adopt_from: dict[UUID, float] = {}
         """Until when rules and organisations are left alone, by their ids."""
+        self._unadopted: dict[UUID, Watch] = {}
+        """Watches of rules that were left alone, by rule: what is compiled already brings no new ones."""
+        self._adopt_again_at = 0.0
+        """When all of them are tried again, together."""
 
     async def examine(self, frames: FrameBatch, now: datetime) -> Findings:
         """Apply the rules to the frames. Values older than `MAX_AGE_SECONDS` are ignored."""
+        if self._unadopted and time.monotonic() >= self._adopt_again_at:
+            await self._adopt_units({})
         known = await self.look_up(frames.latest.keys(), self._compile)
         found = Findings(checks={key: own for key, own in known.items() if own.checks})
         hits: dict[int, tuple[int, float, Check, SourceOwner]] = {}
@@ -114,35 +120,40 @@ class RuleCache(NotifiedCache[tuple[int, int], Checks]):
             for source_id, layout_id in missing
             if source_id in sources
         }
-        await self._adopt_units(compiler)
-        return compiled
-
-    async def _adopt_units(self, compiler: "_Compiler") -> None:
-        """Give rules without a unit the unit of their measurement, and report rules whose unit cannot be converted."""
-        now = time.monotonic()
-        self._adopt_from = {one: until for one, until in self._adopt_from.items() if until > now}
-        new: dict[UUID, list[Watch]] = {}
-        for watch in compiler.without_unit.values():
-            if self._adopt_from.keys().isdisjoint((watch.rule.id, watch.rule.organization_id)):
-                new.setdefault(watch.rule.organization_id, []).append(watch)
-        for organization_id, watches in new.items():
-            await self._adopt_units_of(organization_id, watches)
+        await self._adopt_units(compiler.without_unit)
         if compiler.unfit:
             async with self._database.transaction() as db:
                 await report_unfit(db, compiler.unfit.values())
+        return compiled
+
+    async def _adopt_units(self, without_unit: Mapping[UUID, Watch]) -> None:
+        """Give rules without a unit the unit of their measurement, now or after the pause of the rule or its organisation."""
+        now = time.monotonic()
+        self._adopt_from = {one: until for one, until in self._adopt_from.items() if until > now}
+        if is_again := now >= self._adopt_again_at:
+            self._adopt_again_at = now + ADOPT_PAUSE_SECONDS
+        new = defaultdict[UUID, list[Watch]](list)
+        for watch in ({**self._unadopted, **without_unit} if is_again else without_unit).values():
+            if self._adopt_from.keys().isdisjoint((watch.rule.id, watch.rule.organization_id)):
+                new[watch.rule.organization_id].append(watch)
+                self._unadopted.pop(watch.rule.id, None)
+            else:
+                self._unadopted[watch.rule.id] = watch
+        for organization_id, watches in new.items():
+            await self._adopt_units_of(organization_id, watches)
 
     async def _adopt_units_of(self, organization_id: UUID, watches: Sequence[Watch]) -> None:
         began = time.monotonic()
-        self._adopt_from |= {watch.rule.id: began + _ADOPT_PAUSE_SECONDS for watch in watches}
+        self._adopt_from |= {watch.rule.id: began + ADOPT_PAUSE_SECONDS for watch in watches}
         try:
             with limit_statements(MOST_ADOPT_SECONDS):
                 async with self._database.transaction() as db:
                     await adopt_units(db, watches)
         except QueryCanceled:
             log.warning("units of alert rules not read in time", organization_id=str(organization_id), rules=len(watches))
-        if time.monotonic() - began > _SLOW_ADOPT_SECONDS:
+        if time.monotonic() - began > SLOW_ADOPT_SECONDS:
             # Otherwise an organisation could delay all others again and again with new rules.
-            self._adopt_from[organization_id] = began + _ADOPT_PAUSE_SECONDS
+            self._adopt_from[organization_id] = began + ADOPT_PAUSE_SECONDS
 
 
 _Owner = tuple[UUID, UUID | None]

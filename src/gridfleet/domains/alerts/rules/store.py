@@ -239,13 +239,14 @@ async def layout_units(db: Connection, rules: Sequence[AlertRule]) -> dict[UUID,
     return found
 
 
-async def set_units(db: Connection, units: Sequence[tuple[UUID, str, str]]) -> None:
-    """Set the units of rules that have none and still watch the metric: (rule, metric, unit)."""
+async def set_units(db: Connection, units: Sequence[tuple[UUID, UUID | None, str, str]]) -> None:
+    """Set the units of rules that have none and still watch the metric of the plant, or of all: (rule, plant, metric, unit)."""
     await db.execute(
-        "WITH new AS (SELECT r.id, n.unit FROM alert_rule r JOIN unnest(%s::uuid[], %s::text[], %s::text[])"
-        " AS n (id, metric, unit) USING (id, metric) WHERE r.unit IS NULL ORDER BY r.id FOR NO KEY UPDATE OF r)"
+        "WITH new AS (SELECT r.id, n.unit FROM alert_rule r JOIN unnest(%s::uuid[], %s::uuid[], %s::text[],"
+        " %s::text[]) AS n (id, plant_id, metric, unit) USING (id, metric)"
+        " WHERE r.unit IS NULL AND r.plant_id IS NOT DISTINCT FROM n.plant_id ORDER BY r.id FOR NO KEY UPDATE OF r)"
         " UPDATE alert_rule r SET unit = new.unit FROM new WHERE r.id = new.id",
-        tuple([row[column] for row in units] for column in range(3)),
+        tuple([row[column] for row in units] for column in range(4)),
     )
 
 

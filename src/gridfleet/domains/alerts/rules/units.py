@@ -40,7 +40,7 @@ async def adopt_units(db: Connection, watches: Sequence[Watch]) -> None:
     """Give rules without a unit the unit of a metric that they watch, unless another of their metrics has another unit."""
     known = await store.layout_units(db, [watch.rule for watch in watches])
     new = [watch for watch in watches if known.get(watch.rule.id, set()) <= {watch.unit}]
-    await store.set_units(db, [(watch.rule.id, watch.rule.metric, watch.unit) for watch in new])
+    await store.set_units(db, [(watch.rule.id, watch.rule.plant_id, watch.rule.metric, watch.unit) for watch in new])
 
 
 async def report_unfit(db: Connection, unfit: Iterable[Watch]) -> None:
