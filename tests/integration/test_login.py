@@ -247,6 +247,17 @@ async def test_a_rotated_token_that_comes_back_ends_the_session(identity: Identi
     await identity.caller(bystander.access_token)
 
 
+async def test_a_token_that_was_rotated_while_the_clock_was_ahead_is_a_used_one(identity: Identity) -> None:
+    """A copy of it gave new tokens until that time."""
+    opened = await identity.log_in()
+    newest = await identity.refresh(opened.refresh_token)
+    await identity.execute("UPDATE refresh_token SET rotated_at = rotated_at + interval '2 hours'")
+    with pytest.raises(RefreshTokenInvalid):
+        await identity.refresh(opened.refresh_token)
+    with pytest.raises(Unauthorized):
+        await identity.caller(newest.access_token)
+
+
 async def test_sessions_end_after_thirty_idle_days(identity: Identity) -> None:
     opened = await identity.log_in()
     await identity.pass_time(timedelta(days=29))

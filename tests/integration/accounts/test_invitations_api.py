@@ -216,6 +216,9 @@ async def test_an_address_is_invited_ten_times_a_day_at_most(inviter: Inviting) 
     assert len(await mails_to(people.service.state, EMAIL)) == 10
     await inviter.invite("another@example.com")
     await people.execute("UPDATE invitation SET created_at = created_at - interval '1 day'")
+    await inviter.revoke(await inviter.invite())
+    # Invitations of a clock that was a year ahead counted for a year.
+    await people.execute("UPDATE invitation SET created_at = now() + interval '1 year'")
     await inviter.invite()
 
 

@@ -251,6 +251,10 @@ async def test_keys_of_a_day_are_bounded(
     refused(answer, 429, "TOO_MANY_REQUESTS")
     assert 3_000 < int(answer.headers["retry-after"]) <= 3_600
     await people.execute("UPDATE partner_key SET created_at = now() - interval '25 hours'")
+    for _ in range(3):
+        await make(people, admin, org)
+    # Keys of a clock that was a year ahead counted for a year.
+    await people.execute("UPDATE partner_key SET created_at = now() + interval '1 year'")
     await make(people, admin, org)
 
 

@@ -191,6 +191,17 @@ async def test_silence_counts_from_the_correction_of_a_clock_that_was_ahead(
     assert await falls_back(waiting, ends + 2)
 
 
+async def test_a_setpoint_of_before_the_clock_was_ahead_keeps_its_end(waiting: PartnerSite) -> None:
+    """It ended earlier with each message that arrived while the clock was ahead: the schedule or the fallback replaced it."""
+    await waiting.send("command.site-setpoint", powerKw=3, durationSeconds=14_400)
+    before = await waiting.rows("SELECT setpoint_ends_at FROM vcp_site WHERE plant_id = %(plant)s")
+    ahead = datetime.now(UTC) + timedelta(hours=1)
+    assert await waiting.send("config.fallback", now=ahead, fallback={"mode": "STANDBY", "afterSeconds": 60}) == "ACCEPTED"
+    async with waiting.database.transaction() as db:
+        assert await correct_silence(db) == 1
+    assert await waiting.rows("SELECT setpoint_ends_at FROM vcp_site WHERE plant_id = %(plant)s") == before
+
+
 @pytest.mark.parametrize("is_foreign", [False, True])
 async def test_a_site_that_a_clock_ahead_has_opened_has_its_commands_again(site: PartnerSite, is_foreign: bool) -> None:
     """Unless a command of the plant's former organisation would count too, which such a clock has issued before the move."""

@@ -11,8 +11,9 @@ from psycopg.types.json import Jsonb
 
 from gridfleet.domains.audit.models import AuditEvent, AuditFilter
 from gridfleet.kernel.caller import OrgScope, PlatformScope
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count, fetch_value
+from gridfleet.kernel.db.queries import NOT_AHEAD_OF, fetch_count, fetch_value
 from gridfleet.kernel.pagination import Paging
 
 _COLUMNS = ", ".join(AuditEvent.__struct_fields__)
@@ -63,8 +64,8 @@ async def count_since(db: Connection, event: str, organization_id: UUID | None, 
     return await fetch_count(
         db,
         "SELECT count(*) FROM (SELECT FROM audit_event WHERE created_at > %s AND event = %s"
-        " AND organization_id IS NOT DISTINCT FROM %s LIMIT %s) lately",
-        (since, event, organization_id, most),
+        f" AND created_at {NOT_AHEAD_OF} AND organization_id IS NOT DISTINCT FROM %s LIMIT %s) lately",
+        (since, event, utc_now(), organization_id, most),
     )
 
 
@@ -76,8 +77,8 @@ async def nth_newest(db: Connection, event: str, subject_id: UUID, details: Mapp
     return await fetch_value(
         db,
         "SELECT created_at FROM audit_event WHERE subject_id = %s AND organization_id IS NULL AND event = %s AND details @> %s"
-        " ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
-        (str(subject_id), event, Jsonb(details), n - 1),
+        f" AND created_at {NOT_AHEAD_OF} ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
+        (str(subject_id), event, Jsonb(details), utc_now(), n - 1),
     )
 
 
@@ -86,8 +87,8 @@ async def nth_newest_in(db: Connection, org: OrgScope, event: str, n: int) -> da
     return await fetch_value(
         db,
         "SELECT created_at FROM audit_event WHERE organization_id = %s AND event = %s AND created_at > now() - interval '1 day'"
-        " ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
-        (org.organization_id, event, n - 1),
+        f" AND created_at {NOT_AHEAD_OF} ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
+        (org.organization_id, event, utc_now(), n - 1),
     )
 
 

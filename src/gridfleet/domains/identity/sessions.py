@@ -144,7 +144,8 @@ async def _rotate(
     used = await store.use_refresh_token(db, digest(refresh_token), now)
     if used is None:
         return None
-    if used.rotated_at < now - ROTATION_TOLERANCE:
+    # In the future: by a clock that was ahead.
+    if not now - ROTATION_TOLERANCE <= used.rotated_at <= now + ROTATION_TOLERANCE:
         if await store.revoke_session(db, used.user_id, used.session_id, now):
             actor, subject = Actor(ActorType.ANONYMOUS, ip=ip), Subject(SubjectType.SESSION, used.session_id)
             await record(db, Event.SESSION_TOKEN_REUSED, actor, subject, details={"userId": str(used.user_id)})

@@ -19,7 +19,7 @@ from gridfleet.domains.notifications.models import (
 )
 from gridfleet.domains.notifications.recipients.store import RECIPIENT
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import assignments, fetch_value
+from gridfleet.kernel.db.queries import NOT_AHEAD, assignments, fetch_value
 
 _OWNER = "FROM user_account u WHERE u.id = notification_log.user_id AND u.disabled_at IS NULL"
 _WANTED = (
@@ -125,7 +125,7 @@ async def count_texts(db: Connection, owner: TextOwner, keys: Collection[str], p
     """Return the number of text messages sent to or for each of `keys` within `period`, at most `most`."""
     cursor = await db.execute(
         "SELECT o.key, (SELECT count(*) FROM (SELECT FROM notification_log"
-        f" WHERE {_TEXT_OWNERS[owner]} AND channel = 'SMS' AND sent_at > now() - %s LIMIT %s) AS texts)"
+        f" WHERE {_TEXT_OWNERS[owner]} AND channel = 'SMS' AND sent_at > now() - %s AND sent_at {NOT_AHEAD} LIMIT %s) AS texts)"
         " FROM unnest(%s::text[]) AS o (key)",
         (period, most, list(keys)),
     )

@@ -11,7 +11,7 @@ from gridfleet.domains.partners.models import AmqpAddress, AmqpKey, LiveKey, New
 from gridfleet.kernel.addresses import IPNetwork
 from gridfleet.kernel.caller import KeyCaller, OrgScope
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count, fetch_value
+from gridfleet.kernel.db.queries import NOT_AHEAD, fetch_count, fetch_value
 from gridfleet.kernel.pagination import Paging
 
 _SHOWN = (
@@ -153,7 +153,7 @@ async def nth_newest(db: Connection, org: OrgScope, n: int) -> datetime | None:
     return await fetch_value(
         db,
         "SELECT created_at FROM partner_key WHERE organization_id = %s AND created_at > now() - interval '1 day'"
-        " ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
+        f" AND created_at {NOT_AHEAD} ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
         (org.organization_id, n - 1),
     )
 
@@ -163,7 +163,8 @@ async def nth_newest_at_broker(db: Connection, org: OrgScope, n: int) -> datetim
     return await fetch_value(
         db,
         f"SELECT created_at FROM partner_key WHERE organization_id = %s AND {AT_BROKER}"
-        " AND created_at > now() - interval '1 day' ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
+        f" AND created_at > now() - interval '1 day' AND created_at {NOT_AHEAD}"
+        " ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
         (org.organization_id, n - 1),
     )
 

@@ -11,9 +11,23 @@ from psycopg.adapt import Loader
 
 from gridfleet.kernel.db.pool import Connection
 
-__all__ = ["assignments", "containing", "fetch_count", "fetch_in_turns", "fetch_value", "given", "with_raw_json"]
+__all__ = [
+    "NOT_AHEAD",
+    "NOT_AHEAD_OF",
+    "assignments",
+    "containing",
+    "fetch_count",
+    "fetch_in_turns",
+    "fetch_value",
+    "given",
+    "with_raw_json",
+]
 
 Row = TypeVar("Row")
+NOT_AHEAD: Final = "<= now() + interval '1 minute'"
+"""Condition of limits on the times of rows. Rows of a clock that was ahead would count until their times have passed."""
+NOT_AHEAD_OF: Final = "<= greatest(now(), %s) + interval '1 minute'"
+"""The same for rows with times of the processes' clocks. The parameter is the time of this process, which may be ahead."""
 _VALUES_A_TURN: Final = 10_000
 """Each takes a tenth of a microsecond."""
 

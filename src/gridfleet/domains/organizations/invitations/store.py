@@ -10,8 +10,9 @@ from psycopg.rows import args_row, kwargs_row
 from gridfleet.domains.organizations.invitations.models import Invitation, InvitationStatus, ListedInvitation
 from gridfleet.domains.organizations.models import RoleName
 from gridfleet.kernel.caller import OrgScope
+from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection
-from gridfleet.kernel.db.queries import fetch_count, fetch_value
+from gridfleet.kernel.db.queries import NOT_AHEAD_OF, fetch_count, fetch_value
 from gridfleet.kernel.pagination import Paging
 
 # A pending invitation is shown as expired from its expiry on, even before the sweep updates its row.
@@ -84,8 +85,8 @@ async def nth_newest(db: Connection, org: OrgScope, n: int, email: str | None = 
     return await fetch_value(
         db,
         "SELECT created_at FROM invitation WHERE organization_id = %s AND email = coalesce(%s, email)"
-        " ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
-        (org.organization_id, email, n - 1),
+        f" AND created_at {NOT_AHEAD_OF} ORDER BY created_at DESC, id DESC OFFSET %s LIMIT 1",
+        (org.organization_id, email, utc_now(), n - 1),
     )
 
 
@@ -96,7 +97,10 @@ async def nth_newest_to(db: Connection, email: str, n: int) -> datetime | None:
     """
     await db.execute("SELECT pg_advisory_xact_lock(hashtextextended('invitation ' || %s, 0))", (email,))
     return await fetch_value(
-        db, "SELECT created_at FROM invitation WHERE email = %s ORDER BY created_at DESC OFFSET %s LIMIT 1", (email, n - 1)
+        db,
+        f"SELECT created_at FROM invitation WHERE email = %s AND created_at {NOT_AHEAD_OF}"
+        " ORDER BY created_at DESC OFFSET %s LIMIT 1",
+        (email, utc_now(), n - 1),
     )
 
 

@@ -185,10 +185,11 @@ async def start_fallbacks(
 async def correct_silence(db: Connection) -> int:
     """Replace every `silent_from` in the future, which a clock that was ahead has written, by the present.
 
-    A setpoint that was accepted at that time ends earlier by the same difference. Returns the number of sites.
+    A setpoint whose command was issued at that time ends earlier by the same difference. Returns the number of sites.
     """
     cursor = await db.execute(
-        "UPDATE vcp_site s SET silent_from = now(), setpoint_ends_at = CASE WHEN s.setpoint_ends_at > s.silent_from"
+        "UPDATE vcp_site s SET silent_from = now(), setpoint_ends_at = CASE WHEN EXISTS"
+        " (SELECT FROM plant_command c WHERE c.id = s.setpoint_command_id AND c.issued_at > now())"
         " THEN s.setpoint_ends_at - (s.silent_from - now()) ELSE s.setpoint_ends_at END"
         " FROM (SELECT plant_id FROM vcp_site WHERE silent_from > now() + interval '1 minute'"
         " FOR NO KEY UPDATE SKIP LOCKED) AS ahead WHERE s.plant_id = ahead.plant_id"
