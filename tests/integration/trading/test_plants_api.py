@@ -16,6 +16,7 @@ from gridfleet.domains.trading.esm.client import EsmClient
 from gridfleet.kernel.db.jobs import defer
 from gridfleet.kernel.ids import new_id
 from gridfleet.kernel.outbound.sending import Outbound
+from support.builders.api_keys import key_headers
 from support.builders.interleaving import until_blocked
 from support.builders.telemetry_records import member
 from support.clients.plants_over_http import Fleet
@@ -218,6 +219,21 @@ async def test_enabled_organizations_are_synced_by_themselves(fleet: Fleet, stan
     theirs = await linked(fleet, headers=fleet.stranger)
     await turn()
     assert (await fleet.call("GET", f"/plants/{theirs}", headers=fleet.stranger))[1]["tag"] == "north"
+
+
+async def test_enabling_again_queues_no_work(fleet: Fleet) -> None:
+    """Each call queued two effects for each key, without any limit."""
+    await key_headers(fleet.service.state.database, UUID(fleet.admin["x-org-id"]), ["vcp:connect"])
+    await fleet.sql(
+        "UPDATE partner_key k SET vhost = 'partner-' || k.id, amqp_slug = o.slug"
+        " FROM organization o WHERE o.id = k.organization_id"
+    )
+    for action in ("enable", "disable"):
+        await fleet.call("POST", f"/trading/config/{action}")
+        before = await fleet.sql("SELECT count(*) FROM outbox")
+        status, _ = await fleet.call("POST", f"/trading/config/{action}")
+        assert status == 200
+        assert await fleet.sql("SELECT count(*) FROM outbox") == before
 
 
 async def test_one_organizations_failure_ends_no_others_sync(fleet: Fleet, stand_in: StandIn) -> None:

@@ -4,6 +4,7 @@ Trading switches them on and off. The required queues of each vhost follow from 
 and removes queues accordingly each time it carries out the effect `vhosts.UPDATE`.
 """
 
+from collections.abc import Set
 from uuid import UUID
 
 from gridfleet.domains.partners import store, vhosts
@@ -20,13 +21,18 @@ async def set_queues(db: Connection, org: OrgScope, prefix: str, *, enabled: boo
     """Set the prefix of the organisation's own queues, and switch the service's queues on or off.
 
     Both take effect when the transaction commits. With `enabled` the service's queues exist in the vhost of each of the
-    organisation's active keys; without it they are removed there.
+    organisation's active keys; without it they are removed there. If nothing changes, a vhost whose update waits gets no other.
     """
     before = await store.lock_queues(db, org)
+    waiting: Set[str] = frozenset()
     if before is None or (before.prefix, before.enabled) != (prefix, enabled):  # a change wakes all gateways
         await store.save_queues(db, org, prefix, enabled)
+    else:
+        waiting = await vhosts.waiting_updates(db)
     gone = [] if before is None or not before.enabled else [inbound_queue(before.prefix)]
     for key in await broker_keys.list_amqp_of(db, org):
+        if key.vhost in waiting:
+            continue
         own = PartnerQueues(key.slug, prefix).names
         await vhosts.queue_vhost_update(db, key, unwanted=gone if enabled else [*gone, *own])
 

@@ -209,9 +209,14 @@ async def queue_updates_except(db: Connection, complete: Mapping[str, Set[str]])
         await queue_vhost_update(db, key)
 
 
+async def waiting_updates(db: Connection) -> Set[str]:
+    """Return the vhosts with an update that waits."""
+    return await waiting_values(db, UPDATE, "vhost")
+
+
 async def queue_update_unless_waiting(db: Connection, key: AmqpKey) -> None:
     """Queue an update of the key's vhost, which lacks a queue, unless one is waiting already."""
-    if key.vhost not in await waiting_values(db, UPDATE, "vhost"):
+    if key.vhost not in await waiting_updates(db):
         await queue_vhost_update(db, key)
 
 
@@ -225,7 +230,7 @@ async def queue_updates_of_missing(db: Connection, complete: Mapping[str, Set[st
         The number of keys with such a vhost.
     """
     missing = await _without_some(db, complete)
-    waiting = await waiting_values(db, UPDATE, "vhost") if missing else set()
+    waiting = await waiting_updates(db) if missing else frozenset()
     missing = [key for key in missing if key.vhost not in waiting]
     for key in missing:
         await queue_vhost_update(db, key)
