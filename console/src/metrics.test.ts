@@ -7,15 +7,16 @@ const CHARGE = { key: "soc", field: "soc", label: "State of charge" } as Signal;
 const RUNNING = { key: "running", word: "status", bit: 0 } as Signal;
 const TEMPLATE = { id: "t", signals: [CHARGE, RUNNING] } as unknown as DeviceTemplate;
 const BATTERY = { externalId: "BAT1", name: "Battery", templateId: "t" } as SubDevice;
+const DEVICES = new Map([[BATTERY.externalId, BATTERY]]);
 
 test("a metric has the name of its device and the label of its signal", () => {
-  const name = (metric: string) => metricName(metric, "t", [BATTERY], [TEMPLATE], (label) => label);
+  const name = (metric: string) => metricName(metric, "t", DEVICES, [TEMPLATE], (label) => label);
   expect(name("BAT1.soc")).toEqual({ device: "Battery", label: "State of charge", signal: CHARGE });
   expect(name("BAT1.running")).toEqual({ device: "Battery", label: "running", signal: RUNNING });
   expect(name("soc")).toEqual({ device: "", label: "State of charge", signal: CHARGE });
   expect(name("BAT1.gone")).toEqual({ device: "Battery", label: "gone", signal: undefined });
   expect(name("BAT2.soc")).toEqual({ device: "BAT2", label: "soc", signal: undefined });
-  expect(metricName("soc", null, [BATTERY], [TEMPLATE], (label) => label).label).toBe("soc");
+  expect(metricName("soc", null, DEVICES, [TEMPLATE], (label) => label).label).toBe("soc");
 });
 
 test("bits and symbols are words", () => {

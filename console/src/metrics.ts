@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { useCallback } from "react";
+import { useCallback, useMemo } from "react";
 import { allSubDevicesQuery, type DeviceTemplate, type SubDevice } from "./devices";
 import { plantQuery } from "./plants";
 import type { Signal, SignalRole } from "./signals";
@@ -20,16 +20,16 @@ export function partsOf(metric: string): [externalId: string, key: string] {
   return dot < 0 ? ["", metric] : [metric.slice(0, dot), metric.slice(dot + 1)];
 }
 
-/** Return the name of a metric, from the templates of the plant and of its devices. */
+/** Return the name of a metric, from the templates of the plant and of its devices, which are given by external id. */
 export function metricName(
   metric: string,
   plantTemplateId: string | null,
-  devices: readonly SubDevice[],
+  devices: ReadonlyMap<string, SubDevice>,
   templates: readonly DeviceTemplate[],
   labelOf: (label: string) => string,
 ): MetricName {
   const [externalId, key] = partsOf(metric);
-  const device = devices.find((one) => one.externalId === externalId);
+  const device = devices.get(externalId);
   const templateId = externalId === "" ? plantTemplateId : device?.templateId;
   const template = templates.find(({ id }) => id === templateId);
   const signal = template && signalsOf(template).find((one) => one.key === key);
@@ -51,9 +51,11 @@ export function useMetricNames(
   const devices = useQuery(allSubDevicesQuery(organizationId, plantId));
   const templates = useQuery(templatesOfAllLevelsQuery);
   const templateId = plant.data?.templateId ?? null;
+  // A plant may have thousands of devices, whose values are named again each second.
+  const known = useMemo(() => new Map(devices.data?.map((device) => [device.externalId, device])), [devices.data]);
   return useCallback(
-    (metric) => metricName(metric, templateId, devices.data ?? [], templates.data ?? [], labelOf),
-    [templateId, devices.data, templates.data, labelOf],
+    (metric) => metricName(metric, templateId, known, templates.data ?? [], labelOf),
+    [templateId, known, templates.data, labelOf],
   );
 }
 

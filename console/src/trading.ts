@@ -74,6 +74,8 @@ export function adherenceQuery(organizationId: string, siteId: string, range: Ra
         }),
       ),
     placeholderData: keepPreviousData,
+    // The plant's readings of the newest quarter may arrive after its end.
+    refetchInterval: 60_000,
   });
 }
 
