@@ -54,6 +54,18 @@ async def test_messages_leave_in_their_order_and_only_when_removed(queue: QueueF
     assert [stored.payload for stored in await queue.read(Channel.ACK, 0, 9)] == [b"ack"]
 
 
+async def test_a_backlog_of_large_messages_is_read_in_parts(tmp_path: Path) -> None:
+    """500 at once took the memory of a plant's small computer."""
+    queue = open_queue(tmp_path / "large", max_bytes=10_000_000)
+    numbers, _ = await queue.put(Channel.TELEMETRY, [bytes(400_000)] * 7)
+    read, after = [], 0
+    while part := await queue.read(Channel.TELEMETRY, after, 500):
+        read.append([stored.number for stored in part])
+        after = read[-1][-1]
+    assert read == [numbers[:3], numbers[3:6], numbers[6:]]
+    await queue.close()
+
+
 async def test_a_full_queue_drops_the_oldest_and_counts_them(tmp_path: Path) -> None:
     queue = open_queue(tmp_path / "q", max_bytes=1000)
     await queue.put(Channel.TELEMETRY, [b"x" * 100] * 10)

@@ -31,6 +31,8 @@ INSERT OR IGNORE INTO total VALUES ('dropped', 0);
 """
 _COMMANDS_KEPT_SECONDS: Final = 7 * 24 * 3600
 _DROP_AT_ONCE: Final = 64
+_READ_BYTES: Final = 1024 * 1024
+"""Bytes to read at once: plants' computers have little memory, and a backlog may consist of large messages."""
 
 T = TypeVar("T")
 
@@ -100,16 +102,8 @@ class QueueFile:
         return await self._run(lambda: self._put(channel, payloads))
 
     async def read(self, channel: Channel, after: int, limit: int) -> list[Stored]:
-        """Return the oldest `limit` messages of a channel whose number is above `after`."""
-        return await self._run(
-            lambda: [
-                Stored(number, payload)
-                for number, payload in self._db.execute(
-                    "SELECT number, payload FROM message WHERE channel = ? AND number > ? ORDER BY number LIMIT ?",
-                    (channel.value, after, limit),
-                )
-            ]
-        )
+        """Return the oldest messages of a channel whose number is above `after`: `limit` of them, or until a MiB is reached."""
+        return await self._run(lambda: self._read(channel, after, limit))
 
     async def remove(self, numbers: Sequence[int]) -> None:
         """Delete messages that the broker has confirmed."""
@@ -187,6 +181,20 @@ class QueueFile:
         if dropped:
             self._db.execute("UPDATE total SET value = value + ? WHERE name = 'dropped'", (dropped,))
         return dropped, freed
+
+    def _read(self, channel: Channel, after: int, limit: int) -> list[Stored]:
+        rows = self._db.execute(
+            "SELECT number, payload FROM message WHERE channel = ? AND number > ? ORDER BY number LIMIT ?",
+            (channel.value, after, limit),
+        )
+        stored, size = [], 0
+        with contextlib.closing(rows):  # it may end early
+            for number, payload in rows:
+                stored.append(Stored(number, payload))
+                size += len(payload)
+                if size >= _READ_BYTES:
+                    break
+        return stored
 
     def _remove(self, numbers: Sequence[int]) -> None:
         removed = freed = 0
