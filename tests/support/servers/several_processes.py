@@ -66,7 +66,8 @@ class Several:
     @contextmanager
     def hung(self, name: str) -> Iterator[None]:
         """Suspend a process until the block ends."""
-        pid = self._running[name].pid if name in BESIDE else self.stack.state["processes"][name]
+        # One that was killed just now may not run again yet.
+        pid = self._running[name].pid if name in BESIDE else self.stack.wait_for_restart(name, 0)
         with suspended(psutil.Process(pid)):
             yield
 
@@ -78,7 +79,7 @@ class Several:
             assert await asyncio.to_thread(ending.wait, 60) == 0
             self.start(name)
         else:
-            pid = self.stack.state["processes"][name]
+            pid = await asyncio.to_thread(self.stack.wait_for_restart, name, 0)
             os.kill(pid, signal.SIGTERM)
             await asyncio.to_thread(self.stack.wait_for_restart, name, pid)
         await asyncio.to_thread(self.wait_until_all_answer)

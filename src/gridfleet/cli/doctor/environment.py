@@ -154,7 +154,7 @@ async def check_redis(examined: Examination) -> list[Finding]:
     from gridfleet.kernel.redis_link import redis_address
 
     url = redis_address(examined.settings.secret("redis_url").get_secret_value())
-    host = urlsplit(url).hostname
+    host = urlsplit(url).hostname or urlsplit(url).path
     client = Redis.from_url(url, socket_connect_timeout=_SECONDS, socket_timeout=_SECONDS)
     try:
         await client.ping()
