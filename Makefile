@@ -73,6 +73,8 @@ docs: $(DEVELOPMENT) ## Build these docs as a site, in build/docs
 
 bench: $(DEVELOPMENT) ## Measure speed and memory, and print every figure beside its goal (ARGS=--quick)
 	@scripts/ensure_rabbitmq.sh $(RUN)/python
+	@scripts/ensure_test_tools.sh
+	@scripts/build_console.sh --required
 	$(RUN)/python -m bench $(ARGS)
 
 faults: $(DEVELOPMENT) ## Kill processes under load and compare ledgers
