@@ -51,6 +51,12 @@ test("a bucket counts in the mean of a range by how long it is in the range", ()
   expect(meanIn({ ...RANGE, to: "2026-11-23T01:05:00.000Z" }, HOURS, 3_600_000, [100, 0])).toBe(50);
 });
 
+test("only the first and the last bucket of a range are cut", () => {
+  const times = [HOURS[0] as string, "is not read", "2026-11-23T02:00:00.000Z"];
+  const range = { from: "2026-11-23T00:30:00.000Z", to: "2026-11-23T02:30:00.000Z" };
+  expect(meanIn(range, times, 3_600_000, [100, 50, 0])).toBe(50);
+});
+
 test("buckets without a value do not count in the mean of a range", () => {
   expect(meanIn(RANGE, HOURS, 3_600_000, [100, null])).toBe(100);
   expect(meanIn(RANGE, HOURS, 3_600_000, [null, null])).toBeUndefined();

@@ -234,6 +234,12 @@ async def test_enabling_again_queues_no_work(fleet: Fleet) -> None:
         status, _ = await fleet.call("POST", f"/trading/config/{action}")
         assert status == 200
         assert await fleet.sql("SELECT count(*) FROM outbox") == before
+    for number in range(10):
+        status, _ = await fleet.call("POST", "/trading/config", {"queuePrefix": f"our-{number}"})
+        assert status == 200
+    assert await fleet.sql("SELECT count(*) FROM outbox") == before, "no queue has the former name"
+    status, answer = await fleet.call("POST", "/trading/config", {"queuePrefix": "another"})
+    assert (status, answer["code"]) == (429, "TOO_MANY_REQUESTS"), "each change wakes all gateways"
 
 
 async def test_one_organizations_failure_ends_no_others_sync(fleet: Fleet, stand_in: StandIn) -> None:

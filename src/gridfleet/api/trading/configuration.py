@@ -17,6 +17,7 @@ from gridfleet.kernel.db import Connection
 
 _ADDRESSES_PER_MINUTE: Final = 10
 """Limit for one organisation. A name that its server does not answer occupies one of the process's look-ups for ten seconds."""
+_PREFIXES_PER_MINUTE: Final = 10
 
 EsmUrl = Annotated[str, Field(min_length=1, max_length=2048, json_schema_extra={"format": "uri"})]
 ClientId = Annotated[str, Field(min_length=1, max_length=255)]
@@ -81,6 +82,8 @@ async def update_trading_config(call: Call, org: OrgScope, body: NewSettings) ->
     if url is not None:
         await state.rate_limiter.hit("ESM address", str(org.organization_id), _ADDRESSES_PER_MINUTE)
         url = await configuration.check_esm_url(state.esm, url)
+    if body.queue_prefix is not None:  # a change wakes all gateways, and the ingest reads all subscriptions again
+        await state.rate_limiter.hit("queue prefix", str(org.organization_id), _PREFIXES_PER_MINUTE)
     settings = EsmSettings(url, body.esm_client_id, body.esm_client_secret, body.queue_prefix)
     async with state.shares.transaction(org) as db:
         return await configuration.change_config(db, org, state.keyring, settings)

@@ -27,6 +27,8 @@ async def set_queues(db: Connection, org: OrgScope, prefix: str, *, enabled: boo
     waiting: Set[str] = frozenset()
     if before is None or (before.prefix, before.enabled) != (prefix, enabled):  # a change wakes all gateways
         await store.save_queues(db, org, prefix, enabled)
+        if not enabled and not (before and before.enabled):
+            return  # no queue has the former name
     else:
         waiting = await vhosts.waiting_updates(db)
     gone = [] if before is None or not before.enabled else [inbound_queue(before.prefix)]

@@ -24,13 +24,14 @@ from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection, Database
 from gridfleet.kernel.errors import TooManyRequests
 from gridfleet.kernel.isolation import may_be_poison
+from gridfleet.kernel.turns import FairThread
 
 __all__ = ["LiveValues", "ValueChanges"]
 
 log = structlog.get_logger(__name__)
 
-_OWNER: Final = "live"
-"""The plants of all organisations are read one after the other, and wait for no request of an organisation."""
+_THREAD: Final = FairThread("live values")
+"""Of its own: the plants of all organisations are read one after the other, and must wait for no request."""
 EVERY_SECONDS: Final = 1.0
 MOST_PLANTS: Final = 200
 MOST_VALUES: Final = 200_000
@@ -251,7 +252,7 @@ class LiveValues:
 
     async def _read(self, db: Connection, watched: _Watched) -> None:
         try:
-            watched.update(await latest_points(db, watched.org, watched.plant_id, owner=_OWNER))
+            watched.update(await latest_points(db, watched.org, watched.plant_id, thread=_THREAD))
             if self._has_too_many(watched.org.organization_id):
                 self._remove_unwatched(time.monotonic())
                 self._end_largest()

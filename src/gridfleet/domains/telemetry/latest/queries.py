@@ -1,6 +1,6 @@
 """Read the newest value of every metric, each with its own time."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from itertools import groupby
@@ -20,6 +20,7 @@ from gridfleet.domains.telemetry.latest.store import LatestRow
 from gridfleet.kernel.caller import OrgScope
 from gridfleet.kernel.db import Connection
 from gridfleet.kernel.errors import TooManyRequests
+from gridfleet.kernel.turns import FairThread
 
 __all__ = ["MOST_IN_LOOP", "latest_json", "latest_points", "latest_signals"]
 
@@ -43,7 +44,7 @@ async def latest_json(db: Connection, org: OrgScope, plant_id: UUID) -> bytes:
 
 
 async def latest_points(
-    db: Connection, org: OrgScope, plant_id: UUID, *, owner: Hashable | None = None
+    db: Connection, org: OrgScope, plant_id: UUID, *, thread: FairThread = COMPUTING
 ) -> list[TelemetryPoint]:
     """Return the newest values of the plant and its existing sub-devices, by metric.
 
@@ -53,13 +54,13 @@ async def latest_points(
         db: The connection.
         org: The caller's organisation.
         plant_id: The plant.
-        owner: Whose turn it takes for many values; None is the organisation's.
+        thread: Where many values are computed.
 
     Raises:
         PlantNotFound: There is no such plant.
         TooManyRequests: The plant has more than `MOST_VALUES` values.
     """
-    return await _of_plant(db, org, plant_id, lambda newest: [_point(plant_id, one) for one in newest], owner)
+    return await _of_plant(db, org, plant_id, lambda newest: [_point(plant_id, one) for one in newest], thread)
 
 
 async def latest_signals(db: Connection, org: OrgScope, plant_id: UUID, external_id: str) -> list[LatestSignal]:
@@ -99,7 +100,7 @@ async def _of_plant(
     org: OrgScope,
     plant_id: UUID,
     make: Callable[[Iterator[Newest]], _Made],
-    owner: Hashable | None = None,
+    thread: FairThread = COMPUTING,
 ) -> _Made:
     """Return what `make` returns for the newest values: the plant's own ones first, then by sub-device, then by key."""
     rows = await store.latest_of_plant(db, org, plant_id, _FEW_ROWS + 1)
@@ -111,7 +112,7 @@ async def _of_plant(
         rows = await store.latest_of_plant(db, org, plant_id, None) or []
     newest = _newest(rows, await layouts_of(db, (row.source for row in rows)))
     if sum(len(row.values) for row in rows) > MOST_IN_LOOP:
-        return await COMPUTING.run(owner or org.organization_id, partial(make, newest))
+        return await thread.run(org.organization_id, partial(make, newest))
     return make(newest)
 
 
