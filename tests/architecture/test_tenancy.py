@@ -80,7 +80,7 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     "maintenance/store": ("metrics count the queues of all organisations", "waiting_commands"),
     "partner_events/store": (
         "the gateway publishes the events of all partners",
-        "insert subscribed waiting first_ids oldest count delete delete_before delete_of_others delete_surplus",
+        "insert subscribed waiting first_ids oldest count delete delete_older delete_of_others delete_surplus",
     ),
     "plants/store": (
         "ingest records the presence of all plants; an organisation's ESM reports the plants that are linked to it",

@@ -14,7 +14,6 @@ from gridfleet.domains.partner_events.queue_starts import QueueStarts
 from gridfleet.domains.partners.models import AmqpKey
 from gridfleet.domains.vcp.events.recipients import served_vhosts
 from gridfleet.kernel import metrics
-from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
 
 __all__ = ["EventUpkeep"]
@@ -90,7 +89,7 @@ class EventUpkeep:
     async def _drop_stale(self) -> None:
         while True:
             async with self._database.transaction() as db:
-                dropped = await drop_stale(db, utc_now(), self._stale_starts)
+                dropped = await drop_stale(db, self._stale_starts)
             if not dropped:
                 break
             metrics.PARTNER_EVENTS_DROPPED.labels("stale").inc(dropped)
@@ -100,7 +99,7 @@ class EventUpkeep:
         while True:
             async with self._database.transaction() as db:
                 self._keys = {one.key.id: one.key for one in await served_vhosts(db, self._keys)}
-                dropped = await drop_unserved(db, {key.organization_id for key in self._keys.values()}, utc_now())
+                dropped = await drop_unserved(db, {key.organization_id for key in self._keys.values()})
             if not dropped:
                 break
             log.info("events dropped, as their organisations have no vhost", events=dropped)

@@ -18,7 +18,6 @@ from gridfleet.domains.partners.scopes import Scope
 from gridfleet.domains.plants.models import PlantStatus
 from gridfleet.domains.plants.presence.records import PlantSeen, record_presence
 from gridfleet.domains.vcp.events.recipients import recipients, served_vhosts
-from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.ids import new_id
 from support.builders.accounts import add_organization
 from support.builders.alerting import operator
@@ -327,7 +326,7 @@ async def test_stale_events_are_dropped_without_reading_those_that_wait(site: Pa
     starts = QueueStarts[None]()
     for _ in range(7):
         async with site.database.transaction() as db:
-            dropped.append(await drop_stale(db, utc_now(), starts))
+            dropped.append(await drop_stale(db, starts))
             cursor = await db.execute(
                 "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'partner_event'"
             )

@@ -18,7 +18,6 @@ from gridfleet.domains.partner_events.queue import (
     oldest_seconds,
 )
 from gridfleet.domains.partner_events.queue_starts import QueueStarts
-from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Connection, Database
 from support.builders.partner_site import PartnerSite, partner_site
 
@@ -70,7 +69,7 @@ async def test_reads_begin_behind_what_was_published_during_a_dump(database: Dat
         assert await count_events(db, starts_at(start)) == WAITING
 
     async def drop(db: Connection, start: int) -> None:
-        assert await drop_stale(db, utc_now(), starts_at(start)) == 0
+        assert await drop_stale(db, starts_at(start)) == 0
 
     async with await psycopg.AsyncConnection.connect(database.url) as dump:
         await dump.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)

@@ -1,14 +1,11 @@
 """Lengths and ages of the database's queues, for the metrics."""
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from gridfleet.domains.maintenance import store
 from gridfleet.kernel.db import Connection
 
-__all__ = ["MOST_COUNTED", "Waiting", "waiting", "waiting_commands"]
-
-
-MOST_COUNTED: Final = 10_000
+__all__ = ["Waiting", "waiting", "waiting_commands"]
 
 
 class Waiting(NamedTuple):
@@ -26,5 +23,4 @@ async def waiting(db: Connection) -> list[Waiting]:
 
 async def waiting_commands(db: Connection) -> Waiting:
     """Return the state of the queue of commands: of those that a sender may claim."""
-    length, seconds = await store.waiting_commands(db)
-    return Waiting("commands", min(length, MOST_COUNTED), seconds)
+    return Waiting("commands", *await store.waiting_commands(db))

@@ -49,7 +49,7 @@ async def waiting_commands(db: Connection) -> tuple[int, float]:
         " AND NOT EXISTS (SELECT FROM plant_command_wake k WHERE k.plant_id = f.plant_id)"
         " UNION ALL SELECT c.plant_id, c.due_at FROM plant_command c"
         f" WHERE c.due_at <= now() AND (c.status <> 'PENDING' OR c.type = 'EMERGENCY') AND {_VALID})"
-        " SELECT count(*), coalesce(extract(epoch FROM now() - min(due_at)), 0)::float8 FROM due d"
+        f" SELECT least(count(*), {_MOST}), coalesce(extract(epoch FROM now() - min(due_at)), 0)::float8 FROM due d"
         " WHERE EXISTS (SELECT FROM plant p WHERE p.id = d.plant_id AND p.lifecycle_status = 'ACTIVE')"
     )
     return (await cursor.fetchall())[0]

@@ -1,7 +1,7 @@
 """The queue of events to partners in the database."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 from uuid import UUID, uuid5
 
@@ -84,20 +84,20 @@ async def delete_published(db: Connection, ids: Collection[int]) -> None:
     await store.delete(db, ids)
 
 
-async def drop_stale(db: Connection, now: datetime, starts: QueueStarts[None]) -> int:
+async def drop_stale(db: Connection, starts: QueueStarts[None]) -> int:
     """Delete some of the events that were not published within a day. Returns how many; call it again until there are none."""
-    dropped, first = await store.delete_before(db, now - _KEPT, starts.start(None), _DROPPED_AT_ONCE)
+    dropped, first = await store.delete_older(db, _KEPT, starts.start(None), _DROPPED_AT_ONCE)
     starts.note({} if first is None else {None: first})
     return dropped
 
 
-async def drop_unserved(db: Connection, served: Collection[UUID], now: datetime) -> int:
+async def drop_unserved(db: Connection, served: Collection[UUID]) -> int:
     """Delete some of the events of organisations that no vhost serves, once they are a minute old. Returns how many.
 
     Their last key has ended, or their trading is disabled. A key that is made later has queues of its own, and is not sent what
     happened before.
     """
-    return await store.delete_of_others(db, served, now - _UNSERVED_KEPT, _DROPPED_AT_ONCE)
+    return await store.delete_of_others(db, served, _UNSERVED_KEPT, _DROPPED_AT_ONCE)
 
 
 async def first_ids(db: Connection, starts: Mapping[UUID, int]) -> dict[UUID, int]:

@@ -1,7 +1,7 @@
 """SQL of the events that wait for the broker."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import timedelta
 from uuid import UUID
 
 from psycopg.rows import args_row, class_row
@@ -84,8 +84,8 @@ async def delete(db: Connection, ids: Collection[int]) -> None:
     await db.execute("DELETE FROM partner_event WHERE id = ANY(%s)", (list(ids),))
 
 
-async def delete_before(db: Connection, moment: datetime, start: int, limit: int) -> tuple[int, int | None]:
-    """Delete events that were queued before `moment` and are not locked, among the first `limit` from the id `start`.
+async def delete_older(db: Connection, age: timedelta, start: int, limit: int) -> tuple[int, int | None]:
+    """Delete events that are older than `age` and not locked, among the first `limit` from the id `start`.
 
     Returns:
         How many were deleted, and the first id; None without events.
@@ -94,9 +94,9 @@ async def delete_before(db: Connection, moment: datetime, start: int, limit: int
         # By id, which rises with the time: without an index on the time, a search for old events reads all that wait.
         "WITH first AS MATERIALIZED (SELECT id FROM partner_event WHERE id >= %s ORDER BY id LIMIT %s),"
         " dropped AS (DELETE FROM partner_event WHERE id = ANY (ARRAY(SELECT id FROM partner_event"
-        " WHERE id = ANY (ARRAY(SELECT id FROM first)) AND at < %s FOR UPDATE SKIP LOCKED)) RETURNING 1)"
+        " WHERE id = ANY (ARRAY(SELECT id FROM first)) AND at < now() - %s FOR UPDATE SKIP LOCKED)) RETURNING 1)"
         " SELECT (SELECT count(*) FROM dropped), (SELECT min(id) FROM first)",
-        (start, limit, moment),
+        (start, limit, age),
     )
     return (await cursor.fetchall())[0]
 
@@ -127,16 +127,16 @@ async def first_ids(db: Connection, starts: Mapping[UUID, int]) -> dict[UUID, in
     return dict(await cursor.fetchall())
 
 
-async def delete_of_others(db: Connection, organization_ids: Collection[UUID], moment: datetime, limit: int) -> int:
-    """Delete up to `limit` events, not locked and queued before `moment`, of organisations other than these."""
+async def delete_of_others(db: Connection, organization_ids: Collection[UUID], age: timedelta, limit: int) -> int:
+    """Delete up to `limit` events, not locked and older than `age`, of organisations other than these."""
     cursor = await db.execute(
         # Each organisation by itself: a search through all events would pass those that were published during a dump.
         "DELETE FROM partner_event WHERE id = ANY (ARRAY(SELECT id FROM partner_event WHERE id = ANY (ARRAY("
         "SELECT e.id FROM organization o CROSS JOIN LATERAL (SELECT id, at FROM partner_event WHERE organization_id = o.id"
         " ORDER BY id LIMIT %(limit)s) AS e"
         " WHERE NOT EXISTS (SELECT FROM unnest(%(others)s::uuid[]) AS s (id) WHERE s.id = o.id)"
-        " AND e.at < %(moment)s LIMIT %(limit)s)) FOR UPDATE SKIP LOCKED))",
-        {"others": list(organization_ids), "moment": moment, "limit": limit},
+        " AND e.at < now() - %(age)s LIMIT %(limit)s)) FOR UPDATE SKIP LOCKED))",
+        {"others": list(organization_ids), "age": age, "limit": limit},
     )
     return cursor.rowcount
 
