@@ -477,7 +477,7 @@ async def test_connections_that_have_ended_do_not_count_for_ever(broker: BrokerN
     await connection.close()
 
 
-async def test_a_wrong_count_of_connections_is_corrected(broker: BrokerNode) -> None:
+async def test_a_wrong_count_of_connections_is_corrected(broker: BrokerNode, client: AbstractConnection) -> None:
     """The broker counts wrongly for ever when several of its processes record one connection at the same moment."""
     tracked = '{tracked_connection, {N, "1"}, N, <<"client">>, "1", self(), {0, 9, 1}, network, 1, 1, <<"client">>, 1}'
     calls = "[rpc:async_call(N, rabbit_connection_tracking, F, [A]) || _ <- lists:seq(1, 500), {F, A} <- Changes]"
