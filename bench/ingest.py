@@ -179,7 +179,7 @@ class Bench:
 
     async def live(self) -> float:
         """Return points per second from the first publish to the last commit, at the highest rate that the broker accepts."""
-        load = make_load(self._fleet, MAIN_SIZE, self._scale.live_points)
+        load = make_load(self._fleet, MAIN_SIZE, self._scale.plants * MAIN_SIZE + self._scale.live_points)
         async with self._warm_ingest(load):
             began = time.time()
             await self._publishers.publish(load.messages[self._scale.plants :])
