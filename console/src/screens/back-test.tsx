@@ -1,8 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import { measured } from "../alert-title";
-import { count, exact } from "../format/quantities";
+import { count, exact, number } from "../format/quantities";
 import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import { columnsQuery, latestQuery, plantQuery, type Range, useTimeZone } from "../plants";
@@ -143,7 +142,7 @@ function PlantBackTest({ organizationId, plantId, tested: { rule, range, result 
             </th>
             <td>{metric}</td>
             <td className="number">
-              {measured({ value, threshold: rule.threshold, unit: unitOf(metric) }, locale)}
+              {number(value, locale)} {unitOf(metric)}
             </td>
             <td>{clearedAt === null ? "–" : <Moment time={clearedAt} timeZone={timeZone} />}</td>
           </tr>

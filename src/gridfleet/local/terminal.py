@@ -102,8 +102,7 @@ class Terminal:
 
     def _write(self, line: str) -> None:
         try:
-            encoding = sys.stdout.encoding or "utf-8"  # it may lack the marks of steps
-            sys.stdout.write(line.encode(encoding, "replace").decode(encoding) + "\n")
+            sys.stdout.write(line + "\n")
             sys.stdout.flush()
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in _FULL:
