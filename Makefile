@@ -90,6 +90,7 @@ audit: $(DEVELOPMENT) ## Check the locked packages for known vulnerabilities, an
 	$(RUN)/python scripts/audit.py
 
 lock: $(RUNTIME) ## Choose the newest versions that fit and write the lock files
+	@scripts/ensure_openapi_tools.sh
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(RUN)/uv pip compile $(LOCK_OPTIONS) --upgrade pyproject.toml --group build -o requirements.lock
 	$(RUN)/uv pip compile $(LOCK_OPTIONS) --upgrade pyproject.toml --extra otel --group dev -c requirements.lock -o requirements-dev.lock

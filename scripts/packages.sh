@@ -57,13 +57,25 @@ install_server() {
     service=$1
     shift
     policy=/usr/sbin/policy-rc.d
-    if command -v apt-get >/dev/null 2>&1 && [ ! -e "$policy" ] && { [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null 2>&1; }
+    if command -v apt-get >/dev/null 2>&1 && { [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null 2>&1; } &&
+        { [ ! -e "$policy" ] || grep -q "^# gridfleet$" "$policy"; } # an earlier run was killed
     then
         trap 'as_root rm -f "$policy"' EXIT
-        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+        # A signal that ends a shell skips the trap of its end.
+        trap 'exit 129' HUP
+        trap 'exit 130' INT
+        trap 'exit 143' TERM
+        printf '#!/bin/sh\n# gridfleet\nexit 101\n' | as_root tee "$policy" >/dev/null
         as_root chmod +x "$policy"
+        keeps_policy=
+    else
+        keeps_policy=yes
     fi
     install_packages "$@" || return 1
+    if [ -z "$keeps_policy" ]; then
+        as_root rm -f "$policy"
+        trap - EXIT HUP INT TERM
+    fi
     if [ -d /run/systemd/system ]; then
         as_root systemctl disable --quiet "$service" 2>/dev/null || true
     fi

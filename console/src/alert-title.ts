@@ -4,15 +4,22 @@ import type { Catalogue } from "./i18n";
 
 /** Return what raised an alert about a metric with this name: `State of charge 9.5 %, below 10 %`. */
 export function alertTitle(
-  { message, value, condition, threshold, unit }: Alert,
+  alert: Alert,
   name: string,
   comparisons: Catalogue["rules"]["comparisons"],
   locale: string,
 ): string {
+  const { message, condition, threshold, unit } = alert;
   // Of an earlier release, which kept only the message.
   if (condition === null || threshold === null) return message;
-  // Six digits, as in the message, unless these do not show the difference.
+  return `${name} ${measured(alert, locale)}, ${comparisons[condition]} ${exact(threshold, unit, locale)}`;
+}
+
+/** Return a value that is compared with a threshold: six digits, as in the message, unless these do not show the difference. */
+export function measured(
+  { value, threshold, unit }: Pick<Alert, "value" | "threshold" | "unit">,
+  locale: string,
+): string {
   const rounded = Math.abs(value) < 1e5 ? Number(value.toPrecision(6)) : Math.round(value);
-  const measured = exact(rounded === threshold ? value : rounded, unit, locale);
-  return `${name} ${measured}, ${comparisons[condition]} ${exact(threshold, unit, locale)}`;
+  return exact(rounded === threshold ? value : rounded, unit, locale);
 }

@@ -1,5 +1,5 @@
 import type { DeviceTemplate, SubDevice } from "./devices";
-import { fieldOf } from "./signals";
+import { fieldOf, type Signal } from "./signals";
 import { signalsOf } from "./templates";
 
 const MOST_DEVICES = 3;
@@ -12,13 +12,19 @@ export function packageFile(serialNumber: string): string {
 
 /** Return the command that sends a value of some devices, or of the plant itself if it has none, with a saved package. */
 export function sendCommand(serialNumber: string, devices: SubDevice[], templates: DeviceTemplate[]): string {
-  const values = devices.slice(0, MOST_DEVICES).map((device) => {
+  const values = devices.slice(0, MOST_DEVICES).flatMap((device) => {
     const template = templates.find(({ id }) => id === device.templateId);
-    const [signal] = template === undefined ? [] : signalsOf(template);
-    return `${device.externalId}.${signal === undefined ? "power" : fieldOf(signal)}=1`;
+    const field = template === undefined ? "power" : signalsOf(template).filter(isHarmless).map(fieldOf)[0];
+    return field === undefined ? [] : [`${device.externalId}.${field}=1`];
   });
   const words = [packageFile(serialNumber), ...(values.length > 0 ? values : ["power=1"])];
   return `gridfleet send ${words.map(quoted).join(" ")}`;
+}
+
+/** Return whether a value of 1 does no harm: as a counter's first reading or a state of charge, it would stay wrong or alarm. */
+function isHarmless({ key, bit, kind, role, unit }: Signal): boolean {
+  const isCounter = kind === "counter" || /^energy_/.test(`${role ?? key}`) || /Wh$/.test(unit ?? "");
+  return !isCounter && (bit ?? null) === null && unit !== "%" && role !== "soc" && role !== "soh";
 }
 
 /** Return a word as shells read it. */

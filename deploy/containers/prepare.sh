@@ -9,6 +9,12 @@ if [ -e filled ]; then
 fi
 secret() { openssl rand -hex 32; }
 mkdir filled
+is_complete=
+trap '[ -n "$is_complete" ] || rm -rf filled' EXIT
+# A signal that ends a shell skips the trap of its end.
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 keys=1:$(secret) internal=$(secret) broker=$(secret) redis=$(secret) database=$(secret) owner=$(secret)
 printf %s "$database" >filled/database_password
 printf %s "$owner" >filled/owner_password
@@ -47,4 +53,5 @@ echo "GRIDFLEET_DATABASE_URL=postgresql://gridfleet_owner:$owner@postgresql/grid
 # The users of the containers are not the user of this script: they may read the files. The folder protects the files from others.
 chmod -R a+rX filled/rabbitmq filled/postgresql filled/redis
 chmod a+r filled/database_password filled/owner_password
+is_complete=yes
 echo "made deploy/containers/filled: keep a copy of gridfleet.env in a safe place, apart from the backups"

@@ -149,9 +149,9 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "telemetry/frames/store": (
         "ingest writes what verified plants reported; the telemetry of deleted plants has no organisation",
-        "ensure_sources sources ensure_device_sources device_sources used_layouts count_used_names count_own_names write_frames"
-        " write_latest abandoned_sources days_of_source nth_time delete_frames hold_source delete_latest create_source"
-        " delete_source source_owners starts",
+        "ensure_sources sources ensure_device_sources device_sources complete_own_scalings used_layouts count_used_names"
+        " count_own_names write_frames write_latest abandoned_sources days_of_source nth_time delete_frames hold_source"
+        " delete_latest create_source delete_source source_owners starts",
     ),
     "telemetry/power/refresh": ("ingest and a job refresh the powers of all plants", "refresh_power refresh_all"),
     "telemetry/power/store": (
@@ -214,8 +214,8 @@ ACROSS_ORGANISATIONS: dict[str, tuple[str, str]] = {
     ),
     "vcp/sites/due/store": (
         "the gateway issues what is due at all sites",
-        "list_ids claim_due_intervals lock_after_setpoints end_schedules end_overrides start_fallbacks correct_silence"
-        " correct_openings reopen_early_intervals",
+        "list_ids claim_due_intervals lock_after_setpoints reopen_after_setpoints end_schedules end_overrides start_fallbacks"
+        " correct_silence correct_openings reopen_early_intervals",
     ),
     "vcp/sites/changes": ("the gateway takes the commands of all partners", "change_site"),
 }

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from gridfleet.jobs.schedule import run_jobs
+from gridfleet.kernel.db import Connection
 from gridfleet.kernel.tasks import Backoff, supervise
 from support.clients.people import People
 from support.servers.api_service import api_service
@@ -46,6 +47,30 @@ async def test_periodic_jobs_run_after_the_clock_was_set(
                 await asyncio.sleep(0.1)
             await people.execute("DELETE FROM procrastinate_periodic_defers")
             ahead = step_seconds
+            while abs(await newest_run(people) - time.time()) > 120:
+                await asyncio.sleep(0.1)
+
+
+async def test_jobs_run_after_the_clock_was_set_while_one_takes_long(
+    database_url: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deletion of a plant's telemetry may take an hour. Until it had ended, no other job ran."""
+    true_time, ahead, begun = time.time, 0, asyncio.Event()
+
+    async def take_long(_: Connection) -> int:
+        begun.set()
+        await asyncio.sleep(3_600)
+        return 0
+
+    monkeypatch.setattr(time, "time", lambda: true_time() + ahead)
+    monkeypatch.setattr("gridfleet.jobs.schedule.correct_silence", take_long)
+    async with api_service(database_url, home, rate_limits="off") as service:
+        people, state = People(service), service.state
+        jobs = supervise("jobs", lambda: run_jobs(state.settings, state.database), Backoff(first=0.1))
+        async with running(jobs), asyncio.timeout(240):
+            await begun.wait()
+            await people.execute("DELETE FROM procrastinate_periodic_defers")
+            ahead = DAY
             while abs(await newest_run(people) - time.time()) > 120:
                 await asyncio.sleep(0.1)
 

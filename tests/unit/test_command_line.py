@@ -49,6 +49,7 @@ def test_help_names_arguments_and_switches_plainly(words: tuple[str, ...]) -> No
         ("simulate --history 400d", "400d is not between 0 and 399 days"),
         ("send plant.json", "Missing argument 'DEVICE.FIELD=VALUE'"),
         ("send plant.json INV1.power", "'INV1.power' is not DEVICE.FIELD=VALUE or FIELD=VALUE"),
+        ("send plant.json INV1.=1", "'INV1.=1' is not DEVICE.FIELD=VALUE or FIELD=VALUE"),
         ("send plant.json INV1.power=much", "'much' is not a number, true, false or null"),
         ("send missing.json power=1", "missing.json: No such file or directory"),
         ("doctor --min-free-gib much", "Invalid value for '--min-free-gib': must be a number"),

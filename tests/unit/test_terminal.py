@@ -43,6 +43,17 @@ def test_the_log_continues_after_a_full_disk(monkeypatch: pytest.MonkeyPatch) ->
     assert len(disk.content) < 50_000, "what could not be written does not fill the memory instead"
 
 
+def test_a_terminal_without_some_characters_shows_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(disk), encoding="iso-8859-1"))
+    terminal = Terminal()
+    terminal.step("Zürich")
+    terminal.table("Ready", {"password": "xyz"}, [])
+    lines = disk.content.decode("iso-8859-1").splitlines()
+    assert lines[0] == "? Zürich"
+    assert "  password  xyz" in lines
+
+
 @pytest.mark.parametrize("error", [BrokenPipeError(errno.EPIPE, "Broken pipe"), OSError(errno.EIO, "Input/output error")])
 def test_a_reader_that_has_ended_is_left(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
     disk = Disk()

@@ -3,8 +3,9 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { changeAlerts } from "../alert-changes";
 import { useAlertTitles, useSharedNames } from "../alert-texts";
+import { measured } from "../alert-title";
 import { type Alert, alertQuery } from "../alerts";
-import { exact, number } from "../format/quantities";
+import { exact } from "../format/quantities";
 import { useLocale, useTexts } from "../i18n";
 import { columnsQuery, type Range, useTimeZone } from "../plants";
 import { mayAct } from "../session";
@@ -85,7 +86,7 @@ function Details({ alert }: { alert: Alert }) {
           {alert.plantName}
         </Link>
       </Fact>
-      <Fact name={texts.plant.value}>{`${metric} ${number(alert.value, locale)} ${alert.unit ?? ""}`}</Fact>
+      <Fact name={texts.plant.value}>{`${metric} ${measured(alert, locale)}`}</Fact>
       <Fact name={texts.alerts.measured}>{at(alert.measuredAt)}</Fact>
       <Fact name={texts.alerts.raised}>{at(alert.createdAt)}</Fact>
       {condition !== null && threshold !== null && (

@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import { count, exact, number } from "../format/quantities";
+import { measured } from "../alert-title";
+import { count, exact } from "../format/quantities";
 import { dateTime } from "../format/times";
 import { useLocale, useTexts } from "../i18n";
 import { columnsQuery, latestQuery, plantQuery, type Range, useTimeZone } from "../plants";
@@ -142,7 +143,7 @@ function PlantBackTest({ organizationId, plantId, tested: { rule, range, result 
             </th>
             <td>{metric}</td>
             <td className="number">
-              {number(value, locale)} {unitOf(metric)}
+              {measured({ value, threshold: rule.threshold, unit: unitOf(metric) }, locale)}
             </td>
             <td>{clearedAt === null ? "–" : <Moment time={clearedAt} timeZone={timeZone} />}</td>
           </tr>

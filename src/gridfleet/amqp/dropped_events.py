@@ -29,7 +29,7 @@ _REASONS: Final = frozenset({"maxlen", "expired"})
 """The broker's reasons for a full queue and an old message. Events that a program rejects were fetched and do not count."""
 
 
-for _reason in (*sorted(_REASONS), "stale", "surplus"):
+for _reason in (*sorted(_REASONS), "stale", "surplus", "unserved"):
     # Start at 0, so that `increase` counts the first one and the alert fires.
     metrics.PARTNER_EVENTS_DROPPED.labels(_reason)
 

@@ -102,6 +102,7 @@ class EventUpkeep:
                 dropped = await drop_unserved(db, {key.organization_id for key in self._keys.values()})
             if not dropped:
                 break
+            metrics.PARTNER_EVENTS_DROPPED.labels("unserved").inc(dropped)
             log.info("events dropped, as their organisations have no vhost", events=dropped)
 
     async def _drop_surplus(self) -> None:

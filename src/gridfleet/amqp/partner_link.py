@@ -178,6 +178,7 @@ class PartnerLink:
                             ack = await self._take_once(db, message, unstorable=refused_for is not None)
             except Exception as error:
                 end_if_cancelled()
+                message = message._replace(redelivered=True)  # its result may be stored all the same
                 if refused_for is not None and took_too_long(error):
                     # The refusal took too long too: the database is slow, not the message.
                     failures, refused_for = 0, None

@@ -76,9 +76,11 @@ async def _checked(call: Call, org: OrgScope, pieces: AsyncGenerator[bytes, None
                     return
                 if not piece and time.monotonic() - sent_at > QUIET_SECONDS:
                     piece = b": still here\n\n"
-                if first or piece:
-                    yield first + piece
-                    first, sent_at = b"", time.monotonic()
+                # Each by itself: all streams of a plant share the piece, as long as they hold it.
+                for part in filter(None, (first, piece)):
+                    yield part
+                    sent_at = time.monotonic()
+                first = b""
 
 
 async def _confirm(call: Call) -> None:

@@ -23,7 +23,7 @@ def send(
         list[str],
         typer.Argument(
             metavar="DEVICE.FIELD=VALUE",
-            help="What is measured, such as BAT1.soc=61. FIELD=VALUE is a field of the plant itself.",
+            help="What is measured, such as BAT1.soc=61. FIELD=VALUE is one of the plant itself; if it has dots, .FIELD=VALUE.",
         ),
     ],
     timeout: Annotated[
@@ -81,7 +81,8 @@ def _snapshot(values: list[str]) -> "Snapshot":
     fields: dict[str, dict[str, FieldValue]] = {}
     for text in values:
         name, equals, value = text.partition("=")
-        device, _, field = name.rpartition(".")
+        device, dot, field = name.partition(".")  # a device's name has no dot, a field may have several
+        device, field = (device, field) if dot else ("", device)
         if not equals or not field:
             raise typer.BadParameter(f"{text!r} is not DEVICE.FIELD=VALUE or FIELD=VALUE")
         try:

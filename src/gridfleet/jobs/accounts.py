@@ -97,7 +97,7 @@ def add_account_jobs(app: App, database: Database, settings: Settings) -> None:
     @app.periodic(cron="37 * * * *")
     @app.task(queueing_lock="forget_jobs", name="jobs.forget_failed", pass_context=True)
     async def delete_failed_jobs(context: JobContext, timestamp: int) -> None:
-        await context.app.job_manager.delete_old_jobs(nb_hours=_KEEP_FAILED_HOURS, include_failed=True)
+        await context.app.job_manager.delete_old_jobs(nb_hours=_KEEP_FAILED_HOURS, include_failed=True, include_aborted=True)
 
     @app.periodic(cron="* * * * *")
     @app.task(queueing_lock="retry_stalled", name="jobs.retry_stalled", pass_context=True)

@@ -1,5 +1,6 @@
 """Middleware around every job: restore its cause, measure and count it, log its end."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -41,6 +42,10 @@ def job_middleware(database: Database) -> Callable[[Callable[[], Awaitable[Any]]
             try:
                 result = await run()
                 outcome = "done"
+            except asyncio.CancelledError:
+                outcome = "cancelled"
+                log.info("job cancelled", attempts=job.attempts + 1)
+                raise
             except Exception as error:
                 if isinstance(error, MailRefused):
                     outcome = "refused"  # an address that does not exist is no failure of the service

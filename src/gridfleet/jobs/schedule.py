@@ -49,6 +49,8 @@ _ACCOUNT_WORKERS: Final = 2
 _OPTIONS: Final = f"{SEARCH_PATH} {LET_THE_SERVER_NOTICE} -c idle_in_transaction_session_timeout=60000"
 """Without them, a process that hangs in a transaction of the queue would keep all others from adding jobs."""
 _LONGEST_PERIOD_SECONDS: Final = 86_400
+_END_SECONDS: Final = 10.0
+"""How long jobs may go on after their worker has stopped. Each may be cancelled at any time."""
 _CLOCK_STEP_SECONDS: Final = 60.0
 _CLOCK_POLL_SECONDS: Final = 1.0
 
@@ -172,6 +174,8 @@ async def _work(app: App, database: Database, queue: str) -> None:
         listen_notify=True,
         fetch_job_polling_interval=5,
         worker_middleware=[job_middleware(database)],
+        # Afterwards they are cancelled: until they have ended, no queue gets a new worker.
+        shutdown_graceful_timeout=_END_SECONDS,
     )
     raise WorkerStopped(f"the worker of the queue {queue} stopped")
 

@@ -29,7 +29,8 @@ __all__ = ["Cache", "CacheReads", "MemoryBackend", "RedisBackend"]
 _MOST_ENTRIES: Final = 10_000
 _LARGEST_SHARE: Final = 8
 _ENTRY_OVERHEAD_BYTES: Final = 300
-_LARGEST_IN_REDIS_BYTES: Final = 8 * 1024 * 1024
+_LARGEST_IN_REDIS_BYTES: Final = 4 * 1024 * 1024
+"""Many reads of larger ones would take Redis longer than it may take to respond, and would evict other entries."""
 _SCAN_COUNT: Final = 1_000
 _GENERATION_SECONDS: Final = 3_600
 """Longer than the lifetime of any entry: an older entry must not be found after its generation has expired."""
@@ -231,7 +232,8 @@ class RedisBackend:
     async def outdate(self, owner: UUID) -> None:
         """Invalidate the owner's entries, and those that are being computed, by a new generation number."""
         generation = secrets.token_hex(8)
-        await self._link.run(lambda: self._client.set(_generation_key(owner), generation, ex=_GENERATION_SECONDS))
+        # Without it, the writer would read its earlier responses from a Redis that is slow, but not away.
+        await self._link.run_at_once(lambda: self._client.set(_generation_key(owner), generation, ex=_GENERATION_SECONDS))
 
     async def flush(self, owner: UUID | None) -> None:
         """Delete the owner's entries, or all if `owner` is None."""

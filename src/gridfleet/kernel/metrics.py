@@ -128,7 +128,7 @@ PARTNER_EVENTS_DROPPED = Counter(
     "gridfleet_partner_events_dropped_total",
     "Events for partners that were dropped, by reason. maxlen: the partner's queue was full; expired: they waited"
     " in the queue for a day; stale: the vhost did not accept them for a day; surplus: more than 1 GiB of an organisation's"
-    " telemetry waited for its vhosts.",
+    " telemetry waited for its vhosts; unserved: no key of the organisation may use the broker, or trading is disabled.",
     ["reason"],
 )
 PARTNER_QUEUES_REMOVED = Counter(

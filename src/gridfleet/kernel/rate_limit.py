@@ -124,6 +124,9 @@ class _SharedCalls:
         window_key = name, hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
         if await self._link.run(lambda: self._window.hit(item, *window_key)):
             return None
-        stats = await self._link.run(lambda: self._window.get_window_stats(item, *window_key))
+        try:
+            stats = await self._link.run(lambda: self._window.get_window_stats(item, *window_key))
+        except RedisUnavailable:
+            return int(_PERIOD_SECONDS)  # the call was refused: counted again by the process, it could be accepted
         # The library refuses a call exactly one minute after the oldest.
         return max(1, math.floor(stats.reset_time - time.time()) + 1)

@@ -1,4 +1,4 @@
-"""Connection to Redis or Valkey, which may be unavailable at any time. Callers wait for it briefly, and only once.
+"""Connection to Redis or Valkey, which may be unavailable at any time. Callers wait for it briefly.
 
 A request that fails, or by default takes longer than half a second, marks the server as away. Further requests are then
 refused immediately, until a background probe succeeds.
@@ -16,6 +16,8 @@ __all__ = ["RedisLink", "RedisUnavailable", "redis_address"]
 T = TypeVar("T")
 
 _ANSWER_SECONDS: Final = 0.5
+_MOST_REQUESTS: Final = 16
+"""Requests at a time. Each needs a connection of its own, of which the client opens at most 100."""
 _PROBE_SECONDS: Final = 1.0
 _PROBE_KEY: Final = "gridfleet:probe"
 
@@ -41,7 +43,7 @@ def redis_address(url: str) -> str:
 class RedisLink:
     """One process's connections to the Redis or Valkey at `url`, opened when needed.
 
-    A request that takes longer than `answer_seconds` has failed.
+    A request that takes longer than `answer_seconds` has failed. One that waits as long for its turn is refused.
     """
 
     def __init__(self, url: str, answer_seconds: float = _ANSWER_SECONDS) -> None:
@@ -61,6 +63,7 @@ class RedisLink:
             retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
         )
         self._answer_seconds = answer_seconds
+        self._turns = asyncio.Semaphore(_MOST_REQUESTS)
         self._probe: asyncio.Task[None] | None = None
 
     @property
@@ -68,8 +71,25 @@ class RedisLink:
         """Whether the last request failed and no probe has succeeded since."""
         return self._probe is not None
 
+    async def run_at_once(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of a small and rare `request`, which waits for no turn. Raises RedisUnavailable."""
+        return await self._run(request)
+
     async def run(self, request: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `request`. Raises RedisUnavailable."""
+        if self.is_unavailable:
+            raise RedisUnavailable
+        try:
+            async with asyncio.timeout(self._answer_seconds):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise RedisUnavailable from None  # Redis responds, but too slowly for all requests
+        try:
+            return await self._run(request)
+        finally:
+            self._turns.release()
+
+    async def _run(self, request: Callable[[], Awaitable[T]]) -> T:
         if self.is_unavailable:
             raise RedisUnavailable
         try:

@@ -27,13 +27,14 @@ class Turns:
 
 
 class FairThread:
-    """One thread, which gets at most one piece of work of each owner at a time.
+    """Threads, usually one, that do at most one piece of work of each owner at a time.
 
-    Several threads would compete with the event loop and leave it a small share of the time.
+    Several threads would compete with the event loop and leave it a small share of the time, except for work that releases the
+    interpreter's lock.
     """
 
-    def __init__(self, name: str) -> None:
-        self._thread = ThreadPoolExecutor(1, name)
+    def __init__(self, name: str, threads: int = 1) -> None:
+        self._thread = ThreadPoolExecutor(threads, name)
         self._turns = Turns(1)
 
     async def run(self, owner: Hashable, work: Callable[[], _Made]) -> _Made:

@@ -30,6 +30,9 @@ _SYSTEM_USER = "gridfleet"
 _DATABASE = "gridfleet"
 _LONGEST_SOCKET_PATH = 100
 
+_START_SECONDS: Final = 300
+"""Includes a crash recovery."""
+
 _CONFIGURATION: Final[Mapping[str, str]] = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
@@ -128,13 +131,13 @@ class EmbeddedPostgres:
             before_start=self.clear_leftovers,
         )
 
-    def wait_until_ready(self, alive: Callable[[], bool], seconds: float = 300) -> None:
+    def wait_until_ready(self, alive: Callable[[], bool]) -> None:
         """Wait for the server, including its crash recovery, and create the database if it is missing.
 
         Raises:
-            EmbeddedPostgresError: The server ended, or `seconds` have passed.
+            EmbeddedPostgresError: The server ended, or five minutes have passed.
         """
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + _START_SECONDS
         while True:
             try:
                 with psycopg.connect(self._url("postgres"), autocommit=True, connect_timeout=5) as connection:
@@ -151,7 +154,7 @@ class EmbeddedPostgres:
         """Start the server as a child of this process and return the connection string. Output goes to `logs/postgres.log`.
 
         Raises:
-            EmbeddedPostgresError: The server did not start within 60 seconds.
+            EmbeddedPostgresError: The server did not start within five minutes.
         """
         self.prepare()
         self._log.parent.mkdir(parents=True, exist_ok=True)
@@ -160,7 +163,7 @@ class EmbeddedPostgres:
             process = spawn(program, output)
         self._running = (program, process)
         try:
-            self.wait_until_ready(lambda: process.poll() is None, seconds=60)
+            self.wait_until_ready(lambda: process.poll() is None)
         except EmbeddedPostgresError:
             self.stop()
             raise

@@ -102,7 +102,8 @@ class Terminal:
 
     def _write(self, line: str) -> None:
         try:
-            sys.stdout.write(line + "\n")
+            encoding = sys.stdout.encoding or "utf-8"  # it may lack the marks of steps
+            sys.stdout.write(line.encode(encoding, "replace").decode(encoding) + "\n")
             sys.stdout.flush()
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in _FULL:

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from gridfleet.domains.identity.accounts import admins, email_change
+from gridfleet.domains.identity.accounts import admins, email_change, password_reset
 from gridfleet.kernel.caller import OrgRole, UserCaller
 from gridfleet.kernel.ids import new_id
 from support.builders.accounts import add_member
@@ -89,6 +89,26 @@ async def test_a_new_address_is_refused_if_the_password_changes_meanwhile(people
     assert await mails_to(people.service.state, "new@example.com") == []
     async with database.transaction() as db:
         assert await (await db.execute("SELECT FROM email_change")).fetchall() == []
+
+
+async def test_a_reset_at_the_moment_of_a_new_address_does_not_go_to_the_former_one(people: People) -> None:
+    ada, database = await people.with_password("ada@example.com"), people.service.state.database
+    mail = people.service.state.mail
+    async with database.transaction() as db:
+        await db.execute("UPDATE user_account SET email = 'new@example.com' WHERE id = %s", (ada.id,))
+
+        async def start() -> None:
+            async with database.transaction() as other:
+                await password_reset.start(other, mail, "ada@example.com", "192.0.2.1")
+
+        starting = asyncio.create_task(start())
+        waiting = asyncio.create_task(until_blocked(database))
+        await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+    await starting
+    assert await mails_to(people.service.state, "ada@example.com") == []
+    async with database.transaction() as db:
+        assert await (await db.execute("SELECT FROM password_reset")).fetchall() == []
 
 
 async def test_a_taken_address_is_refused_now_and_when_it_is_taken_meanwhile(people: People) -> None:

@@ -1,6 +1,7 @@
 """Rules whose measurement changes its unit by an edit of its template."""
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -9,6 +10,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from gridfleet.domains.alerts.models import AlertRule, Condition, RuleChanges
+from gridfleet.domains.alerts.rules import store
 from gridfleet.domains.alerts.rules.registry import get_rule, update_rule
 from gridfleet.domains.notifications.models import Channel, Severity
 from gridfleet.domains.notifications.queue import Notification, NotificationContent, notify_each
@@ -197,6 +199,51 @@ async def test_units_that_take_long_to_find_do_not_delay_other_organisations_aga
         len(await slow.plant.rows("SELECT FROM telemetry_frame JOIN telemetry_source ON id = source_id WHERE plant_id = %s"))
         == 2
     )
+
+
+async def test_a_unit_that_is_not_read_in_time_is_read_after_a_pause(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    inverter = await Inverter.create(bench, "W")
+    look_up, tries = store.layout_units, itertools.count()
+
+    async def look_up_late(db: Connection, rules: Sequence[AlertRule]) -> dict[UUID, set[str]]:
+        if next(tries) == 0:
+            await db.execute("SELECT pg_sleep(30)")
+        return await look_up(db, rules)
+
+    monkeypatch.setattr("gridfleet.domains.alerts.rules.store.layout_units", look_up_late)
+    monkeypatch.setattr("gridfleet.domains.alerts.rule_cache.MOST_ADOPT_SECONDS", 0.6)
+    monkeypatch.setattr("gridfleet.domains.alerts.rule_cache.ADOPT_PAUSE_SECONDS", 8.0)
+    rule = await inverter.rule(threshold=50.0)
+    await inverter.say(100, 900)
+    assert await inverter.unit_of(rule) is None
+    monkeypatch.setattr("gridfleet.domains.alerts.rule_cache.MOST_ADOPT_SECONDS", 20.0)
+    await asyncio.sleep(8)
+    await bench.take(inverter.plant.message(snapshot(ago(90), inv={"x": 900})))
+    assert await inverter.unit_of(rule) == "W"
+
+
+async def test_a_batch_waits_for_the_units_of_one_organization_at_most(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    inverters = [await Inverter.create(bench, "W") for _ in range(3)]
+    tried: list[UUID] = []
+
+    async def look_up(db: Connection, rules: Sequence[AlertRule]) -> dict[UUID, set[str]]:
+        tried.extend({rule.organization_id for rule in rules})
+        await db.execute("SELECT pg_sleep(30)")
+        return {}
+
+    monkeypatch.setattr("gridfleet.domains.alerts.rules.store.layout_units", look_up)
+    monkeypatch.setattr("gridfleet.domains.alerts.rule_cache.MOST_ADOPT_SECONDS", 0.1)
+    monkeypatch.setattr("gridfleet.domains.alerts.rule_cache.ADOPT_PAUSE_SECONDS", 15.0)
+    for inverter in inverters:
+        await inverter.rule(threshold=50.0)
+    await bench.take(*(one.plant.message(snapshot(ago(100), inv={"x": 900})) for one in inverters))
+    assert len(tried) == 3, "all of them are new"
+    await asyncio.sleep(15)
+    for number in range(1, 4):
+        await asyncio.sleep(1)
+        await bench.take(inverters[0].plant.message(snapshot(ago(90 - number), inv={"x": 900})))
+        assert len(tried) == 3 + number
+    assert sorted(tried[3:]) == sorted(tried[:3])
 
 
 async def test_measurements_of_several_units_are_compared_as_numbers(bench: Bench) -> None:

@@ -98,6 +98,36 @@ async def test_a_server_that_was_restarted_between_two_questions_is_not_missed(o
         await link.close()
 
 
+async def test_many_questions_at_once_wait_for_their_turn(own_redis: RedisServer) -> None:
+    """The client opens a hundred connections at most, and refuses further questions as if the server were away."""
+    link = RedisLink(own_redis.url, answer_seconds=20)
+    try:
+        await asyncio.gather(*(link.run(lambda: link.client.incr("asked")) for _ in range(500)))
+        assert int(await link.client.get("asked") or 0) == 500
+        assert not link.is_unavailable
+    finally:
+        await link.close()
+
+
+async def test_a_question_does_not_wait_long_for_its_turn(own_redis: RedisServer) -> None:
+    """A server that responds slowly, but in time, would otherwise delay all requests more and more."""
+    link = RedisLink(own_redis.url, answer_seconds=4)
+
+    async def ask() -> bool:
+        try:
+            await link.run(lambda: asyncio.sleep(2))
+        except RedisUnavailable:
+            return False
+        return True
+
+    try:
+        answered = await asyncio.gather(*(ask() for _ in range(100)))
+        assert not link.is_unavailable
+    finally:
+        await link.close()
+    assert 16 <= answered.count(True) <= 48
+
+
 async def test_a_question_that_was_given_up_does_not_answer_another(own_redis: RedisServer) -> None:
     """Otherwise a caller would get what another organisation asked for."""
     link = RedisLink(own_redis.url)

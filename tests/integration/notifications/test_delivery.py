@@ -412,6 +412,15 @@ def sms_gateway() -> Iterator[tuple[str, list[str]]]:
         server.server_close()
 
 
+async def test_an_error_does_not_show_where_the_mail_server_is() -> None:
+    """Each member of an organisation sees the errors of its deliveries."""
+    channel = EmailChannel(SmtpDelivery(f"smtp://127.0.0.1:{free_ports(1)[0]}", "no-reply@example.com"), "http://localhost")
+    mail = Outgoing(new_id(), Channel.EMAIL, "ann@example.com", "Low battery", "", {}, 1, utc_now(), None, True, None, new_id())
+    [outcome] = await channel.send([mail])
+    assert outcome.error == "SMTPConnectError: the mail was not delivered"
+    assert not outcome.final
+
+
 async def test_a_text_message_goes_to_members_with_a_phone(database: Database, expo: ExpoServer) -> None:
     organization = await add_organization(database)
     await add_staff(database, organization.id, OrgRole.OPERATOR, phone="+420123456789")

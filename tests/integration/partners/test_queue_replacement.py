@@ -14,6 +14,7 @@ from gridfleet.kernel.broker.connection import open_channel
 from gridfleet.kernel.broker.management import open_management
 from gridfleet.kernel.db import Database, open_database
 from gridfleet.kernel.db.set_aside import newest
+from gridfleet.kernel.ids import new_id
 from gridfleet.protocol.partner_routes import EXCHANGE, EventKind, event_queue
 from support.builders.partner_site import partner_site
 from support.servers.broker_node import BrokerNode
@@ -78,6 +79,18 @@ async def test_a_vhost_without_its_queue_has_one_waiting_update(database: Databa
             await queue_update_unless_waiting(db, key)
         waiting = await (await db.execute("SELECT 1 FROM outbox")).fetchall()
     assert len(waiting) == len(usual) > 0
+
+
+async def test_keys_that_share_a_vhost_wait_for_no_update_of_another(database: Database) -> None:
+    """An update makes the queues of one key's organisation only."""
+    key = (await partner_site(database)).sender.key
+    other = key._replace(id=new_id())
+    async with database.transaction() as db:
+        await db.execute("DELETE FROM outbox")
+        for one in (key, other):
+            await queue_update_unless_waiting(db, one)
+        waiting = await (await db.execute("SELECT DISTINCT payload->>'keyId' FROM outbox")).fetchall()
+    assert {row[0] for row in waiting} == {str(key.id), str(other.id)}
 
 
 async def _queued(database: Database) -> bool:

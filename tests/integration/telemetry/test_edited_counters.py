@@ -1,22 +1,25 @@
 """Energy of counters whose scale, offset, field or unit is edited: the first value after the edit only sets the level."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import UNSET, UnsetType
 
-from gridfleet.domains.device_templates.decoder import Metric, SignalMap
-from gridfleet.domains.device_templates.models import Signal, SignalKind
+from gridfleet.domains.device_templates.decoder import Metric, SignalMap, own_metric
+from gridfleet.domains.device_templates.models import Signal, SignalKind, SignalRole
 from gridfleet.domains.telemetry.energy.hours import energies_of_hours
 from gridfleet.domains.telemetry.energy.metering import metered_energy
 from gridfleet.domains.telemetry.energy.models import DirtyHour
 from gridfleet.domains.telemetry.energy.today import energy_of_day
+from gridfleet.domains.telemetry.frames.lookup import used_layouts
 from gridfleet.domains.telemetry.power.refresh import refresh_power
 from gridfleet.domains.telemetry.roles import role_metrics
 from gridfleet.kernel.clock import utc_now
 from gridfleet.kernel.db import Database
+from support.builders.signal_roles import add_template, set_template
 from support.builders.telemetry_records import RecordedPlant
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -125,11 +128,26 @@ async def test_a_device_that_counts_in_the_new_unit_continues(plant: RecordedPla
     assert await check_hours(plant, 1.21) == pytest.approx(1.2)
 
 
-async def test_a_key_of_a_removed_template_has_the_devices_own_scale(plant: RecordedPlant) -> None:
-    signals = SignalMap([Signal(**{**TOTAL, "scale": 0.001, "field": "energy_produced"})])
-    await plant.write("PV1", signals.metrics, {EDIT - 10 * MINUTE: [12_345.0], EDIT - 5 * MINUTE: [12_346.0]})
-    await plant.write("PV1", [Metric("energy_produced", "")], {EDIT: [12_347_000.0], EDIT + MINUTE: [12_347_001.0]})
+UNITLESS: dict[str, Any] = {"unit": UNSET, "kind": SignalKind.GAUGE}
+
+
+@pytest.mark.parametrize("signal", [{}, UNITLESS])
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_key_with_and_without_a_template_has_the_devices_own_scale_without(
+    plant: RecordedPlant, signal: dict[str, Any], is_first: bool
+) -> None:
+    scaled = SignalMap([Signal(**{**TOTAL, **signal, "scale": 0.001, "field": "energy_produced"})]).metrics
+    sent: list[tuple[Sequence[Metric], list[float]]] = [
+        (scaled, [12_345.0, 12_346.0]),
+        ([own_metric("energy_produced")], [12_347_000.0, 12_347_001.0]),
+    ]
+    for number, (metrics, (first, second)) in enumerate(sent if is_first else sent[::-1]):
+        start = EDIT + (10 * number - 20) * MINUTE
+        await plant.write("PV1", metrics, {start: [first], start + MINUTE: [second]})
     assert await check_hours(plant, 3.0) == pytest.approx(2.0)
+    async with plant.database.transaction() as db:
+        [own] = (await used_layouts(db, [source := await plant.source("PV1")]))[source]
+    assert own.id == await plant.layout(sent[1][0]), "the names that the device sends without a template keep their layout"
 
 
 @pytest.mark.parametrize(("before", "after"), CORRECTIONS)
@@ -166,6 +184,60 @@ async def test_the_count_of_the_day_adds_no_correction(
     assert produced[-1] > produced[-2]
 
 
+GAUGE: dict[str, Any] = {"key": "total", "kind": SignalKind.GAUGE}
+ROLE: dict[str, Any] = {**GAUGE, "role": SignalRole.ENERGY_PRODUCED}
+
+
+@pytest.mark.parametrize("unit", ["kWh", UNSET, "kwh"])
+async def test_an_edit_before_a_signal_is_a_counter_adds_no_energy(plant: RecordedPlant, unit: str | UnsetType) -> None:
+    """Its scale is corrected before it gets its role, and with the same edit, which also corrects the unit if it has to."""
+    await set_template(plant, "PV1", await add_template(plant.database, total="energy_produced"))
+    edits = [{**GAUGE, "scale": 0.001}, {**GAUGE, "scale": 0.1}, ROLE]
+    for number, edit in enumerate(edits):
+        start = MIDNIGHT + (4 + 4 * number) * HOUR
+        is_corrected = unit == "kwh" and edit is ROLE
+        await send(plant, "PV1", {**edit, "unit": "kWh" if is_corrected else unit}, rising(start, 200 if number < 2 else 600))
+    # A gauge with another unit was no counter.
+    before = 0 if unit == "kwh" else 19 * (0.0001 + 0.01)
+    assert await check_hours(plant, 0.61) == pytest.approx(before + 59 * 0.1)
+
+
+async def test_a_role_alone_changes_nothing_of_what_a_signal_counts(plant: RecordedPlant) -> None:
+    await set_template(plant, "PV1", await add_template(plant.database, total="energy_produced"))
+    layouts = set()
+    for number, signal in enumerate((GAUGE, ROLE)):
+        await send(plant, "PV1", signal, rising(MIDNIGHT + number * 10 * HOUR, 600, 12_345.0 + 6 * number))
+        layouts.add(await plant.layout(SignalMap([POWER, Signal(**{**TOTAL, **signal})]).metrics))
+    assert await check_hours(plant, 0.61) == pytest.approx(11.9)
+    assert len(layouts) == 1
+
+
+async def test_the_count_of_the_day_adds_no_edit_of_before_a_signal_is_a_counter(plant: RecordedPlant) -> None:
+    await set_template(plant, "PV1", await add_template(plant.database, total="energy_produced"))
+    now = utc_now().replace(microsecond=0)
+    sent = [({**GAUGE, "scale": 0.1}, 12_345.0), (GAUGE, 12_345.1), (ROLE, 12_345.2), (ROLE, 12_345.4)]
+    for number, (signal, total) in enumerate(sent):
+        await send(plant, "PV1", signal, {now + timedelta(seconds=number): total})
+        async with plant.database.transaction() as db:
+            await refresh_power(db, [plant.id])
+    async with plant.database.transaction() as db:
+        cursor = await db.execute("SELECT produced_kwh FROM plant_power WHERE plant_id = %s", (plant.id,))
+        assert await cursor.fetchone() == (pytest.approx(0.3),)
+
+
+async def test_own_names_of_before_the_upgrade_get_their_scaling(plant: RecordedPlant) -> None:
+    """Otherwise the layout would get that of a template with the same names and no unit."""
+    own = [own_metric("energy_produced")]
+    await plant.write("PV1", own, {EDIT - MINUTE: [12_347_000.0]})
+    old, source = await plant.layout(own), await plant.source("PV1")
+    async with plant.database.transaction() as db:
+        await db.execute("UPDATE telemetry_layout SET scalings = NULL WHERE id = %s", (old,))
+    async with plant.database.transaction() as db:
+        assert [one.id for one in (await used_layouts(db, [source]))[source]] == [old]
+    scaled = SignalMap([Signal(**{**TOTAL, **UNITLESS, "scale": 0.001, "field": "energy_produced"})]).metrics
+    assert await plant.layout(scaled) != old == await plant.layout(own)
+
+
 async def test_layouts_of_before_the_upgrade_are_used_further(plant: RecordedPlant) -> None:
     """Their first template after the upgrade takes them. Otherwise each device would get a second row of newest values."""
     signals = SignalMap([POWER, Signal(**TOTAL, scale=0.1)])
@@ -176,6 +248,21 @@ async def test_layouts_of_before_the_upgrade_are_used_further(plant: RecordedPla
     assert await plant.layout(signals.metrics) == old
     edited = SignalMap([POWER, Signal(**TOTAL, scale=0.2)]).metrics
     assert await plant.layout(edited) == await plant.layout(edited) != old
+
+
+async def test_layouts_with_some_scalings_get_the_others(plant: RecordedPlant) -> None:
+    """Earlier releases stored those of counters only."""
+    signals = [
+        Signal(**TOTAL, scale=0.1),
+        Signal(key="today", field="today", unit="kWh", scale=0.1),
+        Signal(key="state", field="s"),
+    ]
+    old = await plant.layout(SignalMap(signals).metrics)
+    async with plant.database.transaction() as db:
+        await db.execute("UPDATE telemetry_layout SET scalings[2:3] = ARRAY[NULL, NULL]::text[] WHERE id = %s", (old,))
+    assert await plant.layout(SignalMap(signals).metrics) == old
+    signals[1] = Signal(key="today", field="today", unit="kWh", scale=0.2)
+    assert await plant.layout(SignalMap(signals).metrics) != old
 
 
 async def test_templates_that_use_an_old_layout_at_once_get_one_each(plant: RecordedPlant) -> None:

@@ -124,7 +124,7 @@ class RunningStack:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             pid: int | None = self.state["processes"].get(name)
-            if pid not in (None, old_pid):
+            if pid is not None and pid != old_pid and _is_running(pid):  # the file still names one that was killed just now
                 return pid
             time.sleep(0.1)
         raise TimeoutError(f"{name} was not started again:\n{self.log.read_text()[-4000:]}")
@@ -178,3 +178,10 @@ def running_stack(name: str, changes: Mapping[str, object]) -> Iterator[RunningS
     finally:
         running.destroy()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -3,8 +3,10 @@
 import asyncio
 import gzip
 import inspect
+import os
 import sys
 import zlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from gridfleet.api.http import Asset, Call, Message, Stream, endpoint, public
 from gridfleet.api.http.compression import ENCODINGS, accepted_encoding, compressed
 from gridfleet.api.http.endpoint import ENDPOINTS, import_handlers
-from gridfleet.api.http.responses import StreamedResponse
+from gridfleet.api.http.responses import Response, StreamedResponse
 from gridfleet.api.http.schema import JsonSchemas
 
 Browse = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
@@ -183,6 +185,7 @@ async def test_what_was_sent_of_a_stream_can_be_read_before_its_end(encoding: st
 
     class FromClient:
         has_secret = False
+        sender = "one"
         headers = {"accept-encoding": encoding}
 
     response: Any = StreamedResponse(200, [(b"content-type", b"text/csv")], sent[0], pieces())
@@ -199,6 +202,7 @@ async def test_what_was_sent_of_a_stream_can_be_read_before_its_end(encoding: st
     async with asyncio.timeout(20):
         while len(received) < 4:
             await asyncio.sleep(0.01)
+    assert response.first == b"", "a stream that lasts for hours does not keep its first piece"
     reader: Any = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS) if encoding == "gzip" else zstd.ZstdDecompressor()
     assert [reader.decompress(piece) for piece in received[1:]] == sent
     assert not reader.eof
@@ -206,6 +210,41 @@ async def test_what_was_sent_of_a_stream_can_be_read_before_its_end(encoding: st
     await running
     reader.decompress(received[-1])
     assert reader.eof
+
+
+async def test_responses_that_wait_for_their_compression_take_a_share_of_the_memory(
+    browse: Browse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gridfleet.api.http.large_bodies.MOST_SENT_BYTES", 8 << 20)
+    declare(size=1 << 20)
+    async with browse() as client:
+        async with asyncio.TaskGroup() as tasks:
+            asked = [tasks.create_task(client.get("/api/v1/text", headers={"accept-encoding": "gzip"})) for _ in range(40)]
+        statuses = Counter(one.result().status_code for one in asked)
+        assert (await client.get("/api/v1/text")).status_code == 200
+    assert set(statuses) == {200, 429}
+    assert statuses[429] > 10
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+async def test_the_large_responses_of_one_sender_do_not_delay_those_of_others(encoding: str) -> None:
+    """A cached response costs its sender nothing but the compression."""
+    body, done = os.urandom(1 << 20).hex().encode(), list[str]()
+
+    async def answer(sender: str) -> None:
+        class FromClient:
+            has_secret = False
+            headers = {"accept-encoding": encoding}
+
+        call: Any = FromClient()
+        call.sender = sender
+        await compressed(call, Response(200, [(b"content-type", b"application/json")], body))
+        done.append(sender)
+
+    async with asyncio.TaskGroup() as tasks:
+        for sender in [*["one"] * 40, "other"]:
+            tasks.create_task(answer(sender))
+    assert done.index("other") < 20
 
 
 async def test_an_unchanged_document_has_one_tag_in_every_encoding(browse: Browse) -> None:

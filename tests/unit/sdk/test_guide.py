@@ -83,6 +83,6 @@ def test_a_plants_computer_needs_what_the_page_says() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     needed = {re.split(r"[^a-z0-9-]", line.lower())[0].replace("-", "_") for line in requires("gridfleet") or ()}
 
-    assert "pip install aiomqtt msgspec" in GUIDE
+    assert "pip install 'aiomqtt>=2.5,<3' msgspec" in GUIDE
     assert needed > {"psycopg", "granian", "cryptography", "httpx"}
     assert needed & set(done.stdout.split()) == {"aiomqtt", "aiormq", "msgspec"}

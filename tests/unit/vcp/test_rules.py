@@ -63,6 +63,9 @@ def test_a_refusal_shows_in_what_power_and_limit_differ() -> None:
     verified = Verified(heading(CommandKind.SETPOINT, powerKw=1_234_567.5), CommandType.SITE_SETPOINT, None)
     with pytest.raises(Rejection, match=r"powerKw: 1234568 kW is beyond importLimitKw of 1234567 kW"):
         instruct(verified, site(constraints=Constraints(import_limit_kw=1_234_567)), NOW)
+    verified = Verified(heading(CommandKind.SETPOINT, powerKw=-5.0000001), CommandType.SITE_SETPOINT, None)
+    with pytest.raises(Rejection, match=r"powerKw: -5.0000001 kW is beyond exportLimitKw of 5 kW"):
+        instruct(verified, site(constraints=Constraints(export_limit_kw=5)), NOW)
 
 
 @given(powers)

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, Final
 
 import structlog
@@ -92,7 +92,6 @@ class Application:
                 else:
                     route = node.path
                     response = self._describe_methods(call, method, node.methods)
-                response = await compressed(call, response)
                 await self._send(call, response, scope, receive, watch)
             finally:
                 seconds = time.perf_counter() - started
@@ -109,16 +108,16 @@ class Application:
             raise call.bug
 
     async def _send(self, call: Call, response: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send a response, or an error instead if the responses that are being sent take too much memory."""
+        """Compress and send a response, or an error instead if the responses that are being sent take too much memory."""
         with ExitStack() as held:
-            if isinstance(response, Response | StreamedResponse) and (size := response.held_bytes):
-                try:
-                    # A request that may have changed something must not look refused.
-                    held.enter_context(sending(call.client_network, size, refusable=call.method not in UNSAFE))
-                except TooManyRequests as error:
-                    if isinstance(response, StreamedResponse):
-                        await response.close()
-                    response = error_response(call, self._headers, error)
+            try:
+                with _counted(call, response):  # it may wait for its turn, and is larger than what is sent
+                    response = await compressed(call, response)
+                held.enter_context(_counted(call, response))
+            except TooManyRequests as error:
+                if isinstance(response, StreamedResponse):
+                    await response.close()
+                response = error_response(call, self._headers, error)
             await response(scope, receive, send)
 
     def _describe_methods(self, call: Call, method: str, methods: list[str]) -> Response:
@@ -127,3 +126,10 @@ class Application:
             return error_response(call, self._headers, MethodNotAllowed(methods))
         allowed: list[Header] = [(b"x-request-id", call.request_id.encode()), (b"allow", ", ".join(methods).encode())]
         return Response(204, allowed + self._headers)
+
+
+def _counted(call: Call, response: ASGIApp) -> AbstractContextManager[None]:
+    """Count the memory that a response takes. Raises TooManyRequests if the responses to its address take too much."""
+    size = response.held_bytes if isinstance(response, Response | StreamedResponse) else 0
+    # A request that may have changed something must not look refused.
+    return sending(call.client_network, size, refusable=call.method not in UNSAFE) if size else nullcontext()

@@ -5,7 +5,6 @@ authentication → organisation → role or scope → path ids → query and bod
 """
 
 import asyncio
-from collections.abc import Hashable
 from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -138,9 +137,12 @@ class BoundEndpoint:
                 lasting = self._guard.lasting(credentials, admitted.caller)
                 call.confirm = partial(self._guard.admit, call, lasting, scope["path_params"])
             org = admitted.org
+            if isinstance(org, OrgScope):
+                call.authorized = org.organization_id
+            elif admitted.caller is not None:
+                call.authorized = admitted.caller.id
             if len(body) > LARGE_BODY:
-                sender = _sender(call, admitted)
-                arguments = await self._decoder.run(sender, partial(self._arguments, call, scope, body))
+                arguments = await self._decoder.run(call.sender, partial(self._arguments, call, scope, body))
             else:
                 arguments = self._arguments(call, scope, body)
         finally:
@@ -275,13 +277,6 @@ def _is_of_deleted_organization(error: Exception) -> bool:
     if not isinstance(error, psycopg.errors.ForeignKeyViolation):
         return False
     return (error.diag.constraint_name or "").endswith("organization_id_fkey")
-
-
-def _sender(call: Call, admitted: Admitted) -> Hashable:
-    """Return the sender, in whose turns the request waits: an organisation, a user without one, or an address."""
-    if isinstance(admitted.org, OrgScope):
-        return admitted.org.organization_id
-    return call.client_network if admitted.caller is None else admitted.caller.id
 
 
 def _content_length(call: Call) -> int:

@@ -1,6 +1,6 @@
 """One call as seen by a handler: its origin, and additions to its response."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from functools import cached_property
 from ipaddress import IPv6Address, IPv6Network
 from typing import Any
@@ -31,6 +31,8 @@ class Call:
 
         An access token that expired since the call began is still valid.
         """
+        self.authorized: Hashable | None = None
+        """The organisation, or the user without one, that the call is authorised for."""
         self.has_secret = False
         """Whether the response may hold a secret."""
         self.bug: Exception | None = None
@@ -81,6 +83,11 @@ class Call:
         """The unit of rate limits: the address, or for IPv6 its /64 network, because one customer usually owns a whole /64."""
         address = parse_address(self.client_ip)
         return str(IPv6Network((address, 64), strict=False)) if isinstance(address, IPv6Address) else self.client_ip
+
+    @property
+    def sender(self) -> Hashable:
+        """In whose turns the call waits: an organisation, a user without one, or an address."""
+        return self.authorized or self.client_network
 
     @cached_property
     def headers(self) -> Mapping[str, str]:

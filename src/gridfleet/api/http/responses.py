@@ -159,7 +159,7 @@ class StreamedResponse:
             if scope["method"] == "HEAD":
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
                 return
-            await self._send_chunk(send, self.first)
+            await self._send_first(send)
             async for chunk in self.chunks:
                 if client_left.done():  # sending to a closed connection does not raise
                     return
@@ -179,6 +179,10 @@ class StreamedResponse:
         close = getattr(self.chunks, "aclose", None)
         if close is not None:
             await close()
+
+    async def _send_first(self, send: Send) -> None:
+        first, self.first = self.first, b""  # a stream may last for hours after it
+        await self._send_chunk(send, first)
 
     async def _send_chunk(self, send: Send, chunk: bytes) -> None:
         encoded = chunk if self.encoder is None else await self.encoder.encode(chunk)

@@ -43,6 +43,11 @@ ADOPT_PAUSE_SECONDS: Final = 600.0
 Each try reads which layouts the devices use that the rules watch.
 """
 
+_SEARCH_PAUSE_SECONDS: Final = 1.0
+"""There may be thousands of rules to search."""
+_MOST_DOUBLINGS: Final = 7
+"""Of the pause of an organisation whose units were not read in time again and again: up to 21 hours."""
+
 _COMPARE: Final[dict[Condition, Callable[[float, float], bool]]] = {Condition.LT: lt, Condition.GT: gt, Condition.EQ: eq}
 
 
@@ -59,14 +64,16 @@ class RuleCache(NotifiedCache[tuple[int, int], Checks]):
         self._adopt_from: dict[UUID, float] = {}
         """Until when rules and organisations are left alone, by their ids."""
         self._unadopted: dict[UUID, Watch] = {}
-        """Watches of rules that were left alone, by rule: what is compiled already brings no new ones."""
+        """Watches of rules without a unit, by rule: what is compiled already brings no new ones."""
         self._adopt_again_at = 0.0
-        """When all of them are tried again, together."""
+        """When they are searched for an organisation to try again."""
+        self._cancelled = Counter[UUID]()
+        """How often the units of an organisation were not read in time, one time after the other."""
 
     async def examine(self, frames: FrameBatch, now: datetime) -> Findings:
         """Apply the rules to the frames. Values older than `MAX_AGE_SECONDS` are ignored."""
-        if self._unadopted and time.monotonic() >= self._adopt_again_at:
-            await self._adopt_units({})
+        if watches := self._watches_to_try_again():
+            await self._adopt_units(watches)
         known = await self.look_up(frames.latest.keys(), self._compile)
         found = Findings(checks={key: own for key, own in known.items() if own.checks})
         hits: dict[int, tuple[int, float, Check, SourceOwner]] = {}
@@ -126,34 +133,51 @@ class RuleCache(NotifiedCache[tuple[int, int], Checks]):
                 await report_unfit(db, compiler.unfit.values())
         return compiled
 
+    def _watches_to_try_again(self) -> Mapping[UUID, Watch]:
+        """Return the watches of one organisation whose pauses are over: each batch waits for the units of one at most."""
+        now = time.monotonic()
+        if not self._unadopted or now < self._adopt_again_at:
+            return {}
+        self._adopt_again_at = now + _SEARCH_PAUSE_SECONDS
+        found = next(
+            (watch.rule.organization_id for watch in self._unadopted.values() if not self._is_paused(watch, now)), None
+        )
+        return {id_: watch for id_, watch in self._unadopted.items() if watch.rule.organization_id == found}
+
+    def _is_paused(self, watch: Watch, now: float) -> bool:
+        return any(self._adopt_from.get(one, 0.0) > now for one in (watch.rule.id, watch.rule.organization_id))
+
     async def _adopt_units(self, without_unit: Mapping[UUID, Watch]) -> None:
-        """Give rules without a unit the unit of their measurement, now or after the pause of the rule or its organisation."""
+        """Give rules without a unit the unit of their measurement, unless they or their organisation have a pause."""
         now = time.monotonic()
         self._adopt_from = {one: until for one, until in self._adopt_from.items() if until > now}
-        if is_again := now >= self._adopt_again_at:
-            self._adopt_again_at = now + ADOPT_PAUSE_SECONDS
-        new = defaultdict[UUID, list[Watch]](list)
-        for watch in ({**self._unadopted, **without_unit} if is_again else without_unit).values():
-            if self._adopt_from.keys().isdisjoint((watch.rule.id, watch.rule.organization_id)):
-                new[watch.rule.organization_id].append(watch)
-                self._unadopted.pop(watch.rule.id, None)
-            else:
-                self._unadopted[watch.rule.id] = watch
-        for organization_id, watches in new.items():
+        self._unadopted |= without_unit
+        due = defaultdict[UUID, list[Watch]](list)
+        for watch in without_unit.values():
+            if not self._is_paused(watch, now):
+                due[watch.rule.organization_id].append(watch)
+        for organization_id, watches in due.items():
             await self._adopt_units_of(organization_id, watches)
 
     async def _adopt_units_of(self, organization_id: UUID, watches: Sequence[Watch]) -> None:
         began = time.monotonic()
         self._adopt_from |= {watch.rule.id: began + ADOPT_PAUSE_SECONDS for watch in watches}
+        pause = ADOPT_PAUSE_SECONDS
         try:
             with limit_statements(MOST_ADOPT_SECONDS):
                 async with self._database.transaction() as db:
                     await adopt_units(db, watches)
         except QueryCanceled:
             log.warning("units of alert rules not read in time", organization_id=str(organization_id), rules=len(watches))
+            pause *= 2 ** min(self._cancelled[organization_id], _MOST_DOUBLINGS)
+            self._cancelled[organization_id] += 1
+        else:
+            self._cancelled.pop(organization_id, None)
+            for watch in watches:
+                self._unadopted.pop(watch.rule.id, None)
         if time.monotonic() - began > SLOW_ADOPT_SECONDS:
             # Otherwise an organisation could delay all others again and again with new rules.
-            self._adopt_from[organization_id] = began + ADOPT_PAUSE_SECONDS
+            self._adopt_from[organization_id] = began + pause
 
 
 _Owner = tuple[UUID, UUID | None]

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from gridfleet.domains.device_templates.models import Signal, SignalKind
-from gridfleet.domains.device_templates.roles import ENERGY_KEYS, is_counter
+from gridfleet.domains.device_templates.models import Signal, SignalKind, SignalRole
+from gridfleet.domains.device_templates.roles import ENERGY_KEYS, units_of
 from gridfleet.protocol.envelope import FieldValue
 from gridfleet.protocol.scaling import Scaling
 
-__all__ = ["DEFAULT_WORD", "FieldValues", "Metric", "SignalMap", "scaling_of"]
+__all__ = ["DEFAULT_WORD", "FieldValues", "Metric", "SignalMap", "own_metric", "scaling_of"]
 
 DEFAULT_WORD: Final = "status"
 MAX_WORD_BITS: Final = 64
@@ -30,7 +30,8 @@ Values = Sequence[float | None]
 class Metric:
     """The definition of a stored value. A value outside `minimum`…`maximum` is stored and flagged; None is unbounded.
 
-    `scaling` says how an energy counter is decoded, as `scaling_of` returns it; None for other metrics, and if it is not known.
+    `scaling` says how a metric is decoded that is an energy counter or becomes one by a role alone, as `scaling_of` returns it;
+    None for others, and if it is not known.
     """
 
     key: str
@@ -44,6 +45,11 @@ class Metric:
 def scaling_of(field: str, scale: float = 1.0, offset: float = 0.0) -> str:
     """Return field, scale and offset as one text, separated by blanks."""
     return f"{field} {float(scale)!r} {float(offset)!r}"
+
+
+def own_metric(name: str) -> Metric:
+    """Return the metric of a device without a template, which sends values under this name as they are stored."""
+    return Metric(name, "", scaling=scaling_of(name))
 
 
 class SignalMap:
@@ -63,7 +69,7 @@ class SignalMap:
                     signal.kind is SignalKind.COUNTER,
                     None if signal.min is UNSET else signal.min,
                     None if signal.max is UNSET else signal.max,
-                    scaling_of(field, *_scale_and_offset(signal)) if _counts_energy(signal) else None,
+                    scaling_of(field, *_scale_and_offset(signal)) if _may_count_energy(signal) else None,
                 )
                 for signal, field in numeric
             ]
@@ -142,9 +148,9 @@ def _scale_and_offset(signal: Signal) -> tuple[float, float]:
     return 1.0 if signal.scale is UNSET else signal.scale, 0.0 if signal.offset is UNSET else signal.offset
 
 
-def _counts_energy(signal: Signal) -> bool:
-    has_role = signal.role is not UNSET and is_counter(signal.role)
-    return signal.kind is SignalKind.COUNTER or has_role or signal.key in ENERGY_KEYS
+def _may_count_energy(signal: Signal) -> bool:
+    is_counter = signal.kind is SignalKind.COUNTER or signal.key in ENERGY_KEYS
+    return is_counter or not signal.unit or signal.unit in units_of(SignalRole.ENERGY_PRODUCED)
 
 
 def _word(value: int | float | bool | None) -> int | None:

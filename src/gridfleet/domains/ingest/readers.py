@@ -7,7 +7,7 @@ from math import isfinite
 from time import monotonic
 from typing import Final
 
-from gridfleet.domains.device_templates.decoder import FieldValues, Metric, SignalMap
+from gridfleet.domains.device_templates.decoder import FieldValues, SignalMap, own_metric
 from gridfleet.domains.telemetry.frames.models import MAX_LAYOUT_METRICS, SourceLayout, frame_layouts
 from gridfleet.domains.telemetry.frames.writer import LayoutIdCache
 from gridfleet.kernel.clock import utc_now
@@ -145,7 +145,7 @@ class OwnNamesReader:
         new = self._new(fields)
         accepted = new[: min(self.room_needed(fields), most)]
         self._extend_from = monotonic() + (0 if accepted == new else _WHEN_FULL_SECONDS)
-        for layout in frame_layouts([Metric(name, "") for name in accepted if name not in self._placed]):
+        for layout in frame_layouts([own_metric(name) for name in accepted if name not in self._placed]):
             self._place(await layouts.id_of(db, layout), [metric.key for metric in layout.metrics])
         self._active |= {name: self._placed[name] for name in accepted}
         self._seen |= dict.fromkeys(accepted, utc_now())

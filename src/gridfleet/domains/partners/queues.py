@@ -21,19 +21,18 @@ async def set_queues(db: Connection, org: OrgScope, prefix: str, *, enabled: boo
     """Set the prefix of the organisation's own queues, and switch the service's queues on or off.
 
     Both take effect when the transaction commits. With `enabled` the service's queues exist in the vhost of each of the
-    organisation's active keys; without it they are removed there. If nothing changes, a vhost whose update waits gets no other.
+    organisation's active keys; without it they are removed there. If the service's queues stay the same, a key whose update
+    waits gets no other.
     """
     before = await store.lock_queues(db, org)
-    waiting: Set[str] = frozenset()
     if before is None or (before.prefix, before.enabled) != (prefix, enabled):  # a change wakes all gateways
         await store.save_queues(db, org, prefix, enabled)
-        if not enabled and not (before and before.enabled):
-            return  # no queue has the former name
-    else:
-        waiting = await vhosts.waiting_updates(db)
+    # While they are disabled, a new prefix only removes the queues that partners declared with the former one.
+    stay = before is not None and before.enabled == enabled and (not enabled or before.prefix == prefix)
+    waiting: Set[str] = await vhosts.waiting_updates(db) if stay else frozenset()
     gone = [] if before is None or not before.enabled else [inbound_queue(before.prefix)]
     for key in await broker_keys.list_amqp_of(db, org):
-        if key.vhost in waiting:
+        if str(key.id) in waiting:
             continue
         own = PartnerQueues(key.slug, prefix).names
         await vhosts.queue_vhost_update(db, key, unwanted=gone if enabled else [*gone, *own])

@@ -210,13 +210,17 @@ async def queue_updates_except(db: Connection, complete: Mapping[str, Set[str]])
 
 
 async def waiting_updates(db: Connection) -> Set[str]:
-    """Return the vhosts with an update that waits."""
-    return await waiting_values(db, UPDATE, "vhost")
+    """Return the ids of the keys with two updates in the queue. Keys of several organisations may share a vhost.
+
+    Updates are queued in pairs, and those of a vhost run one after the other. A single one may be running already, and have
+    read what was there before a change.
+    """
+    return await waiting_values(db, UPDATE, "keyId", len(_RACING_LOGINS))
 
 
 async def queue_update_unless_waiting(db: Connection, key: AmqpKey) -> None:
     """Queue an update of the key's vhost, which lacks a queue, unless one is waiting already."""
-    if key.vhost not in await waiting_updates(db):
+    if str(key.id) not in await waiting_updates(db):
         await queue_vhost_update(db, key)
 
 
@@ -231,7 +235,7 @@ async def queue_updates_of_missing(db: Connection, complete: Mapping[str, Set[st
     """
     missing = await _without_some(db, complete)
     waiting = await waiting_updates(db) if missing else frozenset()
-    missing = [key for key in missing if key.vhost not in waiting]
+    missing = [key for key in missing if str(key.id) not in waiting]
     for key in missing:
         await queue_vhost_update(db, key)
     return len(missing)

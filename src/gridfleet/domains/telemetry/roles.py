@@ -104,11 +104,8 @@ def _layout(row: store.RoleSourceRow, known: dict[tuple[int, tuple[str, ...]], L
     """Return the part of the row's layout that the row names. Sources with the same part share it."""
     part = (row.layout_id, tuple(row.keys))
     if (layout := known.get(part)) is None:
-        columns = zip(row.positions, row.keys, row.units, row.minimums, row.maximums, row.scalings, strict=True)
-        metrics = {
-            number: Metric(key, unit, minimum=low, maximum=high, scaling=scaling)
-            for number, key, unit, low, high, scaling in columns
-        }
+        columns = zip(row.keys, row.units, row.counters, row.minimums, row.maximums, row.scalings, strict=True)
+        metrics = {number: Metric(*column) for number, column in zip(row.positions, columns, strict=True)}
         layout = known[part] = LayoutIndex(row.layout_id, metrics, dict(zip(row.keys, row.positions, strict=True)))
     return layout
 

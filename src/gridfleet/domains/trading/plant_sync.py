@@ -55,8 +55,9 @@ async def sync_plants(
         unwritten = await _write(database, organization_id, linked, facts)
         complaints += unwritten
         result = Synced(len(facts) - len(unwritten), len(complaints))
-    async with database.transaction() as db:
-        await store.record_sync(db, organization_id, _summary(complaints))
+    if plant_ids is None:  # otherwise the errors of the other plants would look corrected
+        async with database.transaction() as db:
+            await store.record_sync(db, organization_id, _summary(complaints))
     return result
 
 

@@ -133,8 +133,9 @@ def _limit_of(constraints: Constraints, power_kw: float) -> tuple[str, float | N
 def _check_power(constraints: Constraints, power_kw: float, path: str) -> None:
     name, limit = _limit_of(constraints, power_kw)
     if limit is not None and abs(power_kw) > limit:
-        power, allowed = compared(power_kw, limit)
-        raise Rejection(RejectionReason.CONSTRAINT_VIOLATED, f"{path}: {power} kW is beyond {name} of {allowed} kW")
+        power, allowed = compared(abs(power_kw), limit)
+        sign = "-" if power_kw < 0 else ""
+        raise Rejection(RejectionReason.CONSTRAINT_VIOLATED, f"{path}: {sign}{power} kW is beyond {name} of {allowed} kW")
 
 
 def _check_mode(constraints: Constraints, command: ModeCommand) -> None:

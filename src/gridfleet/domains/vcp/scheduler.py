@@ -17,7 +17,6 @@ from gridfleet.domains.vcp.confirmation.dispatch import A_MOMENT, RETRY, issue_d
 from gridfleet.domains.vcp.confirmation.models import Kind, Unconfirmed
 from gridfleet.domains.vcp.rules import power_fits
 from gridfleet.domains.vcp.shards import SHARDS
-from gridfleet.domains.vcp.sites import store as sites
 from gridfleet.domains.vcp.sites.due import store
 from gridfleet.domains.vcp.sites.due.store import DueInterval, Selection
 from gridfleet.kernel.db import Connection
@@ -102,7 +101,7 @@ async def _step_schedules(db: Connection, now: datetime, selection: Selection, i
     their plants.
     """
     if replaced := await store.lock_after_setpoints(db, now, now - _NEXT_SETPOINT, _BATCH, selection):
-        await sites.reopen_intervals(db, replaced, now)
+        await store.reopen_after_setpoints(db, replaced, now)
     claimed = await store.claim_due_intervals(db, now, _STEPS, selection)
     steps = [step for step in claimed if step.end_at > now and power_fits(step.constraints, step.power_kw)]
     if steps:

@@ -73,9 +73,15 @@ async def next_due(db: Connection, kind: str) -> float | None:
     )
 
 
-async def waiting_values(db: Connection, kind: str, name: str) -> set[str]:
-    """Return the values that a member of the payload has in the effects of the kind, due or not."""
-    cursor = await db.execute(f"SELECT DISTINCT payload->>%(name)s FROM {_OF_KIND}", {"kind": kind, "name": name})
+async def waiting_values(db: Connection, kind: str, name: str, least: int) -> set[str]:
+    """Return the values that a member of the payload has in at least `least` effects of the kind, due or not.
+
+    An effect that is being carried out counts too.
+    """
+    cursor = await db.execute(
+        f"SELECT payload->>%(name)s FROM {_OF_KIND} GROUP BY 1 HAVING count(*) >= %(least)s",
+        {"kind": kind, "name": name, "least": least},
+    )
     return {row[0] for row in await cursor.fetchall()}
 
 

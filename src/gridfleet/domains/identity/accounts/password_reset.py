@@ -43,7 +43,8 @@ async def start(db: Connection, mail: MailQueue, email: str, ip: str) -> None:
 
     The earlier token ends. Within PAUSE after it was mailed, it stays, and no mail is sent.
     """
-    account = await store.find_account_by_email(db, email)
+    # A change of the address waits for this transaction, and then deletes the token, which goes to the former address.
+    account = await store.hold_account_by_email(db, email)
     if account is None or await store.is_disabled(db, account.id):
         return
     token, now = tokens.make_token(), utc_now()

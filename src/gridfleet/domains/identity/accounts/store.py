@@ -109,6 +109,13 @@ async def find_account_by_email(db: Connection, email: str) -> Account | None:
     return await cursor.fetchone()
 
 
+async def hold_account_by_email(db: Connection, email: str) -> Account | None:
+    """Return the account of a normalised e-mail address, or None. Its address cannot change until the transaction ends."""
+    cursor = db.cursor(row_factory=class_row(Account))
+    await cursor.execute(f"SELECT {_ACCOUNT} FROM user_account u WHERE u.email = %s FOR KEY SHARE OF u", (email,))
+    return await cursor.fetchone()
+
+
 async def find_password_hash(db: Connection, user_id: UUID) -> str | None:
     """Return the hash of a user's password; None if there is no such user."""
     return await fetch_value(db, "SELECT password_hash FROM user_account WHERE id = %s", (user_id,))

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
+import structlog
+
 from gridfleet.domains.notifications.channels.outcome import Outcome
 from gridfleet.domains.notifications.models import Outgoing
 from gridfleet.kernel.mail.content import MailContent
@@ -10,6 +12,8 @@ from gridfleet.kernel.mail.delivery import MailDelivery, MailRefused
 from gridfleet.kernel.mail.message import Mail
 
 __all__ = ["EmailChannel"]
+
+log = structlog.get_logger(__name__)
 
 
 class EmailChannel:
@@ -38,6 +42,8 @@ class EmailChannel:
             await self._delivery.deliver(Mail(delivery.id, delivery.address, content, self._base_url, delivery.created_at))
         except MailRefused as error:
             return Outcome(str(error), final=True)
-        except Exception as error:  # any error of the mail library or the network is stored, and the mail is tried again
-            return Outcome(f"{type(error).__name__}: {error}")
+        except Exception as error:  # any error of the mail library or the network: the mail is tried again
+            # The text may have the address of the server or its user, which members of organisations must not see.
+            log.warning("mail not delivered", error=f"{type(error).__name__}: {error}")
+            return Outcome(f"{type(error).__name__}: the mail was not delivered")
         return Outcome()

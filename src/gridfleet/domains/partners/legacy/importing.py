@@ -57,7 +57,10 @@ class Imported(NamedTuple):
 def read_keys(text: str) -> list[LegacyKey]:
     """Return the rows of a CSV file. Raises ImportRefused with all errors."""
     reader = csv.DictReader(io.StringIO(text), strict=True)
-    columns = [name.strip().lower() for name in reader.fieldnames or ()]
+    try:
+        columns = [name.strip().lower() for name in reader.fieldnames or ()]
+    except csv.Error as error:
+        raise ImportRefused([f"line 1: {error}"]) from error
     reader.fieldnames = columns
     complaints = [f"line 1: the column {name} is missing" for name in sorted(_REQUIRED - set(columns))]
     complaints += [f"line 1: {name} is no column" for name in columns if name not in _REQUIRED | _OPTIONAL]

@@ -9,12 +9,16 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from math import sqrt
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gridfleet.domains.device_templates.decoder import Metric, scaling_of
+from gridfleet.domains.device_templates.models import SignalRole
+from gridfleet.domains.device_templates.roles import ENERGY_KEYS, units_of
 from gridfleet.domains.telemetry.units import size_of
 
-__all__ = ["Edition", "Readings", "is_continued"]
+__all__ = ["Edition", "Readings", "is_continued", "may_have_counted"]
+
+_UNITS: Final = (*units_of(SignalRole.ENERGY_PRODUCED), "")
 
 
 class Edition(NamedTuple):
@@ -29,6 +33,14 @@ class Edition(NamedTuple):
         if metric.scaling is None and not metric.unit:  # a device without a template, which sends the counter by its key
             return cls(size_of(metric.unit), scaling_of(metric.key))
         return cls(size_of(metric.unit), metric.scaling)
+
+
+def may_have_counted(metric: Metric) -> bool:
+    """Return whether a layout's metric, which has the role of a counter now, can have been one.
+
+    If its unit was none of energy, an edit of its scale between two of its values would not be known.
+    """
+    return metric.scaling is not None or metric.counter or metric.key in ENERGY_KEYS or metric.unit in _UNITS
 
 
 def is_continued(earlier: Edition, reading: float, later: Edition, following: float) -> bool:

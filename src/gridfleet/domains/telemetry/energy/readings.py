@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from gridfleet.domains.telemetry.computing import computed
 from gridfleet.domains.telemetry.energy import store
 from gridfleet.domains.telemetry.energy.arithmetic import MAX_GAP_SECONDS, is_far
-from gridfleet.domains.telemetry.energy.editions import Edition, Readings
+from gridfleet.domains.telemetry.energy.editions import Edition, Readings, may_have_counted
 from gridfleet.domains.telemetry.energy.quarters import LONGEST_GAP
 from gridfleet.domains.telemetry.energy.runs import Run
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
@@ -107,7 +107,7 @@ def _picks(spans: Sequence[_Span]) -> tuple[list[store.Pick], list[tuple[MetricN
     owners: list[tuple[MetricName, Edition]] = []
     for metric, start, end in spans:
         for layout in sorted(metric.source.layouts, key=lambda layout: layout.id):
-            if metric.key in layout.positions:
+            if metric.key in layout.positions and (not metric.is_counter or may_have_counted(layout.of(metric.key))):
                 _, _, position, _, *limits = SeriesPosition.of(metric.source.id, layout, layout.positions[metric.key])
                 bounds = limits if metric.is_counter else ()
                 picks.append(store.Pick(len(picks), metric.source.id, layout.id, position, start, end, *bounds))
@@ -132,8 +132,7 @@ async def read(db: Connection, metrics: Sequence[RunMetric], runs: Sequence[Run]
 
 def _is_edited(metric: RunMetric) -> bool:
     """Return whether a metric has several editions."""
-    layouts = metric.source.layouts
-    return len({Edition.of(one.metrics[one.positions[metric.key]]) for one in layouts if metric.key in one.positions}) > 1
+    return len({Edition.of(one.of(metric.key)) for one in metric.source.layouts if metric.key in one.positions}) > 1
 
 
 async def read_earlier(db: Connection, metrics: Collection[RunMetric], runs: Sequence[Run]) -> dict[MetricName, Readings]:

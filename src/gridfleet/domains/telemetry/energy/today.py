@@ -22,7 +22,7 @@ from gridfleet.domains.telemetry.energy.arithmetic import (
     limited,
     self_consumption_percent,
 )
-from gridfleet.domains.telemetry.energy.editions import Edition, Readings
+from gridfleet.domains.telemetry.energy.editions import Edition, Readings, may_have_counted
 from gridfleet.domains.telemetry.energy.models import EnergyOfDay
 from gridfleet.domains.telemetry.energy.periods import EnergyBucket
 from gridfleet.domains.telemetry.energy.quarters import continued
@@ -184,7 +184,7 @@ async def read_in_kilo(
     """
     picks: dict[Edition, list[SeriesPosition]] = {}
     for layout in sorted(source.layouts, key=lambda layout: layout.id):
-        if key in layout.positions:
+        if key in layout.positions and (not is_counter or may_have_counted(layout.of(key))):
             position = SeriesPosition.of(source.id, layout, layout.positions[key])
             edition = Edition.of(layout.metrics[position.number])
             # The edition of the newest layout comes last.

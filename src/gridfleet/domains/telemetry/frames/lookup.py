@@ -37,10 +37,11 @@ async def load_device_sources(db: Connection, named: Mapping[UUID, Iterable[str]
 
 
 async def used_layouts(db: Connection, source_ids: Sequence[int]) -> dict[int, list[SourceLayout]]:
-    """Return every layout without units and limits that each source has used, oldest first: those of its own names.
+    """Return every layout without units, limits and scales that each source has used, oldest first: those of its own names.
 
     A layout of a template gives its metrics a meaning that the device's own values do not have.
     """
+    await store.complete_own_scalings(db, source_ids)
     return await store.used_layouts(db, source_ids)
 
 

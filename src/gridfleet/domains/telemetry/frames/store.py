@@ -23,7 +23,11 @@ from gridfleet.kernel.db.queries import fetch_count, fetch_value
 _COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_TRAILER = b"\xff\xff"
 _ROWS_PER_CHUNK = 2_000
-_OWN_NAMES: Final = "'' = ALL (l.units) AND NOT true = ANY (l.counters) AND num_nonnulls(VARIADIC l.minimums || l.maximums) = 0"
+_OWN_NAMES: Final = (
+    "'' = ALL (l.units) AND NOT true = ANY (l.counters) AND num_nonnulls(VARIADIC l.minimums || l.maximums) = 0"
+    " AND NOT EXISTS (SELECT FROM unnest(l.metrics, l.scalings) AS u (key, scaling) WHERE u.scaling <> u.key || ' 1.0 0.0')"
+)
+"""Whether values in a layout `l` are stored as a device without a template sends them."""
 
 _EARLIEST: Final = "(SELECT min(s.{0}) FROM telemetry_source s WHERE s.organization_id = o.id AND s.{0} > 'epoch')"
 _STARTS: Final = (
@@ -103,8 +107,20 @@ def _by_plant(rows: Iterable[tuple[UUID, int, str | None]]) -> dict[UUID, list[S
     return found
 
 
+async def complete_own_scalings(db: Connection, source_ids: Sequence[int]) -> None:
+    """Store the scalings of the names in the layouts that `used_layouts` returns. Earlier releases did not."""
+    await db.execute(
+        "UPDATE telemetry_layout SET scalings = ARRAY(SELECT u.key || ' 1.0 0.0' FROM unnest(metrics) WITH ORDINALITY"
+        " AS u (key, number) ORDER BY u.number) WHERE id IN (SELECT l.id FROM telemetry_latest t"
+        " JOIN telemetry_layout l ON l.id = t.layout_id WHERE t.source_id = ANY(%s)"
+        f" AND (l.scalings IS NULL OR array_position(l.scalings, NULL) IS NOT NULL) AND {_OWN_NAMES}"
+        " ORDER BY l.id FOR NO KEY UPDATE OF l)",
+        (list(source_ids),),
+    )
+
+
 async def used_layouts(db: Connection, source_ids: Sequence[int]) -> dict[int, list[SourceLayout]]:
-    """Return every layout without units and limits that each source has used, oldest first."""
+    """Return every layout without units, limits and scales that each source has used, oldest first."""
     cursor = await db.execute(
         "SELECT t.source_id, l.id, l.metrics,"
         " ARRAY(SELECT greatest(t.made_at, CASE WHEN value IS NOT NULL THEN coalesce(at, t.time) END)"
@@ -150,23 +166,26 @@ async def ensure_layout(db: Connection, layout: FrameLayout) -> int:
     """Return the id of the layout with this content; create it if it does not exist.
 
     Of layouts that differ in their scalings only, the first one has the digest without them, by which earlier releases find it.
-    A layout of an earlier release gets the scalings of the first template that uses it.
+    A layout of an earlier release, which stored fewer scalings or none, gets those of the first device that uses it.
     """
     metrics = layout.metrics
+    scalings = "unnest(l.scalings, %(scalings)s::text[]) WITH ORDINALITY AS u (stored, wanted, number)"
+    fits = f"NOT EXISTS (SELECT FROM {scalings} WHERE u.stored <> u.wanted)"
+    lacks = f"EXISTS (SELECT FROM {scalings} WHERE u.stored IS NULL AND u.wanted IS NOT NULL)"
     cursor = await db.execute(
         # An insertion takes an id even if the layout exists. Ids have 32 bits, and without a free one no layout could be found.
-        "WITH plain AS (SELECT id, scalings FROM telemetry_layout WHERE digest = %(plain)s),"
-        " taken AS (UPDATE telemetry_layout SET scalings = %(scalings)s WHERE digest = %(plain)s AND scalings IS NULL"
-        " AND %(scalings)s::text[] IS NOT NULL RETURNING id),"
+        f"WITH plain AS (SELECT l.id, {fits} AS fits, {lacks} AS lacks FROM telemetry_layout l WHERE l.digest = %(plain)s),"
+        " completed AS (UPDATE telemetry_layout l"
+        f" SET scalings = (SELECT array_agg(coalesce(u.wanted, u.stored) ORDER BY u.number) FROM {scalings})"
+        f" WHERE l.digest = %(plain)s AND {fits} AND {lacks} RETURNING l.id),"
         " wanted AS (SELECT CASE WHEN EXISTS (SELECT FROM plain) THEN %(digest)s ELSE %(plain)s END AS digest"
-        " WHERE NOT EXISTS (SELECT FROM plain WHERE scalings IS NULL OR scalings = %(scalings)s::text[])"
+        " WHERE NOT EXISTS (SELECT FROM plain WHERE fits)"
         " AND NOT EXISTS (SELECT FROM telemetry_layout WHERE digest = %(digest)s)),"
         " made AS (INSERT INTO telemetry_layout (digest, metrics, units, counters, minimums, maximums, scalings)"
         " SELECT digest, %(metrics)s::text[], %(units)s::text[], %(counters)s::boolean[], %(minimums)s::float8[],"
         " %(maximums)s::float8[], %(scalings)s::text[] FROM wanted"
         " ON CONFLICT ON CONSTRAINT telemetry_layout_digest_key DO NOTHING RETURNING id)"
-        " SELECT id FROM taken UNION ALL SELECT id FROM made UNION ALL SELECT id FROM plain"
-        " WHERE scalings = %(scalings)s::text[] OR %(scalings)s::text[] IS NULL"
+        " SELECT id FROM completed UNION ALL SELECT id FROM made UNION ALL SELECT id FROM plain WHERE fits AND NOT lacks"
         " UNION ALL SELECT id FROM telemetry_layout WHERE digest = %(digest)s AND digest <> %(plain)s LIMIT 1",
         {
             "digest": layout.digest,

@@ -17,7 +17,7 @@ MOST_LAYOUTS: Final = 100_000
 
 
 class LayoutIdCache:
-    """Cache of layout ids in the process, by digest. A layout never changes, so nothing is invalidated."""
+    """Cache of layout ids in the process, by a digest with all scalings. Layouts never lose one, so nothing is invalidated."""
 
     def __init__(self) -> None:
         self._ids: dict[bytes, int] = {}

@@ -114,6 +114,10 @@ class LayoutIndex:
     metrics: Sequence[Metric] | Mapping[int, Metric]
     positions: Mapping[str, int]
 
+    def of(self, key: str) -> Metric:
+        """Return the metric with this key, which the layout has."""
+        return self.metrics[self.positions[key]]
+
     @cached_property
     def by_key(self) -> "tuple[KeyedPosition, ...]":
         """Its positions in the order of their keys."""

@@ -22,7 +22,7 @@ _layout_cache: dict[tuple[int, bytes], LayoutIndex] = {}
 async def layouts_of(db: Connection, rows: Iterable[SourceRow]) -> dict[int, LayoutIndex]:
     """Return the layouts of the rows by id.
 
-    They are cached in the process: a layout never changes, and its digest identifies its content.
+    They are cached in the process, by a digest that identifies their content. Only scalings may be completed later.
     """
     wanted = {(row.layout_id, row.digest) for row in rows}
     # Copied before the query: a concurrent lookup may clear the cache.

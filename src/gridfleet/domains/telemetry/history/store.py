@@ -49,6 +49,7 @@ class RoleSourceRow(NamedTuple):
     layout_id: int
     keys: list[str]
     units: list[str]
+    counters: list[bool]
     scalings: list[str | None]
     positions: list[int]
     minimums: list[float | None]
@@ -149,7 +150,7 @@ async def role_sources(db: Connection, plant_ids: Sequence[UUID]) -> list[RoleSo
         " CROSS JOIN LATERAL (SELECT CASE WHEN k.former ?| l.metrics THEN k.former || k.present ELSE k.present END AS roles"
         " OFFSET 0) AS r CROSS JOIN LATERAL"
         " (SELECT array_agg(u.key) AS keys, array_agg(u.unit) AS units, array_agg(u.scaling) AS scalings,"
-        " array_agg(u.number::int - 1) AS positions,"
+        " array_agg(l.counters[u.number]) AS counters, array_agg(u.number::int - 1) AS positions,"
         " array_agg(l.minimums[u.number]) AS minimums, array_agg(l.maximums[u.number]) AS maximums,"
         " array_agg(CASE WHEN (s.external_id IS NOT NULL AND s.sub_device_id IS NULL)"
         " OR (r.roles ? u.key AND NOT k.present ? u.key) THEN t.time END) AS ends"

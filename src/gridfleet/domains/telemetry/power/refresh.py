@@ -15,7 +15,7 @@ from gridfleet.domains.device_templates.decoder import Metric
 from gridfleet.domains.device_templates.models import SignalRole
 from gridfleet.domains.device_templates.roles import is_counter, signal_roles, units_of
 from gridfleet.domains.telemetry.energy import store as energies
-from gridfleet.domains.telemetry.energy.editions import Edition
+from gridfleet.domains.telemetry.energy.editions import Edition, may_have_counted
 from gridfleet.domains.telemetry.energy.periods import start_of_day
 from gridfleet.domains.telemetry.frames.models import microseconds
 from gridfleet.domains.telemetry.power import store
@@ -195,15 +195,20 @@ async def _with_kept_hours(db: Connection, rows: Sequence[PowerRow]) -> list[Pow
 def _readings(row: ReadingRow) -> Iterator[RoleReading]:
     roles = signal_roles(None, row.external_id) if row.roles in (None, "{}") else _declared(row.roles)
     has_capacity = SignalRole.SOC in roles.values()
-    columns = zip(row.keys, row.units, row.scalings, row.values, row.are_outside, row.times, strict=True)
-    for key, unit, scaling, value, is_outside, time in columns:
-        role = roles.get(key)
+    metrics = [
+        Metric(key, unit, counts, scaling=scaling)
+        for key, unit, counts, scaling in zip(row.keys, row.units, row.counters, row.scalings, strict=True)
+    ]
+    for metric, value, is_outside, time in zip(metrics, row.values, row.are_outside, row.times, strict=True):
+        key, unit, role = metric.key, metric.unit, roles.get(metric.key)
         counts = role is not None and is_counter(role)
+        if counts and not may_have_counted(metric):
+            continue
         if counts and is_outside:
             value = -1.0  # no value; without a reading, the state of its count would be lost
         if role is not None or (has_capacity and key == CAPACITY_KEY and unit in _CAPACITY_UNITS):
             size = KILO if role in (SignalRole.SOC, SignalRole.SOH) else size_of(unit)
-            edition = Edition.of(Metric(key, unit, scaling=scaling)) if counts else None
+            edition = Edition.of(metric) if counts else None
             reading = exactly_in_kilo(value, size)
             yield RoleReading(role, row.source_id, row.external_id, key, reading, microseconds(time), edition)
 

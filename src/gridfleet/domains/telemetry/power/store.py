@@ -35,6 +35,7 @@ class ReadingRow(NamedTuple):
     external_id: str | None
     keys: list[str]
     units: list[str]
+    counters: list[bool]
     scalings: list[str | None]
     values: list[float]
     are_outside: list[bool]
@@ -71,8 +72,8 @@ async def reading_rows(db: Connection, plant_ids: Sequence[UUID]) -> list[Readin
     await cursor.execute(
         "SELECT p.id AS plant_id, o.time_zone, r.roles::text, r.source_id, r.external_id, v.* FROM plant p"
         " JOIN organization o ON o.id = p.organization_id CROSS JOIN LATERAL"
-        " (SELECT m.roles, s.id AS source_id, s.external_id, l.metrics, l.units, l.scalings, l.minimums, l.maximums, t.time,"
-        " t.vals, t.times"
+        " (SELECT m.roles, s.id AS source_id, s.external_id, l.metrics, l.units, l.counters, l.scalings, l.minimums,"
+        " l.maximums, t.time, t.vals, t.times"
         " FROM telemetry_source s JOIN telemetry_latest t ON t.source_id = s.id"
         " JOIN telemetry_layout l ON l.id = t.layout_id LEFT JOIN sub_device d ON d.id = s.sub_device_id"
         " LEFT JOIN device_template m ON m.id = CASE WHEN s.external_id IS NULL THEN p.template_id ELSE d.template_id END"
@@ -81,7 +82,7 @@ async def reading_rows(db: Connection, plant_ids: Sequence[UUID]) -> list[Readin
         " AND l.metrics && %(standard)s::text[] END"
         " ORDER BY row_number() OVER (PARTITION BY s.id ORDER BY t.time DESC), s.id LIMIT %(most)s) AS r CROSS JOIN LATERAL"
         " (SELECT array_agg(u.key) AS keys, array_agg(u.unit) AS units, array_agg(u.scaling) AS scalings,"
-        " array_agg(u.value) AS values,"
+        " array_agg(r.counters[u.number]) AS counters, array_agg(u.value) AS values,"
         " array_agg((u.value NOT BETWEEN r.minimums[u.number] AND r.maximums[u.number]) IS TRUE) AS are_outside,"
         " array_agg(coalesce(u.at, r.time)) AS times"
         " FROM unnest(r.metrics, r.units, r.scalings, r.vals, r.times)"

@@ -209,7 +209,8 @@ class EsmClient:
                             if len(response.body) <= _MOST_IN_LOOP:
                                 return read(response)
                             return await self._thread.run(access.organization_id, partial(read, response))
-                        self._tokens.pop(access, None)
+                        if self._tokens.get(access, ("", 0.0))[0] == token:  # another call may have got a new one
+                            del self._tokens[access]
                         token, is_fresh = await self._token(access, client)
         except AddressRefused as error:
             raise EsmFailed("ESM_UNAVAILABLE", f"The ESM's address {error}.") from error

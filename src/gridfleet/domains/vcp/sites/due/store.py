@@ -111,6 +111,19 @@ async def lock_after_setpoints(db: Connection, now: datetime, ended: datetime, l
     return [row[0] for row in await cursor.fetchall()]
 
 
+async def reopen_after_setpoints(db: Connection, plant_ids: Sequence[UUID], now: datetime) -> None:
+    """Mark the intervals at `now` of locked sites as not done, if that was before the setpoint.
+
+    Another gateway may have issued one since `lock_after_setpoints` read it.
+    """
+    await db.execute(
+        "UPDATE vcp_interval i SET done_at = NULL FROM vcp_site s"
+        " WHERE s.plant_id = i.plant_id AND i.plant_id = ANY(%(plants)s)"
+        " AND i.start_at <= %(now)s AND i.end_at > %(now)s AND i.done_at < s.setpoint_ends_at",
+        {"plants": list(plant_ids), "now": now},
+    )
+
+
 async def end_schedules(db: Connection, now: datetime, limit: int, selection: Selection) -> int:
     """End the schedules whose last interval is over. Returns how many sites were checked.
 

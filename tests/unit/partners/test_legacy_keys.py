@@ -1,4 +1,4 @@
-"""Expiry times of imported legacy keys."""
+"""Files of legacy keys to import: headers and expiry times."""
 
 import pytest
 
@@ -26,3 +26,9 @@ def test_a_time_is_kept_in_utc() -> None:
 def test_what_is_wrong_with_a_time(expiry: str, complaint: str) -> None:
     with pytest.raises(ImportRefused, match=complaint):
         read_keys(HEAD + KEY.format(expiry=expiry))
+
+
+@pytest.mark.parametrize("header", ['"id,organisation,scopes', 'id,organisation,"scopes"x'])
+def test_a_header_that_is_no_csv_is_refused(header: str) -> None:
+    with pytest.raises(ImportRefused, match="line 1: "):
+        read_keys(f"{header}\n")
