@@ -21,7 +21,10 @@ test("the command sends no reading of a counter, no state of charge and no bit",
     { key: "alarm", word: "status", bit: 0 },
   ];
   const meter = { id: "m", signals } as unknown as DeviceTemplate;
-  const withPower = { id: "p", signals: [...signals, { key: "p", field: "p", unit: "kW" }] } as unknown as DeviceTemplate;
+  const withPower = {
+    id: "p",
+    signals: [...signals, { key: "p", field: "p", unit: "kW" }],
+  } as unknown as DeviceTemplate;
   expect(sendCommand("SN-1", [device("M", "m"), device("N", "p")], [meter, withPower])).toBe(
     "gridfleet send SN-1.json N.p=1",
   );

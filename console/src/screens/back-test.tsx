@@ -142,9 +142,7 @@ function PlantBackTest({ organizationId, plantId, tested: { rule, range, result 
               <Moment time={time} timeZone={timeZone} />
             </th>
             <td>{metric}</td>
-            <td className="number">
-              {measured({ value, threshold: rule.threshold, unit: unitOf(metric) }, locale)}
-            </td>
+            <td className="number">{measured({ value, threshold: rule.threshold, unit: unitOf(metric) }, locale)}</td>
             <td>{clearedAt === null ? "–" : <Moment time={clearedAt} timeZone={timeZone} />}</td>
           </tr>
         )}
