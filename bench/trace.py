@@ -8,7 +8,8 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,11 +22,11 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.client import percentile
-from bench.fleet import register_fleet
+from bench.fleet import Fleet, register_fleet
 from bench.freshness import Probe
 from bench.ingest import FULL, Bench, Options
-from bench.publisher import Publishers
-from bench.stack import BenchFailed, running_stack
+from bench.publisher import AmqpPublisher, Publishers, Publishing
+from bench.stack import BenchFailed, Stack, running_stack
 from bench.traced_ingest import TracedBatch, key_of, read_trace
 from gridfleet.kernel.db import open_database
 
@@ -83,6 +84,7 @@ def main() -> None:
     parser.add_argument("rates", nargs="*", type=int, default=[100_000, 200_000], help="points per second")
     parser.add_argument("--seconds", type=float, default=15.0, help="duration of each load")
     parser.add_argument("--plants", type=int, default=1_000)
+    parser.add_argument("--over-amqp", action="store_true", help="publish without a connection for each plant")
     parser.add_argument("--patience", type=float, default=10.0, help="seconds each load waits for a quiet machine")
     chosen = parser.parse_args()
     began = time.monotonic()
@@ -98,16 +100,29 @@ async def _measure(chosen: argparse.Namespace) -> list[tuple[float, list[Followe
         async with open_database(stack.database_url, name="gridfleet-bench", size=2) as database:
             fleet = await register_fleet(database, stack.keyring, chosen.plants)
             stack.start_api()
-            publishers = await Publishers.connect(fleet.plants, stack.settings.mqtt_port)
-            for number, rate in enumerate(chosen.rates):
-                folder = Path(name) / str(number)
-                folder.mkdir()
-                options = Options(patience=chosen.patience, ingest_module=("bench.traced_ingest", str(folder)))
-                found = await Bench(stack, database, fleet, publishers, scale, options).freshness(rate)
-                batches = await asyncio.to_thread(read_trace, folder)
-                measured.append((found.points_per_second, follow(found.probes, batches)))
-            publishers.close()
+            async with _publishing(stack, fleet, over_amqp=chosen.over_amqp) as publishers:
+                for number, rate in enumerate(chosen.rates):
+                    folder = Path(name) / str(number)
+                    folder.mkdir()
+                    options = Options(patience=chosen.patience, ingest_module=("bench.traced_ingest", str(folder)))
+                    found = await Bench(stack, database, fleet, publishers, scale, options).freshness(rate)
+                    batches = await asyncio.to_thread(read_trace, folder)
+                    measured.append((found.points_per_second, follow(found.probes, batches)))
     return measured
+
+
+@asynccontextmanager
+async def _publishing(stack: Stack, fleet: Fleet, *, over_amqp: bool) -> AsyncIterator[Publishing]:
+    """Yield the connections of all plants, or one over AMQP to the exchange to which the broker passes their messages."""
+    if over_amqp:
+        async with AmqpPublisher.connect(stack.broker_url) as publisher:
+            yield publisher
+        return
+    publishers = await Publishers.connect(fleet.plants, stack.settings.mqtt_port)
+    try:
+        yield publishers
+    finally:
+        publishers.close()
 
 
 def _show(rate: float, followed: Sequence[Followed]) -> None:

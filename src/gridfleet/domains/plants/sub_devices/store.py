@@ -171,8 +171,9 @@ async def lock_many(db: Connection, sub_device_ids: Iterable[UUID], plant_ids: I
     Rows are locked in the order of their ids, so that two such transactions cannot deadlock.
     """
     await db.execute(
-        "SELECT FROM sub_device WHERE id = ANY(%s) OR (plant_id = ANY(%s) AND status <> 'UNKNOWN')"
-        " ORDER BY id FOR NO KEY UPDATE",
+        # One list of ids. With OR, each row that the indexes find is compared with all ids of the batch again.
+        "SELECT FROM sub_device WHERE id = ANY(%s::uuid[] || ARRAY("
+        "SELECT id FROM sub_device WHERE plant_id = ANY(%s) AND status <> 'UNKNOWN')) ORDER BY id FOR NO KEY UPDATE",
         (list(sub_device_ids), list(plant_ids)),
     )
 
