@@ -14,7 +14,7 @@ depends_on = None
 
 _STEPS: Final = (
     "COMMENT ON COLUMN telemetry_layout.scalings IS 'Field, scale and offset of each metric that is an energy counter or"
-    " becomes one by a role alone, separated by blanks. NULL, also of an element: there is none, or it is not known.'",
+    " becomes one by a role alone, separated by blanks. NULL: not known. A NULL element: none, or not known.'",
 )
 
 
