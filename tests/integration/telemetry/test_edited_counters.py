@@ -202,6 +202,15 @@ async def test_an_edit_before_a_signal_is_a_counter_adds_no_energy(plant: Record
     assert await check_hours(plant, 0.61) == pytest.approx(before + 59 * 0.1)
 
 
+async def test_the_night_after_an_edit_that_made_a_signal_a_counter(plant: RecordedPlant) -> None:
+    """The energy of the day failed each day at which the device was silent around midnight."""
+    await set_template(plant, "PV1", await add_template(plant.database, total="energy_produced"))
+    await send(plant, "PV1", {**GAUGE, "unit": "kwh"}, rising(MIDNIGHT - 20 * HOUR, 60))
+    await send(plant, "PV1", {**ROLE, "unit": "kWh"}, rising(MIDNIGHT - 10 * HOUR, 60))
+    await send(plant, "PV1", {**ROLE, "unit": "kWh"}, rising(MIDNIGHT + 6 * HOUR, 60, 12_345.5))
+    assert await check_hours(plant, 0.51) == pytest.approx(0.5)
+
+
 async def test_a_role_alone_changes_nothing_of_what_a_signal_counts(plant: RecordedPlant) -> None:
     await set_template(plant, "PV1", await add_template(plant.database, total="energy_produced"))
     layouts = set()

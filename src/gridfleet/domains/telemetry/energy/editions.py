@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 from gridfleet.domains.device_templates.decoder import Metric, scaling_of
 from gridfleet.domains.device_templates.models import SignalRole
 from gridfleet.domains.device_templates.roles import ENERGY_KEYS, units_of
+from gridfleet.domains.telemetry.history.models import LayoutIndex, LayoutSource
 from gridfleet.domains.telemetry.units import size_of
 
-__all__ = ["Edition", "Readings", "is_continued", "may_have_counted"]
+__all__ = ["Edition", "Readings", "is_continued", "may_have_counted", "read_layouts"]
 
 _UNITS: Final = (*units_of(SignalRole.ENERGY_PRODUCED), "")
 
@@ -41,6 +42,15 @@ def may_have_counted(metric: Metric) -> bool:
     If its unit was none of energy, an edit of its scale between two of its values would not be known.
     """
     return metric.scaling is not None or metric.counter or metric.key in ENERGY_KEYS or metric.unit in _UNITS
+
+
+def read_layouts(source: LayoutSource, key: str, *, is_counter: bool) -> list[LayoutIndex]:
+    """Return the layouts whose values of a metric are read, the newest last: of a counter, those in which it may have counted.
+
+    What is read together has to come from here: the readings of several editions are only comparable as such.
+    """
+    found = [one for one in source.layouts if key in one.positions and (not is_counter or may_have_counted(one.of(key)))]
+    return sorted(found, key=lambda one: one.id)
 
 
 def is_continued(earlier: Edition, reading: float, later: Edition, following: float) -> bool:

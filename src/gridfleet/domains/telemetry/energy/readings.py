@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from gridfleet.domains.telemetry.computing import computed
 from gridfleet.domains.telemetry.energy import store
 from gridfleet.domains.telemetry.energy.arithmetic import MAX_GAP_SECONDS, is_far
-from gridfleet.domains.telemetry.energy.editions import Edition, Readings, may_have_counted
+from gridfleet.domains.telemetry.energy.editions import Edition, Readings, read_layouts
 from gridfleet.domains.telemetry.energy.quarters import LONGEST_GAP
 from gridfleet.domains.telemetry.energy.runs import Run
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
@@ -106,12 +106,11 @@ def _picks(spans: Sequence[_Span]) -> tuple[list[store.Pick], list[tuple[MetricN
     picks: list[store.Pick] = []
     owners: list[tuple[MetricName, Edition]] = []
     for metric, start, end in spans:
-        for layout in sorted(metric.source.layouts, key=lambda layout: layout.id):
-            if metric.key in layout.positions and (not metric.is_counter or may_have_counted(layout.of(metric.key))):
-                _, _, position, _, *limits = SeriesPosition.of(metric.source.id, layout, layout.positions[metric.key])
-                bounds = limits if metric.is_counter else ()
-                picks.append(store.Pick(len(picks), metric.source.id, layout.id, position, start, end, *bounds))
-                owners.append((metric.name, Edition.of(layout.metrics[position])))
+        for layout in read_layouts(metric.source, metric.key, is_counter=metric.is_counter):
+            _, _, position, _, *limits = SeriesPosition.of(metric.source.id, layout, layout.positions[metric.key])
+            bounds = limits if metric.is_counter else ()
+            picks.append(store.Pick(len(picks), metric.source.id, layout.id, position, start, end, *bounds))
+            owners.append((metric.name, Edition.of(layout.metrics[position])))
     return picks, owners
 
 
@@ -131,8 +130,9 @@ async def read(db: Connection, metrics: Sequence[RunMetric], runs: Sequence[Run]
 
 
 def _is_edited(metric: RunMetric) -> bool:
-    """Return whether a metric has several editions."""
-    return len({Edition.of(one.of(metric.key)) for one in metric.source.layouts if metric.key in one.positions}) > 1
+    """Return whether the values of a metric that are read have several editions."""
+    layouts = read_layouts(metric.source, metric.key, is_counter=metric.is_counter)
+    return len({Edition.of(one.of(metric.key)) for one in layouts}) > 1
 
 
 async def read_earlier(db: Connection, metrics: Collection[RunMetric], runs: Sequence[Run]) -> dict[MetricName, Readings]:
@@ -220,11 +220,12 @@ async def returns(
     for number, (source, key, others, (times, _, _)) in enumerate(counters):
         later = [one.key for one in others if times and one.ended_at is not None and microseconds(one.ended_at) > times[0]]
         # A template that declares both counters measures with both.
-        for layout in (one for one in source.layouts if later and key not in one.positions):
-            for position in (layout.positions[one] for one in later if one in layout.positions):
-                start, end = to_datetime(times[0]), to_datetime(times[-1])
-                picks.append(store.Pick(len(picks), source.id, layout.id, position, start, end))
-                owners.append(number)
+        for other in later:
+            for layout in read_layouts(source, other, is_counter=True):
+                if key not in layout.positions:
+                    start, end = to_datetime(times[0]), to_datetime(times[-1])
+                    picks.append(store.Pick(len(picks), source.id, layout.id, layout.positions[other], start, end))
+                    owners.append(number)
     found: list[set[int]] = [set() for _ in counters]
     for number, moments, values in await store.readings(db, picks) if picks else []:
         others_at, _ = _unpacked(_Part(moments, values, Edition(KILO, None)))

@@ -22,7 +22,7 @@ from gridfleet.domains.telemetry.energy.arithmetic import (
     limited,
     self_consumption_percent,
 )
-from gridfleet.domains.telemetry.energy.editions import Edition, Readings, may_have_counted
+from gridfleet.domains.telemetry.energy.editions import Edition, Readings, read_layouts
 from gridfleet.domains.telemetry.energy.models import EnergyOfDay
 from gridfleet.domains.telemetry.energy.periods import EnergyBucket
 from gridfleet.domains.telemetry.energy.quarters import continued
@@ -183,12 +183,11 @@ async def read_in_kilo(
     another unit, both layouts may have values of the same time; the value of the newer layout is used.
     """
     picks: dict[Edition, list[SeriesPosition]] = {}
-    for layout in sorted(source.layouts, key=lambda layout: layout.id):
-        if key in layout.positions and (not is_counter or may_have_counted(layout.of(key))):
-            position = SeriesPosition.of(source.id, layout, layout.positions[key])
-            edition = Edition.of(layout.metrics[position.number])
-            # The edition of the newest layout comes last.
-            picks[edition] = [*picks.pop(edition, ()), position if is_counter else position._replace(low=-inf, high=inf)]
+    for layout in read_layouts(source, key, is_counter=is_counter):
+        position = SeriesPosition.of(source.id, layout, layout.positions[key])
+        edition = Edition.of(layout.metrics[position.number])
+        # The edition of the newest layout comes last.
+        picks[edition] = [*picks.pop(edition, ()), position if is_counter else position._replace(low=-inf, high=inf)]
     read = [(await read_values(db, source.id, chosen, start, end), edition) for edition, chosen in picks.items()]
     return await computed(partial(_merged, read), sum(len(values.times) for values, _ in read))
 

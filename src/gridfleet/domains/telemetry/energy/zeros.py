@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from gridfleet.domains.telemetry.energy import store
 from gridfleet.domains.telemetry.energy.arithmetic import is_misread
-from gridfleet.domains.telemetry.energy.editions import Edition, Readings, may_have_counted
+from gridfleet.domains.telemetry.energy.editions import Edition, Readings, read_layouts
 from gridfleet.domains.telemetry.energy.quarters import LONGEST_GAP
 from gridfleet.domains.telemetry.frames.models import microseconds, to_datetime
 from gridfleet.domains.telemetry.history.models import LayoutSource, SeriesPosition
@@ -72,11 +72,10 @@ async def _earlier(
     for number, rising in risings.items():
         source, key, (times, _, _) = counters[number]
         start, end = to_datetime(times[rising] - LONGEST_GAP), to_datetime(times[0])
-        for layout in sorted(source.layouts, key=lambda layout: layout.id):
-            if key in layout.positions and start < end and may_have_counted(layout.of(key)):
-                _, _, position, _, low, high = SeriesPosition.of(source.id, layout, layout.positions[key])
-                picks.append(store.Pick(len(picks), source.id, layout.id, position, start, end, low, high))
-                owners.append((number, Edition.of(layout.metrics[position])))
+        for layout in read_layouts(source, key, is_counter=True) if start < end else ():
+            _, _, position, _, low, high = SeriesPosition.of(source.id, layout, layout.positions[key])
+            picks.append(store.Pick(len(picks), source.id, layout.id, position, start, end, low, high))
+            owners.append((number, Edition.of(layout.metrics[position])))
     rows = await store.last_readings(db, picks, positive=True) if picks else []
     every: dict[int, dict[int, tuple[float, Edition]]] = {}
     for number, time, value in sorted(rows):  # newer layouts come last
