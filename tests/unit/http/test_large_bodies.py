@@ -1,8 +1,12 @@
 """Large bodies share the memory, and no address takes the share of the others."""
 
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, ExitStack
 
-from gridfleet.api.http.large_bodies import HeldBody, sending
+import httpx
+
+from gridfleet.api.http import Input, Message, endpoint, public
+from gridfleet.api.http.large_bodies import MOST_SENT_BYTES, HeldBody, sending
 from gridfleet.kernel.errors import TooManyRequests
 
 MEBIBYTE = 1024 * 1024
@@ -55,3 +59,27 @@ def test_a_response_of_any_size_is_sent_alone() -> None:
         assert sent("b", stack) == 0
     with ExitStack() as stack:
         assert sent("b", stack) == 128
+
+
+class Named(Input):
+    name: str
+
+
+async def test_a_large_error_is_refused_even_to_a_change(
+    browse: Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]],
+) -> None:
+    """Without credentials, any client may get an error of 400 kB. Many of them left nothing large for others."""
+
+    @endpoint("POST", "/api/v1/things", caller=public(), codes=("VALIDATION_ERROR",))
+    async def create(body: Named) -> Message:
+        return Message(body.name * MEBIBYTE)
+
+    unknown = {f"{number:04}" + "\x01" * 60: 1 for number in range(1_000)}
+    async with browse() as client:
+        with sending("others", MOST_SENT_BYTES, refusable=False):
+            refused = await client.post("/api/v1/things", json=unknown)
+            small = await client.post("/api/v1/things", json={"nam": ""})
+            changed = await client.post("/api/v1/things", json={"name": "n"})
+        alone = await client.post("/api/v1/things", json=unknown)
+    assert [one.status_code for one in (refused, small, changed, alone)] == [429, 400, 200, 400]
+    assert min(len(changed.content), 3 * len(alone.content)) > MEBIBYTE

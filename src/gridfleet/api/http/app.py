@@ -130,6 +130,8 @@ class Application:
 
 def _counted(call: Call, response: ASGIApp) -> AbstractContextManager[None]:
     """Count the memory that a response takes. Raises TooManyRequests if the responses to its address take too much."""
-    size = response.held_bytes if isinstance(response, Response | StreamedResponse) else 0
-    # A request that may have changed something must not look refused.
-    return sending(call.client_network, size, refusable=call.method not in UNSAFE) if size else nullcontext()
+    if not isinstance(response, Response | StreamedResponse) or not (size := response.held_bytes):
+        return nullcontext()
+    # A request that may have changed something must not look refused. One that was refused anyway has changed nothing.
+    is_refusable = call.method not in UNSAFE or 400 <= response.status < 500
+    return sending(call.client_network, size, refusable=is_refusable)

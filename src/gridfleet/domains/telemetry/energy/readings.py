@@ -6,6 +6,7 @@ The layouts of a metric are merged. At the same time, the newest one takes prece
 import sys
 from array import array
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -117,6 +118,7 @@ def _picks(spans: Sequence[_Span]) -> tuple[list[store.Pick], list[tuple[MetricN
 async def read(db: Connection, metrics: Sequence[RunMetric], runs: Sequence[Run]) -> dict[MetricName, Readings]:
     """Return the readings of each metric from its run's `read_from` until `MAX_GAP_SECONDS` after the run."""
     picks, owners = _picks([(metric, runs[metric.run].read_from, runs[metric.run].end + _AFTER) for metric in metrics])
+    edited = _edited(owners)
     parts: dict[MetricName, list[_Part]] = {metric.name: [] for metric in metrics}
     for number, times, values in sorted(await store.readings(db, picks) if picks else []):
         name, edition = owners[number]
@@ -124,15 +126,15 @@ async def read(db: Connection, metrics: Sequence[RunMetric], runs: Sequence[Run]
     found: dict[MetricName, Readings] = {}
     for metric in metrics:
         some = parts[metric.name]
-        merged = partial(_merged, some, is_edited=_is_edited(metric))
+        merged = partial(_merged, some, is_edited=metric.name in edited)
         found[metric.name] = await computed(merged, sum(len(one.times) for one in some) // 8)
     return found
 
 
-def _is_edited(metric: RunMetric) -> bool:
-    """Return whether the values of a metric that are read have several editions."""
-    layouts = read_layouts(metric.source, metric.key, is_counter=metric.is_counter)
-    return len({Edition.of(one.of(metric.key)) for one in layouts}) > 1
+def _edited(owners: Sequence[tuple[MetricName, Edition]]) -> frozenset[MetricName]:
+    """Return the metrics of which several editions are read."""
+    names = Counter(name for name, _ in set(owners))
+    return frozenset(name for name, editions in names.items() if editions > 1)
 
 
 async def read_earlier(db: Connection, metrics: Collection[RunMetric], runs: Sequence[Run]) -> dict[MetricName, Readings]:
@@ -195,12 +197,13 @@ async def _read_some(
 ) -> dict[MetricName, Readings]:
     """Return what `read` returns of metrics with any readings in their spans."""
     picks, owners = _picks(spans)
+    edited = _edited(owners)
     found: dict[MetricName, dict[int, tuple[float, Edition]]] = {}
     for number, time, value in sorted(await read(db, picks) if picks else []):
         name, edition = owners[number]
         found.setdefault(name, {})[microseconds(time)] = in_kilo(value, edition.size), edition
     return {
-        metric.name: Readings.of(dict(sorted(found[metric.name].items())), is_edited=_is_edited(metric))
+        metric.name: Readings.of(dict(sorted(found[metric.name].items())), is_edited=metric.name in edited)
         for metric, _, _ in spans
         if metric.name in found
     }
@@ -219,10 +222,9 @@ async def returns(
     owners: list[int] = []
     for number, (source, key, others, (times, _, _)) in enumerate(counters):
         later = [one.key for one in others if times and one.ended_at is not None and microseconds(one.ended_at) > times[0]]
-        # A template that declares both counters measures with both.
         for other in later:
             for layout in read_layouts(source, other, is_counter=True):
-                if key not in layout.positions:
+                if key not in layout.positions:  # a template that declares both counters measures with both
                     start, end = to_datetime(times[0]), to_datetime(times[-1])
                     picks.append(store.Pick(len(picks), source.id, layout.id, layout.positions[other], start, end))
                     owners.append(number)
