@@ -50,9 +50,9 @@ async def sql(service: ApiService, query: str, *parameters: Any) -> None:
         await db.execute(query.encode(), parameters)
 
 
-async def opened(service: ApiService, headers: dict[str, str], query: str = "", **options: Any) -> OpenStream:
+async def opened(service: ApiService, headers: dict[str, str], query: str = "") -> OpenStream:
     """A stream whose first event was received."""
-    stream = OpenStream(service, PATH, headers, query, **options)
+    stream = OpenStream(service, PATH, headers, query)
     first = await stream.named_event()
     assert first is not None, "the stream ended"
     assert first[0] == "summary"
@@ -353,7 +353,8 @@ async def test_a_slow_reader_gets_a_reset_and_no_queue(service: ApiService, monk
     monkeypatch.setattr(fleet, "MOST_BYTES_OF_FEED", 2_000)
     monkeypatch.setattr(feed, "TURN_SECONDS", 0.0)
     plant = await RecordedPlant.create(service.state.database)
-    slow = await opened(service, await viewer_of(service, plant.organization_id), reads=False)
+    slow = await opened(service, await viewer_of(service, plant.organization_id))
+    slow.reads.clear()
     quick = await opened(service, await viewer_of(service, plant.organization_id))
     for number in range(40):
         await sql(service, "UPDATE plant SET name = %s WHERE id = %s", f"Name {number}", plant.id)
