@@ -164,3 +164,25 @@ async def test_a_setpoint_that_ends_during_a_mode_leaves_the_step_for_the_end_of
     await site.issue_due(601)
     await site.issue_due(602)
     assert await sent_in_order(site) == [None, 2, 5, "STANDBY", "AUTO", 2]
+
+
+async def test_a_setpoint_lasts_from_its_arrival_at_the_plant(site: PartnerSite) -> None:
+    """The plant counts from there. A command may wait for it for hours; the step followed in the middle of the setpoint."""
+    await begin_step(site)
+    await site.send("command.site-setpoint", powerKw=5, durationSeconds=300)
+    arrival = datetime.now(UTC) + timedelta(seconds=200)
+    await site.acknowledge({await site.newest(): "APPLIED"}, now=arrival)
+    end = arrival + timedelta(seconds=300)
+    assert await site.site("setpoint_ends_at") == (end,)
+    assert await site.issue_due(now=end - timedelta(seconds=1)) == 0
+    await site.issue_due(now=end + timedelta(seconds=3))
+    assert await sent_in_order(site) == [None, 2, 5, 2]
+
+
+async def test_an_acknowledged_setpoint_does_not_change_the_end_of_a_later_one(site: PartnerSite) -> None:
+    await site.send("command.site-setpoint", powerKw=5, durationSeconds=300)
+    first = await site.newest()
+    await site.send("command.site-setpoint", powerKw=6, durationSeconds=600)
+    before = await site.site("setpoint_ends_at")
+    await site.acknowledge({first: "APPLIED"}, seconds=100)
+    assert await site.site("setpoint_ends_at") == before

@@ -192,12 +192,21 @@ async def test_adherence_compares_the_grids_meter_with_what_the_plant_has_applie
             for minute in range(0, 61, 5)
         )
     )
-    for minute, power_kw, status in ((-30, 5, "APPLIED"), (15, 8, "REJECTED"), (30, 7, "APPLIED")):
-        assert await site.send("command.site-setpoint", powerKw=power_kw) == "ACCEPTED"
+    for minute, power_kw, status, seconds in (
+        (-30, 5, "APPLIED", {"durationSeconds": 3600}),
+        (15, 8, "REJECTED", {}),
+        (30, 7, "APPLIED", {}),
+    ):
+        assert await site.send("command.site-setpoint", powerKw=power_kw, **seconds) == "ACCEPTED"
         await site.acknowledge_newest(status)
+        # The first one waits for its plant for half an hour, and lasts from its arrival.
         await site.execute(
-            "UPDATE plant_command SET issued_at = %(at)s, finished_at = %(at)s WHERE id = %(id)s",
-            {"at": start + minute * MINUTE, "id": await site.newest()},
+            "UPDATE plant_command SET issued_at = %(at)s, finished_at = %(finished)s WHERE id = %(id)s",
+            {
+                "at": start + minute * MINUTE,
+                "finished": start + max(minute, 0) * MINUTE,
+                "id": await site.newest(),
+            },
         )
     assert await site.send("command.mode", mode="STANDBY", expiresAt=(start + timedelta(hours=5)).isoformat()) == "ACCEPTED"
     await site.acknowledge_newest("APPLIED")

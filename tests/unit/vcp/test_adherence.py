@@ -20,8 +20,9 @@ SCHEDULES = {name: {"scheduleId": name[0], "revision": int(name[1])} for name in
 def setpoint(
     minute: float, power_kw: float, minutes: float | None = None, late: float = 0, schedule: dict[str, Any] | None = None
 ) -> AppliedPower:
-    issued_at, seconds = START + minute * MINUTE, None if minutes is None else minutes * 60
-    return AppliedPower(issued_at, issued_at + late * MINUTE, "SITE_SETPOINT", power_kw, seconds, schedule)
+    issued_at = START + minute * MINUTE
+    ends_at = None if minutes is None else issued_at + minutes * MINUTE
+    return AppliedPower(issued_at, issued_at + late * MINUTE, "SITE_SETPOINT", power_kw, ends_at, schedule)
 
 
 def schedule(minute: float, name: str | None, late: float = 0) -> AppliedPower:

@@ -44,9 +44,7 @@ def orders_of(applied: Sequence[AppliedPower], until: datetime) -> list[PowerOrd
         starts[number] = min(starts[number], starts[number + 1])
     orders: list[PowerOrder] = []
     for command, (start, next_start) in zip(applied, pairwise([*starts, until]), strict=True):
-        end = next_start
-        if command.duration_seconds is not None:
-            end = min(end, command.issued_at + timedelta(seconds=command.duration_seconds))
+        end = next_start if command.ends_at is None else min(next_start, command.ends_at)
         if command.type == "SITE_SETPOINT" and command.power_kw is not None and start < end:
             orders.append(PowerOrder(start, end, command.power_kw))
     return orders

@@ -58,16 +58,18 @@ class Requester(msgspec.Struct, frozen=True):
 class AppliedPower(NamedTuple):
     """A setpoint, mode or schedule that a plant has applied.
 
-    `finished_at` is the time of the plant's acknowledgement; `power_kw` and `duration_seconds` are those of the command, None
-    where it has none. Modes have the type MODE_CHANGE or EMERGENCY. `schedule` has the id and the revision of a schedule, or of
-    the schedule to which a step belongs; it is None for a partner's own setpoint, and for a schedule without intervals.
+    `finished_at` is the time of the plant's acknowledgement; `power_kw` is that of the command, None where it has none.
+    `ends_at` is the end of its duration, None without one: a partner's own setpoint lasts from its arrival at the plant, one of
+    the service from its issue. Modes have the type MODE_CHANGE or EMERGENCY. `schedule` has the id and the revision of a
+    schedule, or of the schedule to which a step belongs; it is None for a partner's own setpoint, and for a schedule without
+    intervals.
     """
 
     issued_at: datetime
     finished_at: datetime
     type: str
     power_kw: float | None
-    duration_seconds: float | None
+    ends_at: datetime | None
     schedule: dict[str, Any] | None = None
 
 

@@ -126,8 +126,10 @@ async def _without_lost_setpoint(
     """
     command_id = site.setpoint_command_id
     end = None if command_id is None else ends.get(command_id)
-    if end is None or end.status is CommandStatus.APPLIED:
+    if end is None:
         return site
+    if end.status is CommandStatus.APPLIED:
+        return await _with_duration_from_arrival(db, site) if command_id in partner_commands else site
     # The service issues a setpoint again behind a mode. The plant drops the one before with the mode, unless it refuses that.
     is_kept = command_id in partner_commands or is_without_mode
     held = await store.setpoint_in_force(db, site.plant_id) if is_kept else None
@@ -135,6 +137,12 @@ async def _without_lost_setpoint(
         # The plant has dropped the step too, or the setpoint has replaced one that the plant refused.
         await sites.reopen_intervals(db, [site.plant_id], end.at)
     return _with_setpoint(site, held)
+
+
+async def _with_duration_from_arrival(db: Connection, site: Site) -> Site:
+    """Return the site with the end of a partner's setpoint that the plant has just applied, and counts from its arrival."""
+    held = await store.setpoint_in_force(db, site.plant_id) if site.setpoint_ends_at is not None else None
+    return _with_setpoint(site, held) if held is not None and held.command_id == site.setpoint_command_id else site
 
 
 async def _is_before_step(db: Connection, plant_id: UUID, held: HeldSetpoint, now: datetime) -> bool:

@@ -281,12 +281,14 @@ async def setpoint_in_force(db: Connection, plant_id: UUID, applied_late: Collec
     """Return the setpoint that is in force at the plant according to its commands.
 
     It is the newest setpoint or mode of the plant's organisation that was not refused and has not failed or expired; None for a
-    mode. Setpoints among `applied_late` count although they have expired.
+    mode. Setpoints among `applied_late` count although they have expired. Plants count the duration of a partner's own setpoint
+    from its arrival, which is known once it is applied.
     """
     cursor = db.cursor(row_factory=class_row(HeldSetpoint))
     await cursor.execute(
         "SELECT id AS command_id, issued_at, instruction->'schedule' AS schedule,"
-        " issued_at + make_interval(secs => (instruction->'params'->>'durationSeconds')::float8) AS ends_at"
+        " CASE WHEN requester_type <> 'SYSTEM' AND status = 'APPLIED' THEN finished_at ELSE issued_at END"
+        " + make_interval(secs => (instruction->'params'->>'durationSeconds')::float8) AS ends_at"
         f" FROM ((SELECT {_SINCE_OPENED} AND c.type IN ('SITE_SETPOINT', 'MODE_CHANGE', 'EMERGENCY')"
         " AND c.status NOT IN ('REJECTED', 'FAILED', 'EXPIRED') ORDER BY c.issued_at DESC, c.id DESC LIMIT 1)"
         f" UNION ALL SELECT {_SINCE_OPENED} AND c.id = ANY(%(late)s) AND c.type = 'SITE_SETPOINT'"

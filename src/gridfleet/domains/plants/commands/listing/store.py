@@ -167,7 +167,8 @@ async def steps(db: Connection, org: OrgScope, command_id: UUID) -> list[Command
 
 _POWER = (
     "SELECT id, issued_at, finished_at, type, (instruction->>'powerKw')::float8 AS power_kw,"
-    " (instruction->'params'->>'durationSeconds')::float8 AS duration_seconds,"
+    " CASE WHEN requester_type = 'SYSTEM' THEN issued_at ELSE finished_at END"
+    " + make_interval(secs => (instruction->'params'->>'durationSeconds')::float8) AS ends_at,"
     " CASE WHEN instruction->'schedule'->'intervals' IS DISTINCT FROM '[]' THEN (instruction->'schedule') - 'intervals' END"
     f" AS schedule FROM plant_command c WHERE plant_id = %(plant)s AND status = 'APPLIED' AND {_OURS}"
 )
