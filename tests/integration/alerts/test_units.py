@@ -246,6 +246,33 @@ async def test_a_batch_waits_for_the_units_of_one_organization_at_most(bench: Be
     assert sorted(tried[3:]) == sorted(tried[:3])
 
 
+async def test_a_deleted_rule_is_not_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    inverter = await Inverter.create(bench, "W")
+    tried: list[UUID] = []
+
+    async def look_up(db: Connection, rules: Sequence[AlertRule]) -> dict[UUID, set[str]]:
+        tried.extend(rule.id for rule in rules)
+        await db.execute("SELECT pg_sleep(30)")
+        return {}
+
+    monkeypatch.setattr("gridfleet.domains.alerts.rules.store.layout_units", look_up)
+    monkeypatch.setattr("gridfleet.domains.alerts.rule_cache.MOST_ADOPT_SECONDS", 0.1)
+    monkeypatch.setattr("gridfleet.domains.alerts.rule_cache.ADOPT_PAUSE_SECONDS", 1.0)
+    deleted, kept = [await inverter.rule(threshold=threshold) for threshold in (50.0, 60.0)]
+    async with bench.database.transaction() as db:
+        await db.execute("UPDATE alert_rule SET unit = NULL")
+    bench.pipeline.rule_cache.invalidate_all()
+    await inverter.say(100, 900)
+    assert set(tried) == {deleted.id, kept.id}
+    async with bench.database.transaction() as db:
+        await db.execute("DELETE FROM alert_rule WHERE id = %s", (deleted.id,))
+    bench.pipeline.rule_cache.invalidate(str(inverter.plant.organization_id))
+    for seconds_ago in (95, 90):
+        await asyncio.sleep(2)
+        await bench.take(inverter.plant.message(snapshot(ago(seconds_ago), inv={"x": 900})))
+    assert set(tried[2:]) == {kept.id}
+
+
 async def test_measurements_of_several_units_are_compared_as_numbers(bench: Bench) -> None:
     inverter = await Inverter.create(bench, "W")
     await inverter.plant.add_device("old", [{"key": "x", "field": "x", "unit": "kW"}])

@@ -70,6 +70,16 @@ class RuleCache(NotifiedCache[tuple[int, int], Checks]):
         self._cancelled = Counter[UUID]()
         """How often the units of an organisation were not read in time, one time after the other."""
 
+    def invalidate(self, tag: str) -> None:
+        """Remove the entries with this tag. What compiles them again finds the rules that still exist."""
+        super().invalidate(tag)
+        self._unadopted = {id_: watch for id_, watch in self._unadopted.items() if str(watch.rule.organization_id) != tag}
+
+    def invalidate_all(self) -> None:
+        """Remove all entries."""
+        super().invalidate_all()
+        self._unadopted.clear()
+
     async def examine(self, frames: FrameBatch, now: datetime) -> Findings:
         """Apply the rules to the frames. Values older than `MAX_AGE_SECONDS` are ignored."""
         if watches := self._watches_to_try_again():
