@@ -56,7 +56,8 @@ def test_bodies_of_each_address_are_accepted() -> None:
 def test_a_response_of_any_size_is_sent_alone() -> None:
     with ExitStack() as stack:
         stack.enter_context(sending("a", 1024 * MEBIBYTE, refusable=True))
-        assert sent("b", stack) == 0
+        assert sent("a", stack) == 0
+        assert sent("b", stack) == 64  # half of the memory is left to the others
     with ExitStack() as stack:
         assert sent("b", stack) == 128
 
@@ -76,10 +77,34 @@ async def test_a_large_error_is_refused_even_to_a_change(
 
     unknown = {f"{number:04}" + "\x01" * 60: 1 for number in range(1_000)}
     async with browse() as client:
-        with sending("others", MOST_SENT_BYTES, refusable=False):
+        with (
+            sending("others", MOST_SENT_BYTES, refusable=False),
+            sending("more", MOST_SENT_BYTES, refusable=False),
+        ):
             refused = await client.post("/api/v1/things", json=unknown)
             small = await client.post("/api/v1/things", json={"nam": ""})
             changed = await client.post("/api/v1/things", json={"name": "n"})
         alone = await client.post("/api/v1/things", json=unknown)
     assert [one.status_code for one in (refused, small, changed, alone)] == [429, 400, 200, 400]
     assert min(len(changed.content), 3 * len(alone.content)) > MEBIBYTE
+
+
+async def test_an_address_that_reads_no_responses_changes_nothing_more(
+    browse: Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]],
+) -> None:
+    changes: list[str] = []
+
+    @endpoint("POST", "/api/v1/things", caller=public(), codes=("VALIDATION_ERROR",))
+    async def create(body: Named) -> Message:
+        changes.append(body.name)
+        return Message("Done")
+
+    async with browse() as client:
+        with sending("127.0.0.1", MOST_SENT_BYTES, refusable=False):
+            full = await client.post("/api/v1/things", json={"name": "full"})
+            with sending("127.0.0.1", 1, refusable=False):
+                refused = await client.post("/api/v1/things", json={"name": "refused"})
+        after = await client.post("/api/v1/things", json={"name": "after"})
+    assert [one.status_code for one in (full, refused, after)] == [200, 429, 200]
+    assert (refused.json()["code"], refused.headers["retry-after"]) == ("TOO_MANY_REQUESTS", "5")
+    assert changes == ["full", "after"]

@@ -16,7 +16,7 @@ from gridfleet.api.http.compression import compressed
 from gridfleet.api.http.cors import CrossOrigin
 from gridfleet.api.http.endpoint import ENDPOINTS, Endpoint, import_handlers
 from gridfleet.api.http.errors import MethodNotAllowed, error_response, security_headers
-from gridfleet.api.http.large_bodies import sending
+from gridfleet.api.http.large_bodies import refusal_of_change, sending
 from gridfleet.api.http.responses import ASGIApp, Header, Receive, Response, Scope, Send, StreamedResponse
 from gridfleet.api.http.router import Node
 from gridfleet.api.state import AppState
@@ -88,7 +88,8 @@ class Application:
                 elif (bound := node.bound(method)) is not None:
                     route = bound.path
                     scope["path_params"] = dict(zip(bound.parameter_names, values, strict=True))
-                    response = await bound(call, scope, receive)
+                    refusal = refusal_of_change(call.client_network) if method in UNSAFE else None
+                    response = error_response(call, self._headers, refusal) if refusal else await bound(call, scope, receive)
                 else:
                     route = node.path
                     response = self._describe_methods(call, method, node.methods)

@@ -7,7 +7,7 @@ from typing import Final
 
 from gridfleet.kernel.errors import TooManyRequests
 
-__all__ = ["LARGE_BODY", "HeldBody", "sending"]
+__all__ = ["LARGE_BODY", "HeldBody", "refusal_of_change", "sending"]
 
 LARGE_BODY: Final = 16 * 1024
 """Bytes above which a body is counted, and decoded in a thread. A mebibyte of JSON takes 0.1 s."""
@@ -15,14 +15,19 @@ _MOST_BYTES: Final = 256 * 1024 * 1024
 _MOST_BYTES_OF_SENDER: Final = 32 * 1024 * 1024
 """Bytes of bodies that arrive or wait to be decoded: in a process, and of one address."""
 MOST_SENT_BYTES: Final = 256 * 1024 * 1024
-"""The same of large responses that are being sent. A response is always sent while no other is."""
+"""The same of large responses that are being sent. A response is always sent while no other is.
+
+Responses to changes are always sent. Those of one address leave half of the bytes to the others, and beyond all of the bytes it
+must read them before its next change.
+"""
 _RETRY_AFTER_SECONDS: Final = 5
 
 
 class _Memory:
     """Bytes of bodies: of all, and by the address that they come from or go to.
 
-    An address may have half of the memory that the others leave, so a few addresses cannot take all of it.
+    An address may have half of the memory that the others leave, so a few addresses cannot take all of it. What one has beyond
+    half of the memory does not count for the others.
     """
 
     def __init__(self) -> None:
@@ -32,8 +37,9 @@ class _Memory:
     def has_room(self, address: str, size: int, most: int) -> bool:
         return self.of_addresses[address] + self.total + size <= most
 
-    def add(self, address: str, size: int) -> None:
-        self.total += size
+    def add(self, address: str, size: int, most: int) -> None:
+        before, share = self.of_addresses[address], most // 2
+        self.total += min(before + size, share) - min(before, share)
         self.of_addresses[address] += size
         if not self.of_addresses[address]:
             del self.of_addresses[address]
@@ -41,6 +47,11 @@ class _Memory:
 
 _memory: Final = _Memory()
 _sent: Final = _Memory()
+
+
+def refusal_of_change(address: str) -> TooManyRequests | None:
+    """Return why no change from this address may begin, or None: its response would be sent even without memory for it."""
+    return TooManyRequests(_RETRY_AFTER_SECONDS) if _sent.of_addresses[address] > MOST_SENT_BYTES else None
 
 
 @contextmanager
@@ -52,11 +63,11 @@ def sending(receiver: str, size: int, *, refusable: bool) -> Iterator[None]:
     """
     if refusable and _sent.total and not _sent.has_room(receiver, size, MOST_SENT_BYTES):
         raise TooManyRequests(_RETRY_AFTER_SECONDS)
-    _sent.add(receiver, size)
+    _sent.add(receiver, size, MOST_SENT_BYTES)
     try:
         yield
     finally:
-        _sent.add(receiver, -size)
+        _sent.add(receiver, -size, MOST_SENT_BYTES)
 
 
 class HeldBody:
@@ -86,10 +97,10 @@ class HeldBody:
             self.release()
             raise TooManyRequests(_RETRY_AFTER_SECONDS)
         self._counted = self._size
-        _memory.add(self._sender, more)
+        _memory.add(self._sender, more, _MOST_BYTES)
 
     def release(self) -> None:
         """Stop counting the bytes of this body."""
         if self._sender is not None:
-            _memory.add(self._sender, -self._counted)
+            _memory.add(self._sender, -self._counted, _MOST_BYTES)
             self._sender, self._size, self._counted = None, 0, 0
