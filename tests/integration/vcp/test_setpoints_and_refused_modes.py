@@ -59,7 +59,7 @@ async def test_a_setpoint_that_waits_is_not_replaced_by_the_step_before_it(site:
     assert await in_order(site) == [None, 2, "STANDBY", "AUTO", 5]
     await site.acknowledge({await site.newest(): "APPLIED"}, seconds=2)
     assert await site.issue_due(600) == 0
-    await site.issue_due(903)
+    await site.issue_due(906)
     assert (await in_order(site))[-2:] == [5, 2], "the step goes on after the setpoint"
 
 
@@ -151,7 +151,7 @@ async def test_a_setpoint_during_a_mode_that_is_rejected_is_not_replaced_by_the_
     await site.acknowledge({refused: "REJECTED", setpoint: "APPLIED"}, seconds=100)
     await site.issue_due(101)
     assert await in_order(site) == [None, "STANDBY", 5]
-    await site.issue_due(993)
+    await site.issue_due(1003)
     assert await in_order(site) == [None, "STANDBY", 5, 2]
 
 
